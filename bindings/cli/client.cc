@@ -31,6 +31,11 @@ void refuse(gsel_status code, const std::string& message) {
   throw Failure{code, message, {}, 0};
 }
 
+void refuse_at(gsel_status code, const std::string& input, const std::string& token, int32_t column,
+               const std::string& what) {
+  throw Failure{code, input + ": \"" + token + "\" at column " + std::to_string(column) + ": " + what, token, column};
+}
+
 Handle<gsel_inventory> read_inventory(const std::string& file) {
   if (file.empty()) return nullptr;
   gsel_inventory* inventory = nullptr;

@@ -25,6 +25,9 @@ void check(gsel_status status, gsel_error** error);
 
 // Throws a Failure of the command's own.
 [[noreturn]] void refuse(gsel_status code, const std::string& message);
+// The same for a word of an option's value, with its place: `input`: "token" at column N: `what`.
+[[noreturn]] void refuse_at(gsel_status code, const std::string& input, const std::string& token, int32_t column,
+                            const std::string& what);
 
 struct Free {
   void operator()(gsel_inventory* p) const { gsel_inventory_free(p); }

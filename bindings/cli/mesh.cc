@@ -1,36 +1,48 @@
-// mesh.cc: `gsel mesh`: the coordinates of a config's ranks, and which ranks each axis groups.
+// mesh.cc: `gsel mesh`: the coordinates of a config's ranks, which ranks each axis groups, and how the groups lie on
+// hosts.
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "axes.h"
 #include "client.h"
 #include "commands.h"
-#include "table.h"
+#include "mesh_report.h"
+#include "program_files.h"
 
 namespace gsel::cli {
 namespace {
 
-constexpr int32_t kMostRanks = 1 << 16;
+constexpr int32_t kMostRanks = kMostSlots;
 
 const CommandText kMeshText{
     .name = "mesh",
     .summary = "Show the coordinates of a config's ranks, and the groups of each axis",
-    .description = "Axes stand from inner to outer. The ranks of a group differ on that axis alone.",
-    .examples = {{"gsel mesh gsel.toml --ranks 8", "The mesh of 8 ranks, where one of its sizes is \"auto\"."}},
+    .description =
+        "Axes stand from inner to outer. The ranks of a group differ on that axis alone. With --hosts, ranks fill the "
+        "slots of the hosts in order, and the command says which groups stay inside a host and which cross hosts; "
+        "--programs adds what each group sends in a step. Nothing is started, and the hosts are not looked for.",
+    .examples = {{"gsel mesh gsel.toml --ranks 8", "The mesh of 8 ranks, where one of its sizes is \"auto\"."},
+                 {"gsel mesh gsel.toml --hosts a:4,b:4", "The same on two hosts."}},
     .sections = {{"JSON",
                   "",
                   {{"ranks", "Their number."},
                    {"axes", "Each with axis (its name), size, plugin and groups, lists of ranks."},
                    {"coordinates",
-                    "For each rank its number, rank, and its coordinate under the name of each axis."}}}},
+                    "For each rank its number, rank, and its coordinate under the name of each axis; with --hosts "
+                    "its host."},
+                   {"hosts", "With --hosts: each with host (its name), slots and ranks."},
+                   {"placement",
+                    "With --hosts, of each axis: its groups, each with ranks, hosts, across (hosts) and bytes_sent "
+                    "(in a step; null without --programs)."},
+                   {"warnings", "With --hosts: texts."}}}},
     .related = {"gsel-run(1)", "gsel_mesh_resolve(3)", "docs/mesh.md"}};
 
 struct MeshOptions {
-  std::string file;
+  std::string file, hosts;
+  std::vector<std::string> programs;
   int32_t ranks = 0;  // 0: as many as the sizes multiply to
+  bool on_hosts = false;
 };
-
-using Group = std::vector<int32_t>;
 
 // No file: the one that GSEL_CONFIG names, else the defaults.
 Handle<gsel_config> read_config(const std::string& file) {
@@ -44,8 +56,10 @@ std::string value_of(const gsel_config* config, const std::string& key) {
   return text(gsel_config_get(config, borrow(key)));
 }
 
-int32_t ranks_of(const gsel_config* config) {
+// One rank for each slot where a size is "auto".
+int32_t ranks_of(const gsel_config* config, const std::optional<HostList>& hosts) {
   const MeshRanks ranks = ranks_of_mesh(config, kMostRanks);
+  if (!ranks.automatic.empty() && hosts) return hosts->slots();
   if (!ranks.automatic.empty())
     refuse(GSEL_ERR_ARG,
            ranks.automatic + " is \"auto\", which follows from the number of ranks; give it with --ranks");
@@ -62,19 +76,6 @@ gsel_mesh resolved(const gsel_config* config, int32_t ranks) {
   return mesh;
 }
 
-// Ranks that differ on the axis alone, in order of their first.
-std::vector<Group> groups_of(const gsel_mesh& mesh, gsel_axis axis) {
-  std::vector<Group> groups;
-  for (int32_t rank = 0; rank < mesh.world_size; ++rank) {
-    if (gsel_mesh_coordinate(&mesh, rank, axis) != 0) continue;
-    int32_t at[GSEL_MAX_AXES];
-    for (gsel_axis a = 0; a < mesh.n_axes; ++a) at[a] = gsel_mesh_coordinate(&mesh, rank, a);
-    Group& group = groups.emplace_back();
-    for (at[axis] = 0; at[axis] < mesh.size[axis]; ++at[axis]) group.push_back(gsel_mesh_rank(&mesh, at, mesh.n_axes));
-  }
-  return groups;
-}
-
 std::vector<gsel_axis> axes_of(const gsel_mesh& mesh) {
   return shown_axes(mesh.size[GSEL_AXIS_CONTEXT]);
 }
@@ -83,50 +84,48 @@ std::string plugin_of(const gsel_config* config, gsel_axis axis) {
   return value_of(config, std::string("strategy.") + gsel_axis_name(axis) + ".plugin");
 }
 
-std::string as_json(const gsel_config* config, const gsel_mesh& mesh) {
-  nlohmann::ordered_json out{{"ranks", mesh.world_size}};
-  for (const gsel_axis axis : axes_of(mesh))
-    out["axes"].push_back({{"axis", gsel_axis_name(axis)},
-                           {"size", mesh.size[axis]},
-                           {"plugin", plugin_of(config, axis)},
-                           {"groups", groups_of(mesh, axis)}});
-  for (int32_t rank = 0; rank < mesh.world_size; ++rank) {
-    nlohmann::ordered_json coordinates{{"rank", rank}};
-    for (const gsel_axis axis : axes_of(mesh))
-      coordinates[gsel_axis_name(axis)] = gsel_mesh_coordinate(&mesh, rank, axis);
-    out["coordinates"].push_back(coordinates);
-  }
-  return json_text(out);
+// What the ranks of each group send in a step, by the programs of all ranks.
+void add_bytes(const std::vector<std::string>& files, ShownMesh& shown) {
+  const VerifiedPrograms all = verified_programs(files);
+  for (const AxisGroups& one : shown.axes)
+    if (const int32_t size = axis_size(all.programs.front().get(), one.axis); size != shown.mesh.size[one.axis])
+      refuse(GSEL_ERR_PROGRAM, files.front() + ": the programs have " + with_noun(size, "rank") + " on the " +
+                                   gsel_axis_name(one.axis) + " axis, and the config " +
+                                   std::to_string(shown.mesh.size[one.axis]) + "; they are of different meshes");
+  std::vector<std::vector<TrafficRow>> traffic(all.programs.size());
+  for (size_t rank = 0; rank < traffic.size(); ++rank)
+    add_traffic(all.programs[rank].get(), INT64_MAX, "step", traffic[rank]);
+  for (AxisGroups& one : shown.axes)
+    for (PlacedGroup& group : one.placed) {
+      group.bytes_sent = 0;
+      for (const int32_t rank : group.ranks)
+        for (const TrafficRow& row : traffic[static_cast<size_t>(rank)])
+          if (row.axis == one.axis) *group.bytes_sent += row.bytes;
+    }
+  shown.with_programs = true;
 }
 
-std::string joined(const std::vector<Group>& groups) {
-  std::string out;
-  for (const Group& group : groups) {
-    out += out.empty() ? "" : " |";
-    for (int32_t rank : group) out += (out.empty() ? "" : " ") + std::to_string(rank);
+ShownMesh shown_mesh(const MeshOptions& options) {
+  if (!options.programs.empty() && !options.on_hosts)
+    refuse(GSEL_ERR_ARG, "--programs tells what groups send inside of hosts and across; add --hosts");
+  const Handle<gsel_config> config = read_config(options.file);
+  ShownMesh shown;
+  if (options.on_hosts) shown.hosts = parse_hosts("--hosts", options.hosts);
+  shown.mesh = resolved(config.get(), options.ranks ? options.ranks : ranks_of(config.get(), shown.hosts));
+  if (shown.hosts) check_slots(*shown.hosts, shown.mesh.world_size);
+  for (const gsel_axis axis : axes_of(shown.mesh)) {
+    AxisGroups& one =
+        shown.axes.emplace_back(AxisGroups{axis, plugin_of(config.get(), axis), groups_of(shown.mesh, axis), {}});
+    if (shown.hosts) one.placed = placed_groups(*shown.hosts, one.groups);
   }
-  return out;
-}
-
-std::string as_text(const gsel_config* config, const gsel_mesh& mesh) {
-  std::vector<Row> axes = {{"axis", "size", "plugin", "groups of ranks"}}, ranks = {{"rank"}};
-  for (const gsel_axis axis : axes_of(mesh)) {
-    const std::string plugin = plugin_of(config, axis);
-    axes.push_back({gsel_axis_name(axis), std::to_string(mesh.size[axis]), plugin.empty() ? "-" : plugin,
-                    mesh.size[axis] > 1 ? joined(groups_of(mesh, axis)) : "each rank by itself"});
-    ranks.front().emplace_back(gsel_axis_name(axis));
-  }
-  for (int32_t rank = 0; rank < mesh.world_size; ++rank) {
-    Row& row = ranks.emplace_back(Row{std::to_string(rank)});
-    for (const gsel_axis axis : axes_of(mesh)) row.push_back(std::to_string(gsel_mesh_coordinate(&mesh, rank, axis)));
-  }
-  return with_noun(mesh.world_size, "rank") + ", axes from inner to outer\n\n" + table(axes) + "\n" + table(ranks);
+  if (shown.hosts) shown.warning = tensor_warning(*shown.hosts, shown.mesh);
+  if (!options.programs.empty()) add_bytes(options.programs, shown);
+  return shown;
 }
 
 int print_mesh(const MeshOptions& options, bool json) {
-  const Handle<gsel_config> config = read_config(options.file);
-  const gsel_mesh mesh = resolved(config.get(), options.ranks ? options.ranks : ranks_of(config.get()));
-  print(json ? as_json(config.get(), mesh) : as_text(config.get(), mesh));
+  const ShownMesh shown = shown_mesh(options);
+  print(json ? mesh_json(shown) : mesh_text(shown));
   return 0;
 }
 
@@ -138,8 +137,18 @@ Command mesh_command(CommandLine& line) {
   parser.option("file", options->file, "FILE.toml",
                 "The config; without it the one that GSEL_CONFIG names, else the defaults.");
   parser.option("-n,--ranks", options->ranks, 1, kMostRanks, "N",
-                "Number of ranks, where a size of the mesh is \"auto\".");
-  return {parser, [options, &common = line.common()] { return print_mesh(*options, common.json); }};
+                "Number of ranks, where a size of the mesh is \"auto\"; with --hosts, without it: one for each slot.");
+  parser.option("--hosts", options->hosts, "HOSTS",
+                "Place the ranks on these hosts: NAME[:SLOTS],..., such as a:2,b:2, one slot without a number; or "
+                "HOSTSxSLOTS, such as 2x4. There is a slot for each rank.");
+  parser.list("--programs", options->programs, "FILE...",
+              "With --hosts: the programs of all ranks, in rank order, as gsel program --verify reads them; adds what "
+              "each group sends in a step.",
+              kMostPrograms);
+  return {parser, [options, parser, &common = line.common()] {
+            options->on_hosts = parser.given("--hosts");
+            return print_mesh(*options, common.json);
+          }};
 }
 
 }  // namespace gsel::cli

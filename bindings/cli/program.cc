@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "axes.h"
 #include "client.h"
 #include "commands.h"
+#include "program_files.h"
 #include "program_json.h"
 #include "schedules.h"
 
@@ -14,8 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kMostFiles = 1 << 20;
-
 struct ProgramOptions {
   std::vector<std::string> verify;
   std::vector<std::string> placements;
@@ -23,25 +21,8 @@ struct ProgramOptions {
   ScheduleOptions schedules;
 };
 
-Handle<gsel_program> read_program(const std::string& path) {
-  const std::string content = read_file(path);
-  gsel_program* program = nullptr;
-  gsel_error* error = nullptr;
-  check(gsel_program_parse(borrow(content), borrow(path), &program, &error), &error);
-  return Handle<gsel_program>(program);
-}
-
 int verify(const std::vector<std::string>& files, bool json) {
-  std::vector<Handle<gsel_program>> programs;
-  std::vector<const gsel_program*> borrowed;
-  int64_t instructions = 0;
-  for (const std::string& file : files) {
-    programs.push_back(read_program(file));
-    borrowed.push_back(programs.back().get());
-    instructions += gsel_program_length(borrowed.back());
-  }
-  gsel_error* error = nullptr;
-  check(gsel_program_verify(borrowed.data(), static_cast<int32_t>(borrowed.size()), &error), &error);
+  const int64_t instructions = verified_programs(files).instructions;
   if (json)
     print(json_text({{"verified", files}, {"ranks", files.size()}, {"instructions", instructions}}));
   else
@@ -53,24 +34,6 @@ int print_canonical(const std::string& file, bool json) {
   const Handle<gsel_program> program = read_program(file);
   print(json ? json_text(instructions_json(program.get(), file)) : text(gsel_program_text(program.get())));
   return 0;
-}
-
-struct TrafficRow {
-  const char* when;
-  gsel_axis axis;
-  gsel_instr_kind kind;
-  uint64_t calls, bytes;
-};
-
-// Of setup (step -1) or of a step.
-void add_traffic(const gsel_program* program, int64_t step, const char* when, std::vector<TrafficRow>& rows) {
-  for (const gsel_axis axis : shown_axes(gsel_axis_count()))
-    for (gsel_instr_kind kind = 1; !instruction_name(kind).empty(); ++kind) {
-      gsel_comm_count count = GSEL_COMM_COUNT_INIT;
-      gsel_error* error = nullptr;
-      check(gsel_program_traffic(program, step, kind, axis, &count, &error), &error);
-      if (count.calls) rows.push_back({when, axis, kind, count.calls, count.bytes_sent});
-    }
 }
 
 std::string traffic_json(const std::vector<TrafficRow>& rows, const std::string& file, uint64_t bytes) {
@@ -157,13 +120,13 @@ Command program_command(CommandLine& line) {
   Parser parser = line.subcommand(kProgramText);
   Parser what = parser.group("What to do, one of");
   what.list("--verify", options->verify, "FILE...", "Check these programs, one file per rank, in rank order.",
-            kMostFiles);
+            kMostPrograms);
   what.option("--print", options->print, "FILE", "Print the canonical text of this program.");
   what.option("--traffic", options->traffic, "FILE", "Print the calls that this program makes and the bytes it sends.");
   what.list("--placements", options->placements, "FILE...",
             "Print how parameters and values are placed where ranks share layers, and what brings them from one "
             "placement to another.",
-            kMostFiles);
+            kMostPrograms);
   what.list("--schedule", options->schedules.names, "NAME|FILE...",
             "Simulate these schedules of a pipeline: by name, such as 1f1b or zb-v, or files of rows (with a / "
             "or a . in their name).",

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client.h"
+#include "usage.h"
 
 namespace gsel::cli {
 namespace {
@@ -32,10 +33,6 @@ std::vector<Cell> cells_of(const std::string& line) {
     at = line.find_first_not_of(' ', end);
   }
   return cells;
-}
-
-bool is_count(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
 }
 
 // A cell belongs to the column whose head stands above any part of it; an absent one is null.

@@ -9,6 +9,11 @@
 #include "client.h"
 
 namespace gsel::cli {
+
+bool is_count(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+}
+
 int64_t whole_number(const std::string& option, const std::string& text) {
   int64_t value = 0;
   const char* end = text.data() + text.size();

@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace gsel::cli {
 
+// Digits and nothing else, of any number.
+bool is_count(std::string_view text);
 // `text` as the value of `option`; a Failure naming both when it is none. Whole numbers too large to hold become the
 // largest or least there is, for the caller's limits to refuse.
 int64_t whole_number(const std::string& option, const std::string& text);

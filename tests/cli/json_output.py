@@ -63,6 +63,17 @@ text, told = both("mesh", "mesh.toml", "-n", "8")
 keys("mesh", "ranks axes coordinates", told)
 expect("groups", [" | ".join(" ".join(map(str, g)) for g in axis["groups"]) for axis in told["axes"]], [row[3] for row in rows(text, "axis")])
 expect("coordinates", [[str(v) for v in rank.values()] for rank in told["coordinates"]], rows(text, "rank  "))
+text, told = both("mesh", "mesh.toml", "--hosts", "a:4,b:3,c:1")
+keys("mesh --hosts", "ranks hosts axes coordinates warnings", told)
+keys("an axis on hosts", "axis size plugin groups placement", told["axes"][0])
+keys("a placement", "ranks hosts across bytes_sent", told["axes"][0]["placement"][0])
+expect("hosts", [[h["host"], str(h["slots"]), len(h["ranks"])] for h in told["hosts"]], [[*row[:2], int(row[1])] for row in rows(text, "host ")])
+expect("groups on hosts", [[axis["axis"], " ".join(map(str, group["ranks"])), " ".join(group["hosts"])] for axis in told["axes"] for group in axis["placement"]],
+       rows(text, "axis      group"))
+expect("groups across hosts", [f"{sum(g['across'] for g in axis['placement'])} of 4" for axis in told["axes"]],
+       [row[4] for row in rows(text, "axis      size")])
+expect("coordinates on hosts", [[str(v) for v in rank.values()] for rank in told["coordinates"]], rows(text, "rank  host"))
+expect("a warning", f"warning: {told['warnings'][0]}", text.strip().split("\n")[-1])
 
 # ---- plan ----
 open("model.json", "w").write('{"model_type":"llama","hidden_size":1024,"intermediate_size":4096,"num_hidden_layers":8,"num_attention_heads":8,"vocab_size":32000,"max_position_embeddings":1024}')
@@ -248,6 +259,7 @@ refusals = [
     (["program", "--verify", programs[0], programs[0]], "PROGRAM"),
     (["program", "--schedule", "1f1b"], "ARG"),
     (["mesh", "nosuch.toml"], "IO"),
+    (["mesh", "mesh.toml", "--hosts", "a:8,a:8"], "DUPLICATE"),
     (["plan"], "ARG"),
     (["plan", *planned[:2], "--cluster", "8xH1000"], "ARG"),
     (["plan", "--model", "mesh.toml", "--cluster", "8xH100"], "PARSE"),
