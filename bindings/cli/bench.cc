@@ -4,19 +4,24 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "bench_report.h"
 #include "client.h"
 #include "colour.h"
 #include "commands.h"
 #include "launch.h"
+#include "network_spec.h"
 #include "scratch.h"
+#include "simulate.h"
 #include "usage.h"
 
 namespace gsel::cli {
@@ -29,10 +34,13 @@ const CommandText kBenchText{
     .summary = "Measure and check the calls of a communicator",
     .description =
         "Starts ranks and makes each call many times, at sizes that grow; every result is compared with what it must "
-        "be before it is timed. Columns are those of nccl-tests.",
+        "be before it is timed. Columns are those of nccl-tests.\n\n"
+        "With --simulate nothing is measured: a network model of two levels says what starting a job, its control and "
+        "each call would cost on many hosts.",
     .examples = {{"gsel bench allreduce -n 4 -e 16M", "One call, up to 16 MiB, on 4 ranks."},
                  {"gsel bench all -n 8 --threads --json -o all.json", "All calls, with ranks as threads."},
-                 {"mpirun -n 4 gsel bench --joined", "As ranks of a job that another launcher starts."}},
+                 {"mpirun -n 4 gsel bench --joined", "As ranks of a job that another launcher starts."},
+                 {"gsel bench --simulate hosts=1024x8 --network ndr", "8192 ranks on paper; docs/simulate.md."}},
     .sections =
         {{"JSON",
           "",
@@ -40,16 +48,21 @@ const CommandText kBenchText{
            {"memory_bandwidth", "Bytes per second that all ranks read and write together, or null."},
            {"rows",
             "Each with operation, in_place, bytes, count, type, op, root, iterations, seconds, p99_seconds, algbw "
-            "and busbw (bytes per second), efficiency and wrong. docs/bench.md explains them."}}}},
+            "and busbw (bytes per second), efficiency and wrong. docs/bench.md explains them."},
+           {"measured, worlds",
+            "With --simulate, in place of these: false, and of each world its ranks, model, rendezvous, control and "
+            "rows. docs/simulate.md explains them."}}}},
     .statuses = {{"1", "Results were wrong."}},
-    .related = {"gsel-tune(1)", "gsel_comm_run(3)", "docs/bench.md"}};
+    .related = {"gsel-tune(1)", "gsel_comm_run(3)", "docs/bench.md", "docs/simulate.md"}};
 
 struct BenchOptions {
   std::vector<std::string> operations = {"allreduce"};
   std::string ranks = "2", least = "8", most = "64M", factor = "2", type = "f32", op = "sum", root = "0";
   std::string iterations = "0", warmup = "5", check = "1", time = "0.25";
   std::string result;  // file for another process of this command, which prints what it finds there
+  std::string simulate, network;
   bool threads = false, in_place = false, out_of_place = false, registered = false, joined = false;
+  Parser parser;
 };
 
 std::vector<const BenchKind*> kinds_of(const std::vector<std::string>& names, int64_t ranks) {
@@ -177,7 +190,33 @@ int run_processes_json(int64_t ranks, std::vector<std::string> arguments) {
   return status;
 }
 
+// What stands behind --simulate may be an operation, since its value may be left out.
+int simulate(const BenchOptions& options, bool as_json) {
+  for (const char* other : {"-n", "-t", "--op", "--root", "--iterations", "--time", "--warmup", "--check", "--threads",
+                            "--in-place", "--out-of-place", "--registered", "--joined"})
+    if (options.parser.given(other))
+      refuse(GSEL_ERR_ARG,
+             std::string("--simulate measures nothing, and ") + other + " is of a measurement; leave one out");
+  SimulateOptions out{options.simulate, options.network, {}, {}};
+  if (options.parser.given("operation")) out.operations = options.operations;
+  if (out.simulate == "all" || find_bench_kind(out.simulate)) out.operations.push_back(std::exchange(out.simulate, ""));
+  const auto value = [&](const char* option, const std::string& given, const char* usual) {
+    return options.parser.given(option) ? given : std::string(usual);
+  };
+  const std::string least = value("-b", options.least, "256"), most = value("-e", options.most, "256M");
+  const double factor = seconds("-f", value("-f", options.factor, "16"), 1.01, 1e6);
+  const auto end = static_cast<double>(byte_count("-e", most));
+  auto bytes = static_cast<double>(byte_count("-b", least));
+  if (bytes > end) refuse(GSEL_ERR_ARG, "-b " + least + " is more than -e " + most);
+  for (; bytes <= end; bytes = std::max(bytes + 1, std::floor(bytes * factor)))
+    out.sizes.push_back(static_cast<uint64_t>(bytes));
+  return print_simulation(out, as_json);
+}
+
 int run_bench(const BenchOptions& options, const std::vector<std::string>& arguments, bool as_json) {
+  if (options.parser.given("--simulate")) return simulate(options, as_json);
+  if (options.parser.given("--network"))
+    refuse(GSEL_ERR_ARG, "--network is of a model; add --simulate, or leave it out");
   if (options.joined) return run_joined(options, as_json);
   const int64_t ranks = number_from("-n", options.ranks, 1, kMaxRanks);
   plan_of(options, ranks);  // refused once, not by every rank
@@ -209,6 +248,7 @@ int launch_own_ranks(int64_t ranks, const std::vector<std::string>& arguments, c
 Command bench_command(CommandLine& line, std::vector<std::string> arguments) {
   auto options = std::make_shared<BenchOptions>();
   Parser parser = line.subcommand(kBenchText);
+  options->parser = parser;
   parser.list("operation", options->operations, "OPERATION...", "all, allreduce, allgather, ...; default: allreduce.");
   const auto text = [&](const char* name, std::string& value, const char* help, const char* type) {
     parser.option(name, value, type, help, Parser::Default::shown);
@@ -230,6 +270,15 @@ Command bench_command(CommandLine& line, std::vector<std::string> arguments) {
   parser.flag("--registered", options->registered, "In memory of gsel_mem_alloc.");
   parser.flag("--joined", options->joined, "Be one rank of a job that a launcher has started; -n is not looked at.");
   parser.hidden("--result", options->result);
+  Parser model = parser.group("In place of a measurement");
+  model.optional(
+      "--simulate", options->simulate, "hosts=HOSTSxRANKS,...",
+      "Print what many hosts would cost by a model, such as hosts=1024x8; without a value 10, 1,000 and "
+      "10,000 ranks. Keys behind it: network, latency, rate, congestion, host_latency, host_rate. Without an "
+      "operation all; without -b, -e and -f sizes from 256 to 256M by 16.");
+  model.option("--network", options->network, "NETWORK",
+               "With --simulate: a fabric of docs/simulate.md, such as ndr, or the rate of a host, such as 8x400Gb/s; "
+               "the keys but hosts may follow.");
   std::vector<std::string> operations{"all"}, types;
   for (const BenchKind& kind : bench_kinds()) operations.emplace_back(kind.name);
   for (gsel_dtype dtype = 1; gsel_dtype_bytes(dtype) > 0; ++dtype) types.emplace_back(gsel_dtype_name(dtype));
@@ -237,6 +286,12 @@ Command bench_command(CommandLine& line, std::vector<std::string> arguments) {
   parser.words("--type", types);
   parser.words("--op", {"sum", "prod", "min", "max", "avg", "band", "bor", "bxor"});
   parser.words("--check", {"0", "1"});
+  const TermList list = fabric_list();
+  std::vector<std::string> networks;
+  for (const auto& [name, about] : list.terms) networks.push_back(name);
+  parser.words("--simulate", {"hosts="});
+  parser.words("--network", networks);
+  parser.tail(list);
   return {parser, [options, arguments = std::move(arguments), &common = line.common()] {
             return run_bench(*options, arguments, common.json);
           }};

@@ -86,6 +86,11 @@ void Parser::option(const char* name, int32_t& value, int32_t least, int32_t mos
   app_->add_option(name, value)->check(CLI::Range(least, most));
 }
 
+void Parser::optional(const char* name, std::string& value, const char* type, const char* help) {
+  record(name, type, help);
+  app_->add_option(name, value)->expected(0, 1);
+}
+
 void Parser::list(const char* name, std::vector<std::string>& values, const char* type, const char* help, int most) {
   record(name, type, help).many = true;
   CLI::Option* option = app_->add_option(name, values);

@@ -32,6 +32,8 @@ class Parser {
   void option(const char* name, size_t& value, const char* type, const char* help, Default shown = Default::hidden);
   // From least to most.
   void option(const char* name, int32_t& value, int32_t least, int32_t most, const char* type, const char* help);
+  // May stand without its value, which is empty then.
+  void optional(const char* name, std::string& value, const char* type, const char* help);
   // Takes one value or more; most: 0 for any number.
   void list(const char* name, std::vector<std::string>& values, const char* type, const char* help, int most = 0);
   void require(const char* option);

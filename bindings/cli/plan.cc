@@ -265,7 +265,7 @@ Command plan_command(CommandLine& line) {
   devices.option("--nodes", options->nodes, 1, kMostNodes, "N", "Nodes like this one. Default: 1.");
   devices.option("--link", options->link, "LINK",
                  "Between devices of a node: NV4, PIX, PHB, SYS, p2p-off, or 300GB/s.");
-  devices.option("--network", options->network, "RATE", "Of each node: 8x400Gb/s, or 50GB/s.");
+  devices.option("--network", options->network, "NETWORK", "Of each node: 8x400Gb/s, or 50GB/s.");
   devices.option("--memory", options->memory, "BYTES", "Of each device: 80GiB, 24GB.");
   Parser work = parser.group("Training");
   work.option("--batch", options->batch, "SAMPLES", "Of a step over all ranks. Default: one for each device.");

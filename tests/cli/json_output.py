@@ -216,6 +216,19 @@ expect("operations, bytes, wrong", [[row[0], row[2], row[-1]] for row in rows(te
        [[row["operation"], str(row["bytes"]), str(row["wrong"])] for row in told["rows"]])
 expect("rows as threads", [row["operation"] for row in told["rows"]],
        [row["operation"] for row in gsel("bench", "allreduce", "broadcast", *quick, "--threads", "--json").json()["rows"]])
+text, told = both("bench", "broadcast", "--simulate", "hosts=40x8", "-b", "1K", "-e", "1M", "-f", "32")
+keys("bench --simulate", "gsel measured worlds", told)
+world = told["worlds"][0]
+keys("a world", "ranks hosts ranks_of_host model rendezvous control rows", world)
+keys("a model", "network latency_s bytes_per_second congestion host_latency_s host_bytes_per_second", world["model"])
+keys("rendezvous", "seconds local_s root_s tree_s table_s acknowledged_s levels table_bytes all_bytes", world["rendezvous"])
+keys("control", "agreement_s messages message_bytes silent_s beats_per_second most_beats_per_second most_sockets", world["control"])
+keys("a row", "operation bytes algorithms takes exact least", world["rows"][0])
+keys("an algorithm", "name seconds host_steps network_steps host_bytes network_bytes", world["rows"][0]["algorithms"][0])
+expect("algorithms", [one["name"] for one in world["rows"][0]["algorithms"]], re.split(r"  +", text[text.index("broadcast"):].split("\n")[0])[1:-2])
+expect("what calls take", [[row["takes"], row["least"]] for row in world["rows"]], [row[-2:] for row in rows(text, "broadcast")])
+if "nothing is measured" not in text or told["measured"]:
+    fault("gsel bench --simulate", "that nothing is measured", text)
 joined = gsel("run", "-n", "2", "--", "gsel", "bench", *quick, "--joined", "--json").json()
 expect("one of two ranks prints", 2, joined["ranks"])
 dies = {**os.environ, "GSEL_FAULT": "kill@enter:rank=1:call=3"}
@@ -270,6 +283,7 @@ refusals = [
     (["plan", "--rows", "x.tsv", "--calibrate", "x.tsv"], "ARG"),
     (["trace", "nosuch"], "IO"),
     (["bench", "dance"], "ARG"),
+    (["bench", "--simulate", "hosts=2"], "SYNTAX"),
     (["tune", "-n", "1"], "ARG"),
     (["completion", "csh"], "ARG"),
     (["manual", "nosuch"], "ARG"),

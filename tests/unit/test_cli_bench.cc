@@ -90,6 +90,103 @@ void bench_refuses_what_it_cannot_do(void**) {
   }
 }
 
+double priced(const Json& one, const Json& model) {
+  return one["host_steps"].get<double>() * model["host_latency_s"].get<double>() +
+         one["host_bytes"].get<double>() / model["host_bytes_per_second"].get<double>() +
+         one["network_steps"].get<double>() * model["latency_s"].get<double>() +
+         one["network_bytes"].get<double>() / model["bytes_per_second"].get<double>() *
+             model["congestion"].get<double>();
+}
+
+// Nothing is started: the calls are those of more ranks than a host can have.
+void bench_simulates_many_hosts(void**) {
+  const Json told = bench("allreduce barrier --simulate hosts=1024x8,rate=10GB/s -b 4K -e 64K -f 16");
+  assert_true(told["measured"] == false && told["worlds"].size() == 1 && !told.contains("rows"));
+  const Json& world = told["worlds"][0];
+  assert_true(world["ranks"] == 8192 && world["hosts"] == 1024 && world["ranks_of_host"] == 8);
+  assert_true(world["model"]["network"] == "tcp-100" && world["model"]["bytes_per_second"] == 1e10);
+  assert_true(world["model"]["congestion"] == 1.5);
+  assert_true(world["control"]["most_sockets"] == 66 && world["rendezvous"]["table_bytes"] == 8192 * 200);
+  assert_int_equal(world["rows"].size(), 3);
+  for (const Json& row : world["rows"]) {
+    double least = 1e9;
+    for (const Json& one : row["algorithms"]) {
+      assert_true(std::abs(priced(one, world["model"]) - one["seconds"].get<double>()) < 1e-12);
+      least = std::min(least, one["seconds"].get<double>());
+      if (one["name"] == row["least"]) assert_true(one["seconds"] == least);
+    }
+  }
+  assert_true(world["rows"][0]["bytes"] == 4096 && world["rows"][0]["takes"] == "leader");
+  assert_true(world["rows"][1]["bytes"] == 65536 && world["rows"][1]["takes"] == "slices");
+  assert_true(world["rows"][1]["exact"] == "chain" && world["rows"][2]["exact"].is_null());
+  const Json slices = world["rows"][0]["algorithms"][0];
+  assert_true(slices["name"] == "slices" && slices["network_steps"] == 2046 && slices["network_bytes"] == 8184);
+
+  const Json usual = bench("--simulate");
+  assert_int_equal(usual["worlds"].size(), 3);
+  for (size_t i = 0; i < 3; ++i) {
+    assert_int_equal(usual["worlds"][i]["ranks"].get<int>(), i == 0 ? 10 : i == 1 ? 1000 : 10000);
+    assert_int_equal(usual["worlds"][i]["rows"].size(), 8 * 6 + 1);
+  }
+  assert_true(bench("--simulate allreduce") == bench("allreduce --simulate"));
+  assert_true(bench("--simulate hosts=2x4,network=ndr barrier") == bench("barrier --simulate hosts=2x4 --network ndr"));
+  const Json mixed =
+      bench("barrier --simulate hosts=64x1,latency=2us --network 8x400Gb/s,congestion=1,host_rate=20GB/s");
+  const Json& model = mixed["worlds"][0]["model"];
+  assert_true(model["latency_s"] == 2e-6 && model["bytes_per_second"] == 4e11 && model["congestion"] == 1);
+  assert_true(model["host_bytes_per_second"] == 2e10 && model["network"] == "8x400Gb/s");
+  check_gsel("bench --simulate hosts=2x2 allreduce -b 1K -e 1K", 0);
+  assert_true(strncmp(out, "a model, nothing is measured: ", 30) == 0);
+  check_part(
+      out, "\n4 ranks on 2 hosts of 2\nnetwork tcp-100: 20 us a step, 8 GB/s of a host, congestion 1; inside a host: ");
+}
+
+void bench_refuses_what_it_cannot_simulate(void**) {
+  const struct {
+    const char *arguments, *input, *token;
+    int column;
+    const char* words;
+  } rows[] = {
+      {"--simulate hosts=1024", "--simulate hosts=1024", "1024", 7, "a number of hosts and of ranks on each is needed"},
+      {"--simulate hosts=0x8", "--simulate hosts=0x8", "0", 7, "from 1 to 1000000 hosts are allowed"},
+      {"--simulate hosts=2x2000", "--simulate hosts=2x2000", "2x2000", 7, "at most 1024 ranks on a host"},
+      {"--simulate 1024x8", "--simulate 1024x8", "1024x8", 1, "KEY=VALUE is needed, with one of the keys hosts,"},
+      {"--simulate network=ndr", "--simulate network=ndr", "network=ndr", 1, "hosts=HOSTSxRANKS is needed"},
+      {"--simulate hosts=2x2,hosts=2x2", "--simulate hosts=2x2,hosts=2x2", "hosts", 11, "is given before"},
+      {"--simulate hosts=2x2,speed=1", "--simulate hosts=2x2,speed=1", "speed", 11, "no such key; there are hosts,"},
+      {"--simulate hosts=2x2,latency=2", "--simulate hosts=2x2,latency=2", "2", 19, "a time up to 10 s is needed"},
+      {"--simulate hosts=2x2,rate=-1GB/s", "--simulate hosts=2x2,rate=-1GB/s", "-1GB/s", 16, "a rate is needed"},
+      {"--simulate hosts=2x2,congestion=0", "--simulate hosts=2x2,congestion=0", "0", 22, "a factor from 1 to 1000"},
+      {"--simulate hosts=2x2,", "--simulate hosts=2x2,", "", 11, "KEY=VALUE is needed"},
+      {"--simulate hosts=2x2 --network ndrr", "--network ndrr", "ndrr", 1, "no such network; there are veth, tcp-25,"},
+      {"--simulate --network rate=1GB/s,hosts=2x2", "--network rate=1GB/s,hosts=2x2", "hosts", 12, "no such key"},
+      {"--simulate --network ndr,hdr", "--network ndr,hdr", "hdr", 5, "KEY=VALUE is needed"},
+      {"--simulate hosts=2x2,network=ndr --network hdr", "--network hdr", "network", 1, "is given before"},
+  };
+  for (const auto& row : rows) {
+    check_gsel((std::string("bench ") + row.arguments + " --json").c_str(), 2);
+    const Json told = Json::parse(out);
+    const std::string message = told["message"];
+    const std::string begin =
+        std::string(row.input) + ": \"" + row.token + "\" at column " + std::to_string(row.column);
+    if (message.find(begin + ": ") != 0) fail_msg("expected %s: ..., got %s", begin.c_str(), message.c_str());
+    check_part(message.c_str(), row.words);
+    assert_true(told["token"] == row.token && told["column"] == row.column);
+  }
+  const struct {
+    const char *arguments, *words;
+  } others[] = {{"bench --simulate sendrecv", "sendrecv is not modelled; --simulate takes all, allreduce,"},
+                {"bench dance --simulate", "dance is not modelled"},
+                {"bench --simulate -n 4", "--simulate measures nothing, and -n is of a measurement"},
+                {"bench --simulate --threads", "--simulate measures nothing, and --threads is of a measurement"},
+                {"bench --simulate -b 8 -e 4", "-b 8 is more than -e 4"},
+                {"bench --network ndr", "--network is of a model; add --simulate"}};
+  for (const auto& row : others) {
+    check_gsel(row.arguments, 2);
+    check_part(err, row.words);
+  }
+}
+
 int set_up(void**) {
   for (const char* name : {"GSEL_CONFIG", "GSEL_TRACE", "GSEL_LOG"}) unsetenv(name);
   setenv("GSEL_TUNING", "", 1);
@@ -104,9 +201,13 @@ int tear_down(void**) {
 
 int main() {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bench_checks_every_operation),       cmocka_unit_test(bench_knows_every_type_and_operation),
-      cmocka_unit_test(bench_works_in_memory_of_all_ranks), cmocka_unit_test(bench_counts_bandwidth_as_nccl_tests_do),
+      cmocka_unit_test(bench_checks_every_operation),
+      cmocka_unit_test(bench_knows_every_type_and_operation),
+      cmocka_unit_test(bench_works_in_memory_of_all_ranks),
+      cmocka_unit_test(bench_counts_bandwidth_as_nccl_tests_do),
       cmocka_unit_test(bench_refuses_what_it_cannot_do),
+      cmocka_unit_test(bench_simulates_many_hosts),
+      cmocka_unit_test(bench_refuses_what_it_cannot_simulate),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,0 +1,33 @@
+// network_spec.h: the worlds and the network that `gsel bench --simulate` and `--network` name, and the catalogue of
+// fabrics. Does not know: what anything costs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "network_model.h"
+#include "spec.h"
+
+namespace gsel::cli {
+
+// The fabrics that have a name, each with its figures and the ranges that they are taken from, for help.
+TermList fabric_list();
+
+// Hosts beyond these are taken to be in several racks.
+constexpr int64_t kRackHosts = 32;
+constexpr double kRackCongestion = 1, kFarCongestion = 1.5;
+
+struct SimulatedWorlds {
+  std::vector<HostWorld> worlds;
+  NetworkModel model;
+  bool congestion_told = false;
+  // c of a world: what was told, else by its number of hosts.
+  NetworkModel model_of(const HostWorld& world) const;
+};
+
+// The value of --simulate, "hosts=1024x8,network=ndr,congestion=2" or empty, and that of --network, "ndr", "8x400Gb/s"
+// or "latency=2us,rate=46GB/s". Keys: network, latency, rate, congestion, host_latency, host_rate. GSEL_ERR_SYNTAX,
+// GSEL_ERR_OUT_OF_RANGE, GSEL_ERR_DUPLICATE and GSEL_ERR_ARG (no such fabric or key) name token and column.
+SimulatedWorlds simulated_from(const std::string& simulate, const std::string& network);
+
+}  // namespace gsel::cli
