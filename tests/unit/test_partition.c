@@ -1,7 +1,8 @@
 /* The partition of layers into stages against all that there are: the least largest load where each rank has one stage,
- * and never worse than a bound where it has several; cuts only where they are allowed. The plugin's file is compiled
- * in, for it links to nothing. */
+ * and never worse than a bound where it has several; cuts only where they are allowed. The plugin's files are
+ * compiled in, for they link to nothing. */
 #include "../plugins/strategy/pp/partition.c"
+#include "../plugins/strategy/pp/ranks.c"
 #include "support/check.h"
 
 enum { MOST_LAYERS = 10, MOST_STAGES = 6 };
