@@ -57,7 +57,7 @@ struct limits {
   double first, second; /* of a stage */
 };
 
-/* A stage's cost under a goal; DBL_MAX where it breaks a limit. A longer stage never costs less. */
+/* DBL_MAX where it breaks a limit. A longer stage never costs less. */
 static double cost(const struct search* q, enum goal goal, const struct limits* limits, int32_t s, int32_t begin,
                    int32_t end) {
   const double first = amount(q->p, &q->p->first, &q->first, s, begin, end);
@@ -66,15 +66,32 @@ static double cost(const struct search* q, enum goal goal, const struct limits* 
   return goal == LEAST_FIRST ? first : goal == LEAST_SECOND ? second : first * first;
 }
 
+/* Where stages can begin at the latest and at the earliest when each is within the limits, wherever cuts are allowed.
+ * Limits that are near the least leave few positions. 0: no way is within them. */
+static int find_windows(struct search* q, const struct limits* limits) {
+  const int32_t n = q->p->n_stages, n_layers = q->p->n_layers;
+  int32_t l = 0;
+  for (int32_t s = 0; s <= n; ++s) {
+    q->latest[s] = l;
+    while (s < n && l < n_layers - (n - 1 - s) && cost(q, LEAST_FIRST, limits, s, q->latest[s], l + 1) < DBL_MAX) ++l;
+  }
+  l = n_layers;
+  for (int32_t s = n; s >= 0; --s) {
+    q->earliest[s] = l;
+    while (s > 0 && l > s - 1 && cost(q, LEAST_FIRST, limits, s - 1, l - 1, q->earliest[s]) < DBL_MAX) --l;
+  }
+  return q->latest[n] == n_layers && q->earliest[0] == 0;
+}
+
 static void extend(struct search* q, enum goal goal, const struct limits* limits, int32_t s, int32_t end) {
   const int32_t width = q->p->n_layers + 1;
   double* best = &q->best[(s + 1) * (int64_t)width + end];
   *best = DBL_MAX;
-  for (int32_t begin = end - 1; begin >= s; --begin) {
-    const double own = cost(q, goal, limits, s, begin, end);
-    if (own >= *best) break;
+  for (int32_t begin = end <= q->latest[s] ? end - 1 : q->latest[s]; begin >= q->earliest[s]; --begin) {
     const double before = q->best[s * (int64_t)width + begin];
     if (before == DBL_MAX || (begin > 0 && !q->p->may_begin[begin])) continue;
+    const double own = cost(q, goal, limits, s, begin, end);
+    if (own >= *best) break;
     const double both = goal == LEAST_SQUARES ? before + own : fmax(before, own);
     if (both >= *best) continue;
     *best = both;
@@ -85,15 +102,35 @@ static void extend(struct search* q, enum goal goal, const struct limits* limits
 /* DBL_MAX where there is no way. */
 static double solve(struct search* q, enum goal goal, const struct limits* limits, int32_t* begin) {
   const int32_t width = q->p->n_layers + 1, n = q->p->n_stages;
-  for (int32_t l = 0; l < width; ++l) q->best[l] = l ? DBL_MAX : 0;
-  for (int32_t s = 0; s < n; ++s) {
-    for (int32_t l = 0; l < width; ++l) q->best[(s + 1) * (int64_t)width + l] = DBL_MAX;
-    for (int32_t end = s + 1; end < width; ++end) extend(q, goal, limits, s, end);
-  }
+  if (!find_windows(q, limits)) return DBL_MAX;
+  q->best[0] = 0;
+  for (int32_t s = 0; s < n; ++s)
+    for (int32_t end = q->earliest[s + 1]; end <= q->latest[s + 1]; ++end) extend(q, goal, limits, s, end);
   const double result = q->best[n * (int64_t)width + width - 1];
   if (result == DBL_MAX) return result;
   for (int32_t s = n - 1, end = width - 1; s >= 0; --s) end = begin[s] = q->from[(s + 1) * (int64_t)width + end];
   return result;
+}
+
+/* Cuts as soon as the weights of the ranks before them have their part of the first measure: a bound from above. */
+static double cut_evenly(const struct search* q, int32_t* begin) {
+  const struct partition* p = q->p;
+  int32_t left = most_stages(p) - 1, s = 0; /* cuts that can be made */
+  double weights = 0, largest = 0;
+  for (int32_t i = 0; i < p->n_stages; ++i) weights += weight_of(p, i);
+  double due = weight_of(p, 0);
+  begin[0] = 0;
+  for (int32_t l = 1; l < p->n_layers && s + 1 < p->n_stages; ++l) {
+    if (!p->may_begin[l]) continue;
+    if (q->first.fixed[l] * weights >= q->first.fixed[p->n_layers] * due || left == p->n_stages - 1 - s) {
+      begin[++s] = l;
+      due += weight_of(p, s);
+    }
+    --left;
+  }
+  for (int32_t i = 0; i < p->n_stages; ++i)
+    largest = fmax(largest, amount(p, &p->first, &q->first, i, begin[i], end_of(p, begin, i)));
+  return largest;
 }
 
 /* ---- all of it ---- */
@@ -102,15 +139,19 @@ static int prepare(struct search* q) {
   const size_t cells = ((size_t)q->p->n_stages + 1) * ((size_t)q->p->n_layers + 1);
   q->best = calloc(cells, sizeof *q->best);
   q->from = calloc(cells, sizeof *q->from);
+  q->earliest = calloc((size_t)q->p->n_stages + 1, sizeof *q->earliest);
+  q->latest = calloc((size_t)q->p->n_stages + 1, sizeof *q->latest);
   q->load = calloc(2 * (size_t)q->p->n_ranks + 1, sizeof *q->load);
   if (make_sums(&q->p->first, q->p->n_layers, &q->first) || make_sums(&q->p->second, q->p->n_layers, &q->second))
     return PARTITION_NO_MEMORY;
-  return q->best && q->from && q->load ? PARTITION_OK : PARTITION_NO_MEMORY;
+  return q->best && q->from && q->earliest && q->latest && q->load ? PARTITION_OK : PARTITION_NO_MEMORY;
 }
 
 static void release(struct search* q) {
   free(q->best);
   free(q->from);
+  free(q->earliest);
+  free(q->latest);
   free(q->load);
   free(q->first.fixed);
   free(q->first.scaled);
@@ -123,7 +164,7 @@ int partition_layers(const struct partition* p, int32_t* begin) {
   struct search q = {.p = p};
   int status = prepare(&q);
   if (status == PARTITION_OK) {
-    struct limits limits = {DBL_MAX / 2, DBL_MAX / 2};
+    struct limits limits = {cut_evenly(&q, begin) * (1 + kSlack), DBL_MAX / 2};
     limits.first = solve(&q, LEAST_FIRST, &limits, begin) * (1 + kSlack);
     limits.second = solve(&q, LEAST_SECOND, &limits, begin) * (1 + kSlack);
     solve(&q, LEAST_SQUARES, &limits, begin);

@@ -16,9 +16,10 @@ struct sums {
 struct search {
   const struct partition* p;
   struct sums first, second;
-  double* best;  /* [n_stages + 1][n_layers + 1] */
-  int32_t* from; /* the same: where the last stage begins */
-  double* load;  /* [2][n_ranks] */
+  double* best;               /* [n_stages + 1][n_layers + 1] */
+  int32_t* from;              /* the same: where the last stage begins */
+  int32_t *earliest, *latest; /* [n_stages + 1]: where a stage can begin; the last entry is the end of all */
+  double* load;               /* [2][n_ranks] */
 };
 
 static inline double weight_of(const struct partition* p, int32_t stage) {
