@@ -1,5 +1,5 @@
-// plan/cluster.cc: see cluster.h. What is not told about links is taken from the kind of device; docs/plan.md has the
-// figures.
+// plan/cluster.cc: see cluster.h. Clusters as text says them. What is not told about links is taken from the kind of
+// device; docs/plan.md has the figures.
 #include "plan/cluster.h"
 
 #include <algorithm>
@@ -10,17 +10,14 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "plan/cluster_parts.h"
 
 namespace gsel::plan {
 namespace {
 
-constexpr int64_t kMostDevices = 1'000'000;
-constexpr double kNvlinkLatency = 5e-6, kPcieLatency = 8e-6, kNetworkLatency = 15e-6;
 constexpr double kMostNvlinks = 18;  // of a device
 constexpr double kShown = 0.985;     // what a driver shows of a GiB for each gigabyte of a data sheet
 constexpr double kP2pOff = 0.25;     // of PCIe: through the memory of the host
-constexpr double kIdle = 0.95;       // of its memory that a device without processes has free
-constexpr size_t kMostHostsShown = 8;
 
 std::optional<double> leading_number(std::string_view& text) {
   double value = 0;
@@ -88,6 +85,8 @@ std::vector<DeviceGroup> groups(std::string_view text) {
   }
 }
 
+}  // namespace
+
 Link network_of(const std::string& text, double usual) {
   if (text.empty()) return {"network", usual, kNetworkLatency};
   double adapters = 1;
@@ -132,77 +131,6 @@ void repeat_nodes(Cluster& cluster, int32_t nodes) {
          kMostDevices);
   for (int32_t i = 1; i < nodes; ++i) cluster.devices.insert(cluster.devices.end(), one.begin(), one.end());
 }
-
-// Devices of an inventory whose memory others use.
-class Occupied {
- public:
-  // Little is what an idle device keeps for its driver, which a plan counts itself. Whole GiB, so that devices that are
-  // used alike are alike.
-  void leave_free(const Device& device, const std::string& host, DeviceKind& kind) {
-    const auto free = static_cast<double>(device.free_bytes);
-    if (device.free_bytes == 0 || free >= kIdle * kind.memory_bytes) return;
-    if (n_++ == 0)
-      first_ = fmt::format("device {} of {} has {:.1f} of {:.1f} GiB free", device.index, host, free / kGiB,
-                           kind.memory_bytes / kGiB);
-    kind.memory_bytes = free < kGiB ? free : std::floor(free / kGiB) * kGiB;
-  }
-  std::string note() const {
-    if (n_ == 0) return {};
-    const std::string all = n_ == 1 ? "" : fmt::format("{} have memory in use: ", with_noun(n_, "device"));
-    return fmt::format("{}{}; the plan uses what is free in the inventory, in whole GiB", all, first_);
-  }
-
- private:
-  int64_t n_ = 0;
-  std::string first_;
-};
-
-// "a 3, b 8 and 2 more": how many devices hosts have, of those that have any.
-void refuse_unlike_hosts(const Inventory& inventory, const std::vector<int64_t>& counts) {
-  int64_t least = 0, most = 0;
-  for (const int64_t n : counts) {
-    most = std::max(most, n);
-    if (n > 0 && (least == 0 || n < least)) least = n;
-  }
-  if (least == most) return;
-  std::string text;
-  size_t shown = 0, others = 0;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] == 0) continue;
-    if (++shown > kMostHostsShown)
-      ++others;
-    else
-      text += fmt::format("{}{} has {}", text.empty() ? "" : ", ", inventory.hosts[i].name, counts[i]);
-  }
-  if (others > 0) text += fmt::format(" and {} more", others);
-  fail(GSEL_ERR_ARG,
-       "hosts of the inventory have unlike numbers of devices: {}; a plan needs as many on each: leave devices out of "
-       "the inventory so that each host has {}, or hosts that have fewer than {}",
-       text, least, most);
-}
-
-// The slowest link inside of a host that is told; else the usual one. pair: whose it is, where others are faster.
-Link inside_of(const Inventory& inventory, const std::vector<int64_t>& counts, const Accelerator& slowest,
-               std::string& pair) {
-  Link inside = usual_link(slowest);
-  double least = 0, most = 0;
-  std::string of_least;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] == 0) continue;
-    for (const gsel::Link& link : inventory.hosts[i].links) {
-      most = std::max(most, link.bytes_per_second);
-      if (!(link.bytes_per_second > 0) || (least > 0 && link.bytes_per_second >= least)) continue;
-      least = link.bytes_per_second;
-      of_least = fmt::format("devices {} and {} of {}", link.a, link.b, inventory.hosts[i].name);
-      inside = {link.kind.starts_with("NV") || link.kind == "XGMI" ? "NVLink" : "PCIe", link.bytes_per_second,
-                link.latency_s > 0 ? link.latency_s : kPcieLatency};
-    }
-  }
-  if (most > least) pair = of_least;
-  return inside;
-}
-
-}  // namespace
 
 double DeviceKind::flop(double element_bytes, bool tf32) const {
   if (element_bytes <= 1 && flop_8 > 0) return flop_8;
@@ -267,59 +195,6 @@ Cluster cluster_of(std::string_view text, const ClusterOptions& options) {
                    : mixed               ? link_of("PIX", slowest)
                                          : usual_link(*slowest);
   repeat_nodes(cluster, options.nodes);
-  cluster.network = network_of(options.network, network);
-  return cluster;
-}
-
-Cluster cluster_of(const Inventory& inventory, const ClusterOptions& options) {
-  check_options(options);
-  Cluster cluster;
-  Occupied occupied;
-  const Accelerator* slowest = nullptr;
-  std::vector<double> networks(inventory.hosts.size(), 0);
-  std::vector<int64_t> counts(inventory.hosts.size(), 0);
-  for (const Device& device : inventory.devices) {
-    if (device.is_cpu()) continue;
-    const Accelerator* a = find_accelerator(device.name);
-    if (!a)
-      fail(GSEL_ERR_ARG,
-           "device {} of {} is a {}, of which no speed is known; the nearest names are {}; name a known one with "
-           "--cluster",
-           device.index, inventory.host_of(device).name, in_quotes(device.name), nearest_accelerators(device.name));
-    DeviceKind kind = kind_of(*a);
-    if (device.memory_bytes > 0) kind.memory_bytes = static_cast<double>(device.memory_bytes);
-    if (options.memory_bytes > 0)
-      kind.memory_bytes = options.memory_bytes;
-    else
-      occupied.leave_free(device, inventory.host_of(device).name, kind);
-    cluster.devices.push_back(kind_index(cluster, kind));
-    cluster.indices.push_back(device.index);
-    if (!slowest || usual_link(*a).bytes_per_second < usual_link(*slowest).bytes_per_second) slowest = a;
-    networks[static_cast<size_t>(device.host)] += a->network_bytes_per_second;
-    ++counts[static_cast<size_t>(device.host)];
-  }
-  const size_t nodes = inventory.hosts.size() - static_cast<size_t>(std::ranges::count(counts, 0));
-  cluster.name = inventory.hosts.size() == 1 ? inventory.hosts[0].name : with_noun(inventory.hosts.size(), "host");
-  if (cluster.devices.empty())
-    fail(GSEL_ERR_ARG, "{} has no accelerator; name one with --cluster, such as --cluster 8xH100", cluster.name);
-  refuse_unlike_hosts(inventory, counts);
-  if (nodes > 1 && options.nodes > 1)
-    fail(GSEL_ERR_ARG, "{} nodes were asked for of an inventory of {}, which are the nodes; leave out one of them",
-         options.nodes, with_noun(nodes, "host"));
-  if (nodes < inventory.hosts.size())
-    cluster.notes.push_back(fmt::format(
-        "{} of the inventory {} no accelerator and {} left out", with_noun(inventory.hosts.size() - nodes, "host"),
-        inventory.hosts.size() - nodes == 1 ? "has" : "have", inventory.hosts.size() - nodes == 1 ? "is" : "are"));
-  if (const std::string note = occupied.note(); !note.empty()) cluster.notes.push_back(note);
-  cluster.inside = options.link.empty() ? inside_of(inventory, counts, *slowest, cluster.slowest_pair)
-                                        : link_of(options.link, slowest);
-  if (nodes > 1)
-    cluster.per_node = static_cast<int32_t>(cluster.devices.size() / nodes);
-  else
-    repeat_nodes(cluster, options.nodes);
-  double network = 0;
-  for (const double one : networks)
-    if (one > 0 && (network == 0 || one < network)) network = one;
   cluster.network = network_of(options.network, network);
   return cluster;
 }
