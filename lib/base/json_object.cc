@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json_place.h"
 #include "base/nearest.h"
 #include "base/printable.h"
 
@@ -93,9 +94,11 @@ std::string field_text(const std::string& name) {
 }
 
 [[noreturn]] void refuse_at(const JsonSource& source, const std::string& path, const std::string& why) {
+  const int32_t line = source.text.empty() || path.empty() ? 0 : json_line_of(source.text, path);
   throw Error(GSEL_ERR_PARSE,
-              fmt::format("{} {}: {} {}", source.what, source.file, path.empty() ? "the document" : path, why))
-      .at({source.file, 0, 0, path});
+              fmt::format("{} {}: {}{} {}", source.what, source.file, line > 0 ? fmt::format("line {}: ", line) : "",
+                          path.empty() ? "the document" : path, why))
+      .at({source.file, line, 0, path});
 }
 
 }  // namespace

@@ -13,9 +13,11 @@
 
 namespace gsel {
 
-// Where JSON text comes from. `what` is how messages call the document, such as "inventory".
+// Where JSON text comes from. `what` is how messages call the document, such as "inventory"; with `text`, which must
+// outlive the objects, they name the line of a field.
 struct JsonSource {
   std::string what, file;
+  std::string_view text = {};
 };
 
 // JSON text to a tree. Syntax errors and repeated fields are GSEL_ERR_PARSE with line and column.

@@ -299,6 +299,40 @@ void what_cannot_be_read_one_way_is_refused_by_its_path(void**) {
   }
 }
 
+// What leads to a field may stand anywhere around it: other objects, text with brackets, the same name elsewhere.
+void a_refusal_has_the_line_of_its_field(void**) {
+  const char* text = R"({"gsel_inventory": 1, "notes": ["[\"hosts\": {", "}"],
+ "hosts": [ {"name": "a", "devices": [{"vendor": "amd",
+   "name": "x"}]},
+  {"devices": [{"vendor": "amd", "name": "x", "numa": 1}, {"vendor": "amd", "name": "numa",
+
+    "numa": NUMA}], NAME
+  }]})";
+  const auto replaced = [&](const std::string& numa, const std::string& name) {
+    std::string out = text;
+    out.replace(out.find("NUMA"), 4, numa);
+    return out.replace(out.find("NAME"), 4, name);
+  };
+  const struct {
+    std::string text;
+    int32_t line;
+    const char* message;
+  } rows[] = {
+      {replaced("-2", R"("name": "b")"), 6, "inventory m.json: line 6: hosts[1].devices[1].numa is -2 (number), "},
+      {replaced("2", R"("nam": "b")"), 4, "inventory m.json: line 4: hosts[1].name is missing"},
+      {replaced("2", R"("name": "a")"), 6, "inventory m.json: line 6: hosts[1].name is \"a\", as of a host before it"},
+  };
+  for (const auto& row : rows) {
+    try {
+      parse_inventory(row.text, "m.json");
+      fail_msg("accepted, expected %s", row.message);
+    } catch (const Error& e) {
+      if (!e.message().starts_with(row.message) || e.place().line != row.line)
+        fail_msg("expected line %d, \"%s\"; got line %d, \"%s\"", row.line, row.message, e.place().line, e.what());
+    }
+  }
+}
+
 // ---- any text ----
 
 std::vector<std::string> recorded_texts() {
@@ -401,6 +435,7 @@ int main() {
       cmocka_unit_test(every_known_product_is_found_by_its_name),
       cmocka_unit_test(links_without_figures_get_typical_ones),
       cmocka_unit_test(what_cannot_be_read_one_way_is_refused_by_its_path),
+      cmocka_unit_test(a_refusal_has_the_line_of_its_field),
       cmocka_unit_test(writing_and_reading_agree),
       cmocka_unit_test(damaged_text_is_an_inventory_or_an_error),
       cmocka_unit_test(long_lists_are_read_whole),

@@ -221,15 +221,11 @@ void read_host(JsonObject host, Inventory& inventory) {
   inventory.add({name, 0, 0, std::move(links)}, std::move(devices));
 }
 
-void check_host_names(const std::vector<Host>& hosts, const std::string& file) {
+void check_host_names(const JsonObject& root, const std::vector<Host>& hosts) {
   std::unordered_set<std::string_view> seen;
   for (size_t i = 0; i < hosts.size(); ++i)
-    if (!seen.insert(hosts[i].name).second) {
-      const std::string path = fmt::format("hosts[{}].name", i);
-      throw Error(GSEL_ERR_PARSE,
-                  fmt::format("inventory {}: {} is \"{}\", as of a host before it", file, path, hosts[i].name))
-          .at({file, 0, 0, path});
-    }
+    if (!seen.insert(hosts[i].name).second)
+      root.refuse(fmt::format("hosts[{}].name", i), fmt::format("is \"{}\", as of a host before it", hosts[i].name));
 }
 
 void check_identities(const JsonObject& root, const Inventory& inventory) {
@@ -260,7 +256,7 @@ void Inventory::add(Host host, std::vector<Device> devices_of_host) {
 }
 
 Inventory parse_inventory(std::string_view text, const std::string& file) {
-  const JsonSource source{"inventory", one_line(file)};
+  const JsonSource source{"inventory", one_line(file), text};
   const auto tree = parse_json(text, source);
   JsonObject root(*tree, source);
   if (!root.has("gsel_inventory")) root.refuse("gsel_inventory", "is missing; 1 is needed");
@@ -271,7 +267,7 @@ Inventory parse_inventory(std::string_view text, const std::string& file) {
   root.finish();
   if (hosts.empty()) root.refuse("hosts", root.has("hosts") ? "is empty, a host is needed" : "is missing");
   hosts.each([&](JsonObject host) { read_host(std::move(host), inventory); });
-  check_host_names(inventory.hosts, file);
+  check_host_names(root, inventory.hosts);
   check_identities(root, inventory);
   return inventory;
 }
