@@ -104,14 +104,13 @@ Link network_of(const std::string& text, double usual) {
 }
 
 Link usual_link(const Accelerator& a) {
-  if (a.link_bytes_per_second > 0) return {"NVLink", a.link_bytes_per_second, kNvlinkLatency};
+  if (a.link_bytes_per_second > 0) return {a.link_name, a.link_bytes_per_second, kNvlinkLatency};
   return {"PCIe", a.pcie_bytes_per_second, kPcieLatency};
 }
 
 int32_t kind_index(Cluster& cluster, const DeviceKind& kind) {
   for (size_t i = 0; i < cluster.kinds.size(); ++i)
-    if (cluster.kinds[i].name == kind.name && cluster.kinds[i].memory_bytes == kind.memory_bytes)
-      return static_cast<int32_t>(i);
+    if (cluster.kinds[i] == kind) return static_cast<int32_t>(i);
   cluster.kinds.push_back(kind);
   return static_cast<int32_t>(cluster.kinds.size()) - 1;
 }
@@ -158,7 +157,7 @@ Link link_of(std::string_view text, const Accelerator* a) {
               kNvlinkLatency};
   }
   const auto given = rate(text);
-  if (given && *given > 0) return {*given > 60e9 ? "NVLink" : "PCIe", *given, kPcieLatency};
+  if (given && *given > 0) return {*given > kFastLink ? "NVLink" : "PCIe", *given, kPcieLatency};
   fail(GSEL_ERR_ARG,
        "link {} is not understood; accepted are NV1 to NV18, PIX, PXB, PHB, NODE, SYS, p2p-off, and a positive "
        "rate such as 300GB/s",

@@ -13,6 +13,7 @@
 namespace gsel::plan {
 
 inline constexpr double kGiB = 1 << 30;
+inline constexpr double kFastLink = 60e9;  // bytes per second that PCIe does not reach
 
 // The time of a message of n bytes is latency_s + n / bytes_per_second.
 struct Link {
@@ -28,6 +29,7 @@ struct DeviceKind {
   double matmul_share = 0.8;
   double host_bytes_per_second = 0;                    // to and from the memory of the host
   double flop(double element_bytes, bool tf32) const;  // of matrix products; 1 byte: 8-bit
+  bool operator==(const DeviceKind&) const = default;
 };
 
 struct Cluster {
@@ -47,7 +49,7 @@ struct Cluster {
   int32_t nodes() const { return (size() + per_node - 1) / per_node; }
   bool uniform() const { return kinds.size() == 1; }
   const DeviceKind& kind(int32_t device) const { return kinds[devices[device]]; }
-  bool shares_links() const { return inside.name != "NVLink"; }
+  bool has_slow_links() const { return inside.name != "NVLink" && inside.bytes_per_second < kFastLink; }
 };
 
 DeviceKind kind_of(const Accelerator& accelerator);
@@ -62,7 +64,8 @@ struct ClusterOptions {
 
 // "8xH100", or unequal devices of one node: "2xA100-80GB+1xRTX4090". GSEL_ERR_ARG with the token.
 Cluster cluster_of(std::string_view text, const ClusterOptions& options);
-// The accelerators of an inventory, on hosts that have equally many. GSEL_ERR_ARG names the hosts.
+// The accelerators of an inventory, on hosts that have equally many, by the speed that it tells, else by name.
+// GSEL_ERR_ARG names the hosts, or a device that is known by neither.
 Cluster cluster_of(const Inventory& inventory, const ClusterOptions& options);
 // Bandwidth of a class of link between two devices of this kind. GSEL_ERR_ARG names the classes.
 Link link_of(std::string_view link, const Accelerator* accelerator);

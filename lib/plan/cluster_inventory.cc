@@ -2,6 +2,7 @@
 // goes before what is usual.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -11,6 +12,8 @@
 namespace gsel::plan {
 namespace {
 
+// Of a device that no name tells anything of, where its list does not.
+constexpr double kUsualShare = 0.8, kUsualPcie = 24e9, kUsualNetwork = 12.5e9;
 constexpr double kIdle = 0.95;  // of its memory that a device without processes has free
 constexpr size_t kMostHostsShown = 8;
 
@@ -38,6 +41,35 @@ class Occupied {
   std::string first_;
 };
 
+// Figures that the inventory tells go before those of the catalogue, which has the rest where it knows the name. The
+// result borrows the name.
+Accelerator accelerator_of(const Device& device, const std::string& host) {
+  const Accelerator* known = find_accelerator(device.name);
+  const Speed& told = device.speed;
+  if (!known && !told.is_told())
+    fail(GSEL_ERR_ARG,
+         "device {} of {} is a {}, of which no speed is known; the nearest names are {}; tell its \"speed\" in the "
+         "inventory, or name a known one with --cluster",
+         device.index, host, in_quotes(device.name), nearest_accelerators(device.name));
+  Accelerator a = known ? *known
+                        : Accelerator{.name = device.name.empty() ? device.uuid.c_str() : device.name.c_str(),
+                                      .device_class = "",
+                                      .matmul_share = kUsualShare,
+                                      .pcie_bytes_per_second = kUsualPcie,
+                                      .network_bytes_per_second = kUsualNetwork,
+                                      .per_node = 1,
+                                      .source = "the inventory",
+                                      .link_name = "device link"};
+  const auto take = [](double& figure, double from) {
+    if (from > 0) figure = from;
+  };
+  take(a.flop_16, told.bf16_flop), take(a.flop_tf32, told.tf32_flop), take(a.flop_32, told.f32_flop);
+  take(a.flop_8, told.fp8_flop), take(a.memory_bytes_per_second, told.memory_bytes);
+  take(a.link_bytes_per_second, told.link_bytes), take(a.pcie_bytes_per_second, told.host_bytes);
+  take(a.network_bytes_per_second, told.network_bytes);
+  return a;
+}
+
 // "a 3, b 8 and 2 more": how many devices hosts have, of those that have any.
 void refuse_unlike_hosts(const Inventory& inventory, const std::vector<int64_t>& counts) {
   int64_t least = 0, most = 0;
@@ -62,6 +94,12 @@ void refuse_unlike_hosts(const Inventory& inventory, const std::vector<int64_t>&
        text, least, most);
 }
 
+std::string link_name(const std::string& kind) {
+  if (kind.starts_with("NV") || kind == "XGMI") return "NVLink";
+  constexpr std::string_view kPci[] = {"PIX", "PXB", "PHB", "NODE", "SYS"};
+  return std::ranges::find(kPci, kind) != std::end(kPci) ? "PCIe" : kind;
+}
+
 // The slowest link inside of a host that is told; else the usual one. pair: whose it is, where others are faster.
 Link inside_of(const Inventory& inventory, const std::vector<int64_t>& counts, const Accelerator& slowest,
                std::string& pair) {
@@ -75,8 +113,7 @@ Link inside_of(const Inventory& inventory, const std::vector<int64_t>& counts, c
       if (!(link.bytes_per_second > 0) || (least > 0 && link.bytes_per_second >= least)) continue;
       least = link.bytes_per_second;
       of_least = fmt::format("devices {} and {} of {}", link.a, link.b, inventory.hosts[i].name);
-      inside = {link.kind.starts_with("NV") || link.kind == "XGMI" ? "NVLink" : "PCIe", link.bytes_per_second,
-                link.latency_s > 0 ? link.latency_s : kPcieLatency};
+      inside = {link_name(link.kind), link.bytes_per_second, link.latency_s > 0 ? link.latency_s : kPcieLatency};
     }
   }
   if (most > least) pair = of_least;
@@ -89,18 +126,13 @@ Cluster cluster_of(const Inventory& inventory, const ClusterOptions& options) {
   check_options(options);
   Cluster cluster;
   Occupied occupied;
-  const Accelerator* slowest = nullptr;
+  std::optional<Accelerator> slowest;
   std::vector<double> networks(inventory.hosts.size(), 0);
   std::vector<int64_t> counts(inventory.hosts.size(), 0);
   for (const Device& device : inventory.devices) {
     if (device.is_cpu()) continue;
-    const Accelerator* a = find_accelerator(device.name);
-    if (!a)
-      fail(GSEL_ERR_ARG,
-           "device {} of {} is a {}, of which no speed is known; the nearest names are {}; name a known one with "
-           "--cluster",
-           device.index, inventory.host_of(device).name, in_quotes(device.name), nearest_accelerators(device.name));
-    DeviceKind kind = kind_of(*a);
+    const Accelerator a = accelerator_of(device, inventory.host_of(device).name);
+    DeviceKind kind = kind_of(a);
     if (device.memory_bytes > 0) kind.memory_bytes = static_cast<double>(device.memory_bytes);
     if (options.memory_bytes > 0)
       kind.memory_bytes = options.memory_bytes;
@@ -108,8 +140,8 @@ Cluster cluster_of(const Inventory& inventory, const ClusterOptions& options) {
       occupied.leave_free(device, inventory.host_of(device).name, kind);
     cluster.devices.push_back(kind_index(cluster, kind));
     cluster.indices.push_back(device.index);
-    if (!slowest || usual_link(*a).bytes_per_second < usual_link(*slowest).bytes_per_second) slowest = a;
-    networks[static_cast<size_t>(device.host)] += a->network_bytes_per_second;
+    if (!slowest || usual_link(a).bytes_per_second < usual_link(*slowest).bytes_per_second) slowest = a;
+    networks[static_cast<size_t>(device.host)] += a.network_bytes_per_second;
     ++counts[static_cast<size_t>(device.host)];
   }
   const size_t nodes = inventory.hosts.size() - static_cast<size_t>(std::ranges::count(counts, 0));
@@ -126,7 +158,7 @@ Cluster cluster_of(const Inventory& inventory, const ClusterOptions& options) {
         inventory.hosts.size() - nodes == 1 ? "has" : "have", inventory.hosts.size() - nodes == 1 ? "is" : "are"));
   if (const std::string note = occupied.note(); !note.empty()) cluster.notes.push_back(note);
   cluster.inside = options.link.empty() ? inside_of(inventory, counts, *slowest, cluster.slowest_pair)
-                                        : link_of(options.link, slowest);
+                                        : link_of(options.link, &*slowest);
   if (nodes > 1)
     cluster.per_node = static_cast<int32_t>(cluster.devices.size() / nodes);
   else

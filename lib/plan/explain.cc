@@ -77,7 +77,7 @@ Answer nodes(const Request& request) {
 Answer links(const Request& request) {
   const Cluster& c = request.cluster;
   if (c.size() == 1) return {"Fast or slow links?", "none: one device has no other to talk to"};
-  std::string text = fmt::format("{}: {} at {:.0f} GB/s", c.shares_links() ? "slow" : "fast", c.inside.name,
+  std::string text = fmt::format("{}: {} at {:.0f} GB/s", c.has_slow_links() ? "slow" : "fast", c.inside.name,
                                  c.inside.bytes_per_second / 1e9);
   if (c.nodes() > 1) text += fmt::format(" inside a node, {:.0f} GB/s between nodes", c.network.bytes_per_second / 1e9);
   if (!c.slowest_pair.empty())

@@ -146,6 +146,10 @@ void Plan::compile_finalists() {
 
 void calibrate(Request& request, std::string_view rows, const std::string& file) {
   const std::string device_class = request.cluster.kinds.front().device_class;
+  if (device_class.empty())
+    fail(GSEL_ERR_ARG,
+         "measured rows are of devices that are known by name, and {} is known by its speed alone; plan without them",
+         request.cluster.kinds.front().name);
   for (const Calibration& one : calibrations(rows, file)) {
     if (one.device_class != device_class) continue;
     request.constants.compute_scale *= one.scale;

@@ -272,6 +272,62 @@ void memory_that_others_use_is_not_planned_for(void**) {
   assert_true(cluster_of(inventory(used, used), {.memory_bytes = 5 * kGiB}).kinds[0].memory_bytes == 5 * kGiB);
 }
 
+Inventory box_of(const std::string& name, const std::string& more, int32_t devices = 2) {
+  std::string list;
+  for (int32_t i = 0; i < devices; ++i)
+    list +=
+        fmt::format(R"({}{{"vendor":"other","name":"{}","memory_bytes":68719476736{}}})", i > 0 ? "," : "", name, more);
+  return parse_inventory(fmt::format(R"({{"gsel_inventory":1,"hosts":[{{"name":"box","devices":[{}]}}]}})", list),
+                         "own.json");
+}
+
+void a_device_has_the_speed_that_its_inventory_tells(void**) {
+  const Cluster own = cluster_of(
+      box_of("Foo-1", R"(,"speed":{"bf16_flop_per_second":4e14,"tf32_flop_per_second":2e14,"f32_flop_per_second":5e13,
+             "fp8_flop_per_second":8e14,"memory_bytes_per_second":2.4e12,"link_bytes_per_second":2e11,
+             "host_bytes_per_second":5e10,"network_bytes_per_second":2.5e10})"),
+      {.nodes = 4});
+  const DeviceKind& kind = own.kinds.at(0);
+  assert_true(own.uniform() && own.size() == 8 && own.nodes() == 4);
+  assert_string_equal(kind.name.c_str(), "Foo-1");
+  assert_true(kind.memory_bytes == 64 * kGiB && kind.memory_bytes_per_second == 2.4e12);
+  assert_true(kind.flop_16 == 4e14 && kind.flop_tf32 == 2e14 && kind.flop_32 == 5e13 && kind.flop_8 == 8e14);
+  assert_true(kind.host_bytes_per_second == 5e10 && own.inside.bytes_per_second == 2e11);
+  assert_true(own.network.bytes_per_second == 2 * 2.5e10 && !own.has_slow_links());
+  assert_false(constants_for(kind.device_class, Runtime::compiled).calibrated());
+  // With the least that must be told.
+  const char* least = R"(,"speed":{"bf16_flop_per_second":4e14,"memory_bytes_per_second":2.4e12})";
+  const Cluster plain = cluster_of(box_of("Foo-1", least), {.nodes = 2});
+  assert_true(plain.inside.bytes_per_second == 24e9 && plain.network.bytes_per_second == 2 * 12.5e9);
+  assert_true(plain.kinds[0].flop_8 == 0 && plain.kinds[0].flop(4, false) == 4e14 / 8 && plain.has_slow_links());
+  // A board of the catalogue with other clocks keeps what is not told, and its class.
+  const Cluster board = cluster_of(box_of("H100", least), {});
+  assert_true(board.kinds[0].flop_16 == 4e14 && board.kinds[0].flop_8 == accelerator("H100").flop_8);
+  assert_string_equal(board.kinds[0].device_class.c_str(), "h100");
+}
+
+void devices_of_one_name_and_unlike_speeds_are_two_kinds(void**) {
+  const char* text = R"({"gsel_inventory":1,"hosts":[{"name":"box","devices":[
+      {"vendor":"other","name":"Foo","memory_bytes":68719476736,
+       "speed":{"bf16_flop_per_second":4e14,"memory_bytes_per_second":2e12}},
+      {"vendor":"other","name":"Foo","memory_bytes":68719476736,
+       "speed":{"bf16_flop_per_second":2e14,"memory_bytes_per_second":2e12}}]}]})";
+  const Cluster cluster = cluster_of(parse_inventory(text, "own.json"), {});
+  assert_int_equal(cluster.kinds.size(), 2);
+  assert_true(cluster.kind(0).flop_16 == 2 * cluster.kind(1).flop_16);
+}
+
+void a_device_that_nothing_tells_of_is_refused(void**) {
+  try {
+    cluster_of(box_of("Foo-1", ""), {});
+    fail_msg("accepted");
+  } catch (const Error& error) {
+    for (const char* part : {"device 0 of box is a \"Foo-1\", of which no speed is known; the nearest names are ",
+                             "; tell its \"speed\" in the inventory, or name a known one with --cluster"})
+      if (!strstr(error.what(), part)) fail_msg("expected \"%s\" in \"%s\"", part, error.what());
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -285,6 +341,9 @@ int main() {
       cmocka_unit_test(links_that_are_unlike_are_priced_as_the_slowest_pair),
       cmocka_unit_test(hosts_of_an_inventory_are_its_nodes),
       cmocka_unit_test(memory_that_others_use_is_not_planned_for),
+      cmocka_unit_test(a_device_has_the_speed_that_its_inventory_tells),
+      cmocka_unit_test(devices_of_one_name_and_unlike_speeds_are_two_kinds),
+      cmocka_unit_test(a_device_that_nothing_tells_of_is_refused),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

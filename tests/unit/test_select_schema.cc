@@ -118,6 +118,9 @@ json whole() {
     {"vendor": "nvidia", "name": "N", "uuid": "GPU-1", "pci": "0000:01:00.0", "memory_bytes": 10, "free_bytes": 9,
      "architecture": "a", "compute_capability": "9.0", "multiprocessors": 7, "clock_khz": 5, "process_count": 2, "numa": 3,
      "compute_mode": "prohibited", "tiles": 2, "ordinal": 4, "module": 5, "integrated": true, "accessible": false,
+     "speed": {"bf16_flop_per_second": 8, "tf32_flop_per_second": 7, "f32_flop_per_second": 6, "fp8_flop_per_second": 5,
+               "memory_bytes_per_second": 4, "link_bytes_per_second": 3, "host_bytes_per_second": 2,
+               "network_bytes_per_second": 1},
      "reserved_by": 12, "partitions": [{"uuid": "MIG-1", "gi": 1, "ci": 2, "memory_bytes": 3, "reserved_by": 4}]},
     {"vendor": "amd", "name": "x", "pci": "0000:02:00.0"},
     {"vendor": "cpu", "name": "C", "cores": 4}],
@@ -133,6 +136,7 @@ const Part kParts[] = {{"", ""},
                        {"device", "/hosts/0/devices/0"},
                        {"device", "/hosts/0/devices/2"},
                        {"partition", "/hosts/0/devices/0/partitions/0"},
+                       {"speed", "/hosts/0/devices/0/speed"},
                        {"link", "/hosts/0/links/0"}};
 
 const json& rule_of(const Part& part) {
@@ -162,9 +166,9 @@ void the_writer_emits_what_the_schema_lists(void**) {
 
 // Refusals for what other fields or other devices say, which JSON Schema cannot: such a value may fit and not be read.
 bool goes_with_others(const std::string& why) {
-  for (const char* part :
-       {"cores is not a known field", "multiprocessors is not a known field", "bus order", "begins with GPU-",
-        "joins two", "neither uuid nor pci", "the host has", "only an nvidia device", "twice", "no uuid"})
+  for (const char* part : {"cores is not a known field", "multiprocessors is not a known field", "bus order",
+                           "begins with GPU-", "joins two", "neither uuid nor pci", "the host has",
+                           "only an nvidia device", "twice", "no uuid", "speed is there"})
     if (why.find(part) != why.npos) return true;
   return false;
 }

@@ -22,6 +22,19 @@ struct Partition {
   int32_t reserved_by = 0;  // process that holds a reservation of it, 0: none
 };
 
+// How fast a device is, as its list says. Plans alone go by it; without, they know the devices of their own catalogue.
+// Per second, in one direction; 0: not told, or it has no such units.
+struct Speed {
+  double bf16_flop = 0, tf32_flop = 0, f32_flop = 0, fp8_flop = 0;  // dense peaks; fp16 is as bf16; 8 bits of any kind
+  double memory_bytes = 0;
+  double link_bytes = 0;     // to its neighbours; 0: over PCI
+  double host_bytes = 0;     // to the memory of the host
+  double network_bytes = 0;  // its share of the network of the host
+
+  bool is_told() const { return bf16_flop > 0; }
+  bool operator==(const Speed&) const = default;
+};
+
 struct Device {
   int32_t host = 0;    // in Inventory::hosts
   int32_t index = 0;   // in bus order within the host
@@ -47,6 +60,7 @@ struct Device {
   bool accessible = true;  // false: the driver lists it, and this user may not open it
   bool divided = false;    // in MIG mode: only its partitions can be used
   std::vector<Partition> partitions;
+  Speed speed;
 
   bool is_cpu() const { return vendor == "cpu"; }
 };

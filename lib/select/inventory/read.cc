@@ -99,6 +99,19 @@ void read_partitions(JsonObject& object, Device& device) {
   object.array("partitions").each([&](JsonObject one) { device.partitions.push_back(read_partition(std::move(one))); });
 }
 
+// All that a plan cannot do without, or nothing.
+Speed read_speed(JsonObject object, bool told) {
+  constexpr double kLeast = 1, kMost = 1e24;
+  const auto rate = [&](const char* name) { return object.real(name, kLeast, kMost, 0); };
+  const Speed speed{rate("bf16_flop_per_second"),  rate("tf32_flop_per_second"),    rate("f32_flop_per_second"),
+                    rate("fp8_flop_per_second"),   rate("memory_bytes_per_second"), rate("link_bytes_per_second"),
+                    rate("host_bytes_per_second"), rate("network_bytes_per_second")};
+  object.finish();
+  for (const char* needed : {"bf16_flop_per_second", "memory_bytes_per_second"})
+    if (told && !object.has(needed)) object.refuse(needed, "is missing; a number from 1 is needed");
+  return speed;
+}
+
 Device read_device(JsonObject object) {
   Device device;
   read_vendor(object, device);
@@ -120,7 +133,11 @@ Device read_device(JsonObject object) {
   device.accessible = object.flag("accessible", true);
   device.reserved_by = object.whole("reserved_by", kMaxInt, 0);
   read_partitions(object, device);
+  device.speed = read_speed(object.object("speed"), object.has("speed"));
   object.finish();
+  if (device.speed.is_told() && device.memory_bytes == 0)
+    object.refuse("memory_bytes", fmt::format("is {}, and speed is there, of a device whose memory must be known",
+                                              object.has("memory_bytes") ? "0" : "missing"));
   return device;
 }
 

@@ -34,6 +34,20 @@ Json partitions_json(const Device& device) {
   return out;
 }
 
+Json speed_json(const Speed& speed) {
+  Json out;
+  const auto put = [&](const char* name, double rate) { put_unless(out, name, rate, 0.0); };
+  put("bf16_flop_per_second", speed.bf16_flop);
+  put("tf32_flop_per_second", speed.tf32_flop);
+  put("f32_flop_per_second", speed.f32_flop);
+  put("fp8_flop_per_second", speed.fp8_flop);
+  put("memory_bytes_per_second", speed.memory_bytes);
+  put("link_bytes_per_second", speed.link_bytes);
+  put("host_bytes_per_second", speed.host_bytes);
+  put("network_bytes_per_second", speed.network_bytes);
+  return out;
+}
+
 Json device_json(const Device& device) {
   const Known& known = known_accelerator(device.vendor, device.name);
   Json out;
@@ -59,6 +73,7 @@ Json device_json(const Device& device) {
   put_unless(out, "accessible", device.accessible, true);
   put_unless(out, "reserved_by", std::max(device.reserved_by, 0), 0);
   if (device.divided) out.set("partitions", partitions_json(device));
+  if (device.speed.is_told()) out.set("speed", speed_json(device.speed));
   return out;
 }
 
