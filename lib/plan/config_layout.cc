@@ -14,6 +14,8 @@
 namespace gsel::plan {
 namespace {
 
+constexpr int64_t kUsuallyAhead = 50'000'000;  // elements, prefetch_elems of strategy "zero" where a file has none
+
 // "[2, 1, 1]": numbers of whole heads as they are, others with few digits, since only their ratios count.
 std::string list_of(const std::vector<double>& weights) {
   const bool whole = std::ranges::all_of(weights, [](double w) { return w == std::floor(w) && w < 1e6; });
@@ -32,9 +34,22 @@ std::string mesh_text(const Layout& l) {
   return text + fmt::format("data = {}\n", l.data);
 }
 
-std::string data_text(const Layout& l, const Shares& shares) {
+// Elements that ZeRO-3 gathers ahead: as many as the largest block has. The plugin's own bound is below a single matrix
+// of a large model, which would then be gathered while all ranks wait for it. Not where the forecast does not count the
+// memory: of one replica, and of interleaved stages, whose programs were seen to need more.
+int64_t gathered_ahead(const Workload& workload, const Layout& l) {
+  double most = 0;
+  for (const Block& block : workload.blocks)
+    most = std::max(most, block.costs.params_divided / l.tensor + block.costs.params_whole);
+  return static_cast<int64_t>(std::ceil(most));
+}
+
+std::string data_text(const Workload& workload, const Layout& l, const Shares& shares) {
   std::string text = fmt::format("\n[strategy.data]\nplugin = \"{}\"\n", l.zero_stage > 0 ? "zero" : "ddp");
   if (l.zero_stage > 0) text += fmt::format("stage = {}\n", l.zero_stage);
+  const bool gathers = l.zero_stage == 3 && l.data > 1 && l.chunks == 1;
+  if (const int64_t ahead = gathered_ahead(workload, l); gathers && ahead > kUsuallyAhead)
+    text += fmt::format("prefetch_elems = {}\n", ahead);
   if (l.offload != Offload::none) text += fmt::format("offload = \"{}\"\n", name_of(l.offload));
   if (!shares.data_weights.empty()) text += fmt::format("weights = {}\n", list_of(shares.data_weights));
   return text;
@@ -122,7 +137,7 @@ std::string toml_of(const Request& request, const Candidate& candidate) {
   }
   if (l.context > 1) text += "\n[strategy.context]\nplugin = \"cp\"\n";
   if (l.pipeline > 1) text += pipeline_text(l, candidate.shares);
-  text += data_text(l, candidate.shares);
+  text += data_text(request.workload, l, candidate.shares);
   text += fmt::format("\n[train]\nbatch = {}\n", request.batch);
   text += candidate.shares.data_weights.empty() ? fmt::format("microbatch = {}\n", l.microbatch)
                                                 : fmt::format("microbatches = {}\n", l.microbatches);

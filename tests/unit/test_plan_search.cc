@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "plan/candidate_durations.h"
 #include "plan/config_layout.h"
 #include "plan/describe.h"
 #include "plan/plan.h"
@@ -345,6 +346,31 @@ void toml_is_read_back(void**) {
   }
 }
 
+// Matrices of a large model are wider than what strategy "zero" gathers ahead by itself.
+void zero_3_gathers_a_block_ahead(void**) {
+  const Transformer shape = gpt("wide", 8, 4096, 32, 32000, 1024);
+  Request r{workload_of(shape, 1024),
+            cluster_of("8xH100", {}),
+            *find_recipe("gsel-bf16"),
+            64,
+            parse_fixed("data=8, zero=3, offload=none, microbatch=4, recompute=none"),
+            {}};
+  r.constants = constants_for("h100", Runtime::compiled);
+  r.model = describe(shape, {1024, GSEL_BF16});
+  const Plan plan(std::move(r), {});
+  assert_true(!plan.candidates().empty());
+  const Candidate& c = plan.candidates().front();
+  const std::string toml = toml_of(plan.request(), c), line = "prefetch_elems = 201379840\n";
+  const size_t at = toml.find(line);
+  if (at == toml.npos) fail_msg("expected \"%s\" in %s", line.c_str(), toml.c_str());
+  const auto step = [&](const std::string& text) { return price(plan.input(), c, text, *plan.request().model).step_s; };
+  Candidate interleaved = c;
+  interleaved.layout.chunks = 2;
+  assert_null(strstr(toml_of(plan.request(), interleaved).c_str(), "prefetch_elems"));
+  const double ahead = step(toml), behind = step(std::string(toml).erase(at, line.size()));
+  if (!(ahead < 0.95 * behind)) fail_msg("%.4f s with a block ahead, %.4f s without", ahead, behind);
+}
+
 // What the search takes for the memory of a layout, beside what the trainer says of the programs that it compiles to.
 void closed_forms_are_near_the_programs(void**) {
   const Transformer shape = gpt("small", 8, 1024, 16, 32000, 1024);
@@ -444,6 +470,7 @@ int main() {
       cmocka_unit_test(the_smallest_change_is_one_device_at_a_time),
       cmocka_unit_test(what_does_not_fit_names_a_change),
       cmocka_unit_test(a_search_can_be_ended),
+      cmocka_unit_test(zero_3_gathers_a_block_ahead),
       cmocka_unit_test(closed_forms_are_near_the_programs),
       cmocka_unit_test(toml_is_read_back),
       cmocka_unit_test(every_estimate_has_its_strategy),
