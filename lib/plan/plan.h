@@ -119,7 +119,9 @@ std::vector<Answer> decision(const Request& request, const SearchResult& result)
 std::string lost_by(const Candidate& first, const Candidate& other);
 // "tensor 2, data 4, ZeRO-1": without what is 1 or none.
 std::string name_of(const Layout& layout);
-// The smallest change of the request under which something fits; empty: none was found.
+// A search for the fastest layout alone, of the same request on other devices or with other decisions.
+SearchInput search_of(const Request& request, const Cluster& cluster, const Fixed& fixed);
+// change.cc: the smallest change of the request under which something fits; empty: none was found.
 std::string smallest_change(const Request& request, const SearchResult& result);
 
 // Numbers of a candidate that people compare.
