@@ -65,7 +65,10 @@ MemberPlace Regroup::shrink(const std::vector<int32_t>& without) {
 
 void Regroup::resync() {
   at_.require_own_process("gsel_comm_resync");
-  if (at_.world_size() == 1) return adopt(place_in({at_.rank()}, 0, at_.name(), at_.numbering()).arena);
+  if (at_.world_size() == 1) {
+    const Engine::Turn turn(engine_);
+    return adopt(place_in({at_.rank()}, 0, at_.name(), at_.numbering()).arena);
+  }
   if (shrunk_) fail(GSEL_ERR_STATE, "gsel_comm_resync: this communicator has been shrunk; go on with what came of it");
   break_for("asked for a resync", "gsel_comm_resync");
   const Engine::Turn turn(engine_);
