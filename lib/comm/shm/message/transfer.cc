@@ -123,7 +123,7 @@ bool Mailbox::looked_long(Idle& idle, int64_t spin_ns) {
   if (++idle.looks < kLooksAtFirst) return false;
   pause_processor();
   if (idle.looks % kLooksPerClock != 0) return false;
-  breaking_.throw_if_broken();
+  if (at_.is_broken() && !progress()) breaking_.throw_broken();  // what was sent before that counts
   const int64_t now = os::now_ns();
   if (idle.since_ns == 0) idle.since_ns = now;
   if (now - idle.since_ns < spin_ns && !beside_a_peer()) return false;
@@ -200,10 +200,11 @@ void Mailbox::attend_to_any(const Transfer& transfer, int64_t deadline_ns) {
                          fmt::format("every other rank left while {} waited in {} (call {})", at_.named(at_.rank()),
                                      recorder_.text_of(transfer.call), transfer.number));
   if (os::now_ns() >= deadline_ns)
-    breaking_.break_with(GSEL_ERR_TIMEOUT, -1,
-                         fmt::format("timed out: no rank sent what {} waited for: {} in {} (call {})", at_.named(at_.rank()),
-                                     seconds_text(static_cast<double>(transfer.call.timeout_ns) * 1e-9),
-                                     recorder_.text_of(transfer.call), transfer.number));
+    breaking_.break_with(
+        GSEL_ERR_TIMEOUT, -1,
+        fmt::format("timed out: no rank sent what {} waited for: {} in {} (call {})", at_.named(at_.rank()),
+                    seconds_text(static_cast<double>(transfer.call.timeout_ns) * 1e-9),
+                    recorder_.text_of(transfer.call), transfer.number));
 }
 
 // For others that ask who holds us up: the first half that waits.

@@ -53,7 +53,7 @@ void Signals::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_
   if (deadline_ns_ == 0) deadline_ns_ = started + call_->timeout_ns;
   int yields = crowded_ ? kCrowdedYields : INT32_MAX;
   while (!reached(flag, value)) {
-    breaking_.throw_if_broken();
+    if (at_.is_broken() && !reached(flag, value)) breaking_.throw_broken();  // what was posted before that counts
     if (driver_->go_on_beside()) continue;
     if (yields-- > 0 && os::now_ns() - started < kYieldNs) {
       sched_yield();
