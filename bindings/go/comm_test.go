@@ -367,6 +367,73 @@ func TestCommunicatorsAreMadeFromOthers(t *testing.T) {
 	})
 }
 
+func TestCommunicatorsAreMadeWhileTheCallerGoesOn(t *testing.T) {
+	ranks(t, 2, func(c *Comm) error {
+		split, err := c.StartSplit(7, -c.Rank())
+		none, without := c.StartSplit(-1, 0)
+		dup, copied := c.StartDup()
+		group, grouped := c.StartCreateGroup([]int32{1, 0})
+		if err := firstError(err, without, copied, grouped); err != nil {
+			return err
+		}
+		x := []int32{1}
+		if err := firstError(AllReduce(background, c, x, x, Sum), expect("sum", int32(2), x[0])); err != nil {
+			return err
+		}
+		for _, m := range []*Making{split, group, dup} {
+			defer m.Close()
+			made, err := m.Wait(background)
+			if err != nil {
+				return err
+			}
+			defer made.Close()
+			done, err := m.Test()
+			rank := 1 - c.Rank()
+			if m == dup {
+				rank = c.Rank()
+			}
+			x := []int32{1}
+			err = firstError(err, expect("done", true, done), expect("rank", rank, made.Rank()), AllReduce(background, made, x, x, Sum),
+				expect("sum", int32(2), x[0]))
+			if err != nil {
+				return err
+			}
+			if again, err := m.Wait(background); again != nil || err != nil {
+				return fmt.Errorf("taken twice: %v, %v", again, err)
+			}
+		}
+		defer none.Close()
+		if made, err := none.Wait(background); made != nil || err != nil {
+			return fmt.Errorf("a rank without a colour got %v, %v", made, err)
+		}
+		left, err := c.StartDup()
+		if err := firstError(err, left.Close()); err != nil { // waits, and leaves it
+			return err
+		}
+		fewer, err := c.StartShrink(nil)
+		if err != nil {
+			return err
+		}
+		defer fewer.Close()
+		made, err := fewer.Wait(background)
+		if err != nil {
+			return err
+		}
+		defer made.Close()
+		return firstError(expect("size", 2, made.WorldSize()), refused(ErrState, "shrunk already", shrinkAgain(c)))
+	})
+}
+
+func shrinkAgain(c *Comm) error {
+	made, err := c.StartShrink(nil)
+	if err != nil {
+		return err
+	}
+	defer made.Close()
+	_, err = made.Wait(background)
+	return err
+}
+
 func TestQueriesAndRawForm(t *testing.T) {
 	ranks(t, 2, func(c *Comm) error {
 		x := []float64{2}

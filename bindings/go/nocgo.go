@@ -154,7 +154,19 @@ func FromDLPackVersioned(managed unsafe.Pointer) (t Tensor, device DLPackDevice,
 func ToDLPack(t Tensor, device DLPackDevice, release func()) (unsafe.Pointer, error) {
 	return *new(unsafe.Pointer), ErrNoCgo
 }
-func DeleteDLPack(managed unsafe.Pointer, versioned bool)       {}
+func DeleteDLPack(managed unsafe.Pointer, versioned bool) {}
+
+type Making struct {
+	object
+}
+
+func (c *Comm) StartSplit(colour, key int) (*Making, error)     { return *new(*Making), ErrNoCgo }
+func (c *Comm) StartDup() (*Making, error)                      { return *new(*Making), ErrNoCgo }
+func (c *Comm) StartCreateGroup(ranks []int32) (*Making, error) { return *new(*Making), ErrNoCgo }
+func (c *Comm) StartShrink(without []int32) (*Making, error)    { return *new(*Making), ErrNoCgo }
+func (m *Making) Test() (done bool, err error)                  { return *new(bool), ErrNoCgo }
+func (m *Making) Wait(ctx context.Context) (*Comm, error)       { return *new(*Comm), ErrNoCgo }
+func (m *Making) Close() error                                  { return ErrNoCgo }
 func (c *Comm) Register(memory unsafe.Pointer, bytes int) error { return ErrNoCgo }
 func (c *Comm) Unregister(memory unsafe.Pointer) error          { return ErrNoCgo }
 

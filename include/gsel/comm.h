@@ -359,9 +359,10 @@ GSEL_API gsel_status gsel_group_run(gsel_comm *const *comms, const gsel_collecti
 /* ---- requests ----------------------------------------------------------------------------------------------
  *
  * A request is a call that runs while the caller computes. The library runs the requests of a communicator on one
- * thread, which starts with the first request; starting a message lets it go as far as it goes without waiting.
- * Collectives of a communicator run in the order in which they were
- * started; messages run at the same time as these collectives and as other messages. A blocking call on the same
+ * thread, which starts with the first request; starting one lets it go as far as it goes without waiting. A collective
+ * of up to 4 KiB, which takes a microsecond once all ranks are there, ends where somebody waits for it or tests it, or
+ * before a rank waits long for what was started behind it. Collectives of a communicator run in the order in which they
+ * were started; messages run at the same time as these collectives and as other messages. A blocking call on the same
  * communicator waits for the collectives started before it. Of collectives that two threads run or start at the same
  * time, the order is not determined.
  * Buffers, counts and offsets are borrowed until the request is done. Those of a persistent request are borrowed until
@@ -526,8 +527,10 @@ GSEL_API gsel_status gsel_comm_get_async_error(gsel_comm *comm, gsel_error **err
 /* Computes accumulated[count] = accumulated op next[count], elements of dtype. Called once per rank and piece of the
  * buffer, in the communicator's order, from the thread that makes the call or a thread of the library; several threads
  * may call it at the same time. count is a multiple of the operation's record_elems, and a piece begins with a record.
- * The result may depend only on the arguments: the same bits for the same bits. Returns 0, or anything else to fail the
- * call with GSEL_ERR_CALLBACK. */
+ * The result may depend only on the arguments: the same bits for the same bits. What would wait for the call that runs
+ * it, such as another call on the communicator or a wait for its requests, is GSEL_ERR_STATE there; gsel_request_free and
+ * gsel_comm_free release nothing then, and log an error. Returns 0, or anything else to fail the call with
+ * GSEL_ERR_CALLBACK. */
 typedef int32_t (*gsel_op_fn)(void *accumulated, const void *next, size_t count, gsel_dtype dtype, void *user_data);
 
 /* Creates an operation of the caller's. Every rank creates its own under the same `name` (at most 31 bytes); ranks
@@ -586,6 +589,25 @@ GSEL_API gsel_status gsel_comm_resync(gsel_comm *comm, gsel_error **err);
  * ranks world_size(comm) to options->world_size - 1. options->rank is ignored here. Memory of gsel_mem_alloc on comm is
  * not shared in the new communicator. Errors as those of gsel_comm_init. Since 0.1. */
 GSEL_API gsel_status gsel_comm_grow(gsel_comm *comm, const gsel_comm_options *options, gsel_comm **out, gsel_error **err);
+
+/* The same while the caller goes on, as MPI_Comm_idup does: *out is a request, given to the caller, that ends once the
+ * communicator is made; gsel_request_take_comm gives it out, and gsel_request_free frees what was not taken.
+ *   gsel_comm_start_split, gsel_comm_start_dup            take their place among the collectives of comm that are started
+ *   gsel_comm_start_create_group, gsel_comm_start_shrink  run on a thread of their own; without[n]: see
+ *                                                         gsel_comm_shrink_without, n may be 0
+ * The blocking form on another rank is the same call. Errors: those of the blocking form, of which what no other rank
+ * need be asked about is told at once; GSEL_ERR_UNSUPPORTED with GSEL_COMM_NO_THREAD or an accelerator. Since 0.1. */
+GSEL_API gsel_status gsel_comm_start_split(gsel_comm *comm, int32_t colour, int32_t key, gsel_request **out,
+                                           gsel_error **err);
+GSEL_API gsel_status gsel_comm_start_dup(gsel_comm *comm, gsel_request **out, gsel_error **err);
+GSEL_API gsel_status gsel_comm_start_create_group(gsel_comm *comm, const int32_t *ranks, size_t n, gsel_request **out,
+                                                  gsel_error **err);
+GSEL_API gsel_status gsel_comm_start_shrink(gsel_comm *comm, const int32_t *without, size_t n, gsel_request **out,
+                                            gsel_error **err);
+/* The communicator that such a request has made, once: *out is given to the caller, free with gsel_comm_free; NULL where
+ * the split has none for this rank, and the second time. Errors: that of the request; GSEL_ERR_STATE (it has not ended),
+ * GSEL_ERR_ARG (another request). Since 0.1. */
+GSEL_API gsel_status gsel_request_take_comm(gsel_request *request, gsel_comm **out, gsel_error **err);
 
 /* Sets the bound on each later call, seconds, > 0. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_comm_set_timeout(gsel_comm *comm, double timeout_s, gsel_error **err);

@@ -8,6 +8,7 @@
 #include "api/comm_request.h"
 #include "api/init_struct.h"
 #include "base/guard.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "base/text.h"
 
@@ -27,8 +28,7 @@ gsel_status gsel_comm_init(const gsel_comm_options* options, gsel_comm** out, gs
     gsel_comm_options given{};
     if (options) given = gsel::read_struct(options, "gsel_comm_options");
     const gsel::Config settings = gsel::settings_of(given);
-    *out = new gsel_comm{
-        gsel::Communicator(gsel::join_of(given, settings), gsel::accelerator_of(given, settings))};
+    *out = new gsel_comm{gsel::Communicator(gsel::join_of(given, settings), gsel::accelerator_of(given, settings))};
   });
 }
 
@@ -56,6 +56,11 @@ void gsel_comm_abort(gsel_comm* comm, gsel_str reason) {
 }
 
 void gsel_comm_free(gsel_comm* comm) {
+  if (comm && comm->impl.in_operation())
+    return gsel::log(GSEL_LOG_ERROR, "comm",
+                     "gsel_comm_free of communicator {} from an operation that a call on it runs: it is not released; "
+                     "free it behind that call",
+                     comm->impl.name());
   delete comm;
 }
 

@@ -9,7 +9,9 @@
 
 #include "api/comm_handle.h"
 #include "base/guard.h"
+#include "base/log.h"
 #include "base/options.h"
+#include "base/text.h"
 
 struct gsel_request {
   gsel::CallRequest impl;
@@ -35,6 +37,21 @@ std::vector<gsel_collective> read_call(const gsel_collective* call) {
 
 gsel::CallRequest& live(gsel_request* request) {
   return gsel::required(request, "request").impl;
+}
+
+// ranks[n]: those that the making names.
+gsel_status start_making(gsel_comm* comm, gsel_request** out, gsel_error** err, gsel::Making making,
+                         const int32_t* ranks, size_t n) {
+  return gsel::guard(err, [&] {
+    gsel::required(out, "out") = nullptr;
+    gsel::Communicator& from = gsel::required(comm, "comm").impl;
+    if (n > static_cast<size_t>(from.world_size()))
+      gsel::fail(GSEL_ERR_ARG, "n is {}; the communicator has {}", n, gsel::with_noun(from.world_size(), "rank"));
+    if (n > 0) making.ranks.assign(&gsel::required(ranks, "ranks"), ranks + n);
+    auto request = std::unique_ptr<gsel_request>(new gsel_request{{from, std::move(making)}});
+    request->impl.start();
+    *out = request.release();
+  });
 }
 
 }  // namespace
@@ -65,6 +82,31 @@ gsel_status gsel_group_start(gsel_comm* comm, const gsel_collective* const* call
     auto request = make_request(comm, std::move(group), gsel::CallRequest::Use::started);
     request->impl.start();
     *out = request.release();
+  });
+}
+
+gsel_status gsel_comm_start_split(gsel_comm* comm, int32_t colour, int32_t key, gsel_request** out, gsel_error** err) {
+  return start_making(comm, out, err, {gsel::Making::Kind::split, colour, key}, nullptr, 0);
+}
+
+gsel_status gsel_comm_start_dup(gsel_comm* comm, gsel_request** out, gsel_error** err) {
+  return start_making(comm, out, err, {gsel::Making::Kind::dup}, nullptr, 0);
+}
+
+gsel_status gsel_comm_start_create_group(gsel_comm* comm, const int32_t* ranks, size_t n, gsel_request** out,
+                                         gsel_error** err) {
+  return start_making(comm, out, err, {gsel::Making::Kind::group}, ranks, n);
+}
+
+gsel_status gsel_comm_start_shrink(gsel_comm* comm, const int32_t* without, size_t n, gsel_request** out,
+                                   gsel_error** err) {
+  return start_making(comm, out, err, {gsel::Making::Kind::shrink}, without, n);
+}
+
+gsel_status gsel_request_take_comm(gsel_request* request, gsel_comm** out, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(out, "out") = nullptr;
+    if (auto made = live(request).take()) *out = new gsel_comm{std::move(*made)};
   });
 }
 
@@ -99,7 +141,7 @@ gsel_status gsel_request_wait_for(gsel_request* request, double seconds, int32_t
     gsel::required(done, "done") = 0;
     if (!(seconds >= 0)) gsel::fail(GSEL_ERR_ARG, "seconds is {}; give 0 or more", seconds);
     gsel::CallRequest& impl = live(request);
-    *done = 1;  // also where its result is an error
+    *done = !impl.waits_for_itself();  // 1 also where its result is an error
     *done = impl.wait_for(std::min(seconds, kLongestWait));
   });
 }
@@ -164,6 +206,10 @@ gsel_status gsel_request_cancel(gsel_request* request, int32_t* cancelled, gsel_
 }
 
 void gsel_request_free(gsel_request* request) {
+  if (request && request->impl.waits_for_itself())
+    return gsel::log(GSEL_LOG_ERROR, "comm",
+                     "gsel_request_free from an operation that runs before the request's end: it is not released; free "
+                     "it behind the operation");
   delete request;
 }
 

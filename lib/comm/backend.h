@@ -28,6 +28,8 @@ class Pending {
   // Whether they have ended, after at most so long; 0: a look, which does not begin the timeout of a message; negative:
   // to the end. Throws what failed.
   virtual bool wait(double seconds) = 0;
+  // This thread is in an operation that runs before their end: a wait would be for itself.
+  virtual bool waits_for_itself() const { return false; }
   // Has the listener told once they have ended, which may be at once; the time of a message runs from here on, as when
   // it is waited for. false: whoever wants to know must look.
   virtual bool tell(const std::shared_ptr<Listener>& listener) {
@@ -57,6 +59,8 @@ class Backend {
   virtual std::unique_ptr<Pending> start(std::span<const gsel_collective> checked, bool promptly = false) = 0;
   // From now on, other threads may run requests while a call is made.
   virtual void allow_overlap() = 0;
+  // An operation of the caller's runs on this thread, in one of its calls.
+  virtual bool in_operation() const { return false; }
   virtual gsel_comm_explanation explain(const gsel_collective& checked) = 0;
 
   // Memory that all ranks reach; see gsel_mem_alloc and the functions after it.

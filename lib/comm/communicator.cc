@@ -172,13 +172,17 @@ void Communicator::check_listed(std::span<const int32_t> ranks, const char* aske
   }
 }
 
-Communicator Communicator::create_group(std::span<const int32_t> ranks) {
+void Communicator::check_group(std::span<const int32_t> ranks) const {
   const auto all = static_cast<size_t>(world_size());
   if (ranks.empty() || ranks.size() > all)
     fail(GSEL_ERR_ARG, "gsel_comm_create_group: n is {}; use 1 to {}", ranks.size(), with_noun(all, "rank"));
   check_listed(ranks, "gsel_comm_create_group");
   if (std::ranges::find(ranks, rank()) == ranks.end())
     fail(GSEL_ERR_ARG, "gsel_comm_create_group: the list does not name rank {}, which calls it", rank());
+}
+
+Communicator Communicator::create_group(std::span<const int32_t> ranks) {
+  check_group(ranks);
   return Communicator(*this, control_->create_group(ranks));
 }
 
@@ -190,13 +194,29 @@ Communicator Communicator::shrink() {
   return Communicator(*this, control_->shrink({}));
 }
 
-Communicator Communicator::shrink_without(std::span<const int32_t> ranks) {
+void Communicator::check_left_out(std::span<const int32_t> ranks) const {
   check_listed(ranks, "gsel_comm_shrink_without");
   if (std::ranges::find(ranks, rank()) != ranks.end())
     fail(GSEL_ERR_ARG,
          "gsel_comm_shrink_without: the list names rank {}, which calls it; a rank that is left out does not call",
          rank());
+}
+
+Communicator Communicator::shrink_without(std::span<const int32_t> ranks) {
+  check_left_out(ranks);
   return Communicator(*this, control_->shrink(ranks));
+}
+
+std::unique_ptr<Pending> Communicator::start_making(const Making& making,
+                                                    std::shared_ptr<std::optional<Communicator>> made) {
+  if (accelerator_)
+    fail(GSEL_ERR_UNSUPPORTED,
+         "a communicator with an accelerator is not made while its caller goes on; use gsel_comm_split and its like");
+  if (making.kind == Making::Kind::group) check_group(making.ranks);
+  if (making.kind == Making::Kind::shrink) check_left_out(making.ranks);
+  return control_->start_making(making, [this, made](std::unique_ptr<Control> control) {
+    if (control) made->emplace(Communicator(*this, std::move(control)));
+  });
 }
 
 // What the device's backend joined does not become whole again. Until another one is made, no call is made: it would

@@ -68,6 +68,8 @@ class Communicator {
   std::unique_ptr<Pending> start(std::span<const gsel_collective> checked) { return backend_->start(checked); }
   // From now on, other threads may run requests while a call is made.
   void allow_overlap() { backend_->allow_overlap(); }
+  // An operation of the caller's runs on this thread, in a call of this communicator: what waited for it would hang.
+  bool in_operation() const { return backend_->in_operation(); }
   // about: the rank that the error is about; -1: this one.
   void abort(std::string_view reason, int32_t about = -1) noexcept;
   // Behind one that differs, break_with lets every call on every rank fail with the error.
@@ -98,6 +100,8 @@ class Communicator {
   Communicator dup();
   Communicator shrink();
   Communicator shrink_without(std::span<const int32_t> ranks);
+  // The same while the caller goes on. *made: before the end, unless there is none for this rank.
+  std::unique_ptr<Pending> start_making(const Making& making, std::shared_ptr<std::optional<Communicator>> made);
   void resync();
   Communicator grow(const JoinOptions& join, const FindAccelerator& find);
   void set_timeout(double timeout_s);
@@ -114,6 +118,8 @@ class Communicator {
   void join_devices();
   std::shared_ptr<const Accelerator> find_together(const FindAccelerator& find);
   void check_listed(std::span<const int32_t> ranks, const char* asked) const;
+  void check_group(std::span<const int32_t> ranks) const;
+  void check_left_out(std::span<const int32_t> ranks) const;
 
   struct Joined {  // how, for the transport of devices
     double timeout_s, join_timeout_s;

@@ -7,17 +7,27 @@
 #include <gsel/comm.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 
 namespace gsel {
 
 class Backend;
+class Pending;
+
+// A communicator that is to come of another one; see gsel/comm.h.
+struct Making {
+  enum class Kind { split, dup, group, shrink } kind;
+  int32_t colour = 0, key = 0;      // of a split
+  std::vector<int32_t> ranks = {};  // of a group; that a shrink leaves out
+};
 
 // What another rank began while this one began something else, see Control::begin_joint_call.
 struct OtherJointCall {
@@ -73,6 +83,10 @@ class Control {
   virtual std::unique_ptr<Control> dup() = 0;
   virtual std::unique_ptr<Control> shrink(std::span<const int32_t> without) = 0;
   virtual void resync() = 0;
+  // The same while the caller goes on: a split and a dup at their place among its collectives. take gets the control,
+  // nullptr where the rank is in none, before the end, on whichever thread makes it.
+  virtual std::unique_ptr<Pending> start_making(const Making& making,
+                                                std::function<void(std::unique_ptr<Control>)> take) = 0;
 
   // The backend for memory of the host.
   virtual Backend& host() = 0;

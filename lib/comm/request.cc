@@ -35,7 +35,13 @@ CallRequest::CallRequest(Communicator& communicator, std::vector<gsel_collective
   if (use == Use::persistent) communicator.allow_overlap();
 }
 
+CallRequest::CallRequest(Communicator& communicator, Making making)
+    : communicator_(communicator), use_(Use::started), making_(std::move(making)) {
+  require_own_process(fork_generation_, "request");
+}
+
 const char* CallRequest::name() const {
+  if (making_) return "the making of a communicator";
   return calls_.size() == 1 ? collective_name(calls_.front().kind) : "a group of calls";
 }
 
@@ -55,7 +61,12 @@ void CallRequest::require_ended() {
 void CallRequest::start() {
   require_ended();
   failure_.reset();
-  work_ = communicator_.start(calls_);
+  if (making_) {
+    made_ = std::make_shared<std::optional<Communicator>>();
+    work_ = communicator_.start_making(*making_, made_);
+  } else {
+    work_ = communicator_.start(calls_);
+  }
   reported_ = false;
   if (ticket_) tell();
 }
@@ -80,6 +91,9 @@ void CallRequest::run() {
 bool CallRequest::look(double seconds) {
   const int64_t end = seconds < 0 ? INT64_MAX : os::now_ns() + static_cast<int64_t>(seconds * 1e9);
   std::unique_lock lock(mutex_);
+  if (seconds != 0 && work_ && work_->waits_for_itself())
+    fail(GSEL_ERR_STATE, "{} is waited for in an operation that runs before its end; wait behind the operation",
+         name());
   while (is_looked_at_) {
     const int64_t rest = end - os::now_ns();
     if (rest <= 0) return false;
@@ -131,8 +145,13 @@ bool CallRequest::wait_for(double seconds) {
   return true;
 }
 
+bool CallRequest::waits_for_itself() {
+  const std::lock_guard lock(mutex_);
+  return work_ && work_->waits_for_itself();
+}
+
 bool CallRequest::has_ended() noexcept {
-  return look(kMoment);
+  return !waits_for_itself() && look(kMoment);
 }
 
 void CallRequest::notify(const std::shared_ptr<CompletionQueue>& queue, void* user) {
@@ -164,6 +183,16 @@ void* CallRequest::event() {
     fail(GSEL_ERR_UNSUPPORTED,
          "gsel_request_event: {} is made by the host and no stream passes it; gsel_request_wait waits for it", name());
   return event;
+}
+
+std::optional<Communicator> CallRequest::take() {
+  require_own_process(fork_generation_, "request");
+  if (!making_)
+    fail(GSEL_ERR_ARG, "gsel_request_take_comm: {} makes no communicator; gsel_comm_start_split and its like do",
+         name());
+  if (!look(0)) fail(GSEL_ERR_STATE, "gsel_request_take_comm: {} is under way; wait for it first", name());
+  report();
+  return made_ ? std::exchange(*made_, std::nullopt) : std::nullopt;
 }
 
 bool CallRequest::cancel() {

@@ -32,6 +32,8 @@ class CallRequest final : public CompletionQueue::Asked {
   CallRequest(Communicator& communicator, std::vector<gsel_collective> calls, Use use = Use::started);
   CallRequest(Communicator& communicator, const gsel_collective& call, Use use = Use::started)
       : CallRequest(communicator, std::vector{call}, use) {}
+  // A communicator in the making.
+  CallRequest(Communicator& communicator, Making making);
   ~CallRequest() override;  // waits; a message that nobody has met in its time is cancelled
   CallRequest(const CallRequest&) = delete;
   CallRequest& operator=(const CallRequest&) = delete;
@@ -46,10 +48,14 @@ class CallRequest final : public CompletionQueue::Asked {
   // See gsel_request_notify.
   void notify(const std::shared_ptr<CompletionQueue>& queue, void* user);
   bool has_ended() noexcept override;
+  // This thread is in an operation that runs before its end.
+  bool waits_for_itself();
   // See gsel_request_event.
   void* event();
   // Whether nobody had met the call; it is then as one that was never started.
   bool cancel();
+  // The communicator that it has made; nullopt: none for this rank. GSEL_ERR_STATE before its end.
+  std::optional<Communicator> take();
   // Of several: the place of one that has ended, as *index; throws what it failed with.
   static void wait_any(std::span<CallRequest* const> requests, size_t* index);
 
@@ -67,7 +73,9 @@ class CallRequest final : public CompletionQueue::Asked {
   std::vector<gsel_collective> calls_;
   const Use use_;
   std::vector<std::string> labels_;  // of the calls: the caller's may be gone by the time they are shown
-  std::unique_ptr<Pending> work_;    // while under way
+  const std::optional<Making> making_;
+  std::shared_ptr<std::optional<Communicator>> made_;
+  std::unique_ptr<Pending> work_;  // while under way
   std::optional<Error> failure_;
   std::atomic<bool> reported_{true};
   std::mutex mutex_;  // of threads that look

@@ -257,8 +257,21 @@ static void hold(slot* to, const slot* made) {
   to->taken = 1;
 }
 
+/* Some of the ranks make a communicator by a request. */
+static int starts(const player* p, const op* o) {
+  return (int)(o->b >> p->run.rank & 1);
+}
+
+static gsel_status by_request(gsel_status status, gsel_request** request, gsel_comm** out, gsel_error** err) {
+  if (status == GSEL_OK) status = gsel_request_wait(*request, err);
+  if (status == GSEL_OK) status = gsel_request_take_comm(*request, out, err);
+  gsel_request_free(*request);
+  return status;
+}
+
 static void do_split(player* p, slot* s, const op* o) {
   gsel_error* err;
+  gsel_request* request;
   slot* to = mine(p)->to;
   const uint32_t colours = o->a % 8; /* a bit for each rank */
   const int32_t colour = (int32_t)(colours >> p->run.rank & 1);
@@ -266,7 +279,11 @@ static void do_split(player* p, slot* s, const op* o) {
   for (int32_t r = 0; r < RANKS; ++r)
     if (s->members >> r & 1 && (int32_t)(colours >> r & 1) == colour) made.members |= 1u << r;
   const gsel_status status = s->broken;
-  if (!to || !CAME(status, gsel_comm_split(s->comm, colour, p->run.rank, &made.comm, &err))) return;
+  if (!to) return;
+  if (!CAME(status, starts(p, o) ? by_request(gsel_comm_start_split(s->comm, colour, p->run.rank, &request, &err),
+                                              &request, &made.comm, &err)
+                                 : gsel_comm_split(s->comm, colour, p->run.rank, &made.comm, &err)))
+    return;
   right(p, gsel_comm_rank(made.comm) == index_in(&made, p->run.rank), "rank of a split");
   right(p, gsel_comm_world_size(made.comm) == size_of(&made), "size of a split");
   hold(to, &made);
@@ -276,18 +293,24 @@ static void do_dup(player* p, slot* s, const op* o) {
   gsel_error* err;
   slot* to = mine(p)->to;
   slot made = {NULL, s->members, 0, GSEL_OK, 0, 0};
-  (void)o;
-  if (to && CAME(s->broken, gsel_comm_dup(s->comm, &made.comm, &err))) hold(to, &made);
+  gsel_request* request;
+  if (!to) return;
+  if (CAME(s->broken, starts(p, o)
+                          ? by_request(gsel_comm_start_dup(s->comm, &request, &err), &request, &made.comm, &err)
+                          : gsel_comm_dup(s->comm, &made.comm, &err)))
+    hold(to, &made);
 }
 
 static void do_shrink(player* p, slot* s, const op* o) {
   gsel_error* err;
   slot* to = mine(p)->to;
   slot made = {NULL, s->members & ~s->gone, 0, GSEL_OK, 0, 0};
-  (void)o;
+  gsel_request* request;
   if (!to) return;
   const gsel_status want = s->shrunk ? GSEL_ERR_STATE : GSEL_OK;
-  if (CAME(want, gsel_comm_shrink(s->comm, &made.comm, &err))) {
+  if (CAME(want, starts(p, o)
+                     ? by_request(gsel_comm_start_shrink(s->comm, NULL, 0, &request, &err), &request, &made.comm, &err)
+                     : gsel_comm_shrink(s->comm, &made.comm, &err))) {
     right(p, gsel_comm_rank(made.comm) == index_in(&made, p->run.rank), "rank of a shrink");
     right(p, gsel_comm_world_size(made.comm) == size_of(&made), "size of a shrink");
     hold(to, &made);

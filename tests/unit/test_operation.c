@@ -359,6 +359,88 @@ static void test_a_scaled_sum_takes_each_ranks_factor(void** state) {
   as_processes(RANKS, scaled_sums, NULL);
 }
 
+/* What an operation does that calls back into the communicator that runs it, and what it was answered. */
+typedef struct inward {
+  gsel_comm* comm;
+  gsel_request* request; /* the call that it is in, where that is one */
+  int32_t started;       /* it has, so that the operation may use it */
+  int32_t called, refused, ended;
+} inward;
+
+static void expect_state(inward* in, gsel_status status, gsel_error** err) {
+  const gsel_str text = gsel_error_message(*err);
+  in->refused += status == GSEL_ERR_STATE && text.data && strstr(text.data, "operation") != NULL;
+  gsel_error_free(*err);
+  *err = NULL;
+}
+
+static int32_t turn_inward(void* accumulated, const void* next, size_t count, gsel_dtype dtype, void* user_data) {
+  inward* in = user_data;
+  gsel_error* err = NULL;
+  gsel_comm* other = NULL;
+  size_t at = 0;
+  int32_t done = 0;
+  (void)accumulated, (void)next, (void)count, (void)dtype;
+  ++in->called;
+  expect_state(in, gsel_barrier(in->comm, &err), &err);
+  expect_state(in, gsel_comm_dup(in->comm, &other, &err), &err);
+  gsel_comm_free(in->comm);
+  if (!in->request) return 0;
+  await_step(&in->started, 1);
+  gsel_request_test(in->request, &done, NULL);
+  in->ended += done;
+  expect_state(in, gsel_request_wait(in->request, &err), &err);
+  expect_state(in, gsel_request_wait_any(&in->request, 1, &at, &err), &err);
+  done = 1;
+  expect_state(in, gsel_request_wait_for(in->request, 5, &done, &err), &err);
+  in->ended += done;
+  expect_state(in, gsel_request_cancel(in->request, &done, &err), &err);
+  gsel_request_free(in->request);
+  return 0;
+}
+
+static void calls_inward(rank_run* run) {
+  run->timeout_s = 20;
+  gsel_error* err;
+  inward in = {0};
+  const gsel_op op = created("inward", turn_inward, &in);
+  float x[2] = {0};
+  rank_ok(run, rank_join(run, &in.comm, &err), err);
+  gsel_comm* comm = in.comm;
+  rank_ok(run, gsel_allreduce(comm, x, x, 2, GSEL_F32, op, &err), err);
+  rank_check(run, in.called > 0 && in.refused == 2 * in.called);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  gsel_collective call = GSEL_COLLECTIVE_INIT;
+  call.kind = GSEL_COLLECTIVE_ALLREDUCE, call.dtype = GSEL_F32, call.op = op;
+  call.send = x, call.recv = x, call.count = 2;
+  rank_ok(run, gsel_request_create(comm, &call, &in.request, &err), err);
+  for (int round = 0; round < 4; ++round) { /* driven by whoever waits, and by the communicator's thread */
+    int32_t done = 0;
+    in.called = in.refused = 0;
+    reach_step(&in.started, 0);
+    rank_ok(run, gsel_request_start(in.request, &err), err);
+    reach_step(&in.started, 1);
+    while (round % 2 && !done) rank_ok(run, gsel_request_test(in.request, &done, &err), err);
+    rank_ok(run, gsel_request_wait(in.request, &err), err);
+    rank_check(run, in.called > 0 && in.refused == 6 * in.called && in.ended == 0);
+  }
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  gsel_request_free(in.request);
+  gsel_comm_free(comm);
+  gsel_op_free(op);
+}
+
+static void keep_quiet(gsel_log_level level, gsel_str component, gsel_str line, void* user_data) {
+  (void)level, (void)component, (void)line, (void)user_data;
+}
+
+static void test_an_operation_that_calls_its_communicator_is_refused(void** state) {
+  (void)state;
+  gsel_log_set(keep_quiet, GSEL_LOG_ERROR, NULL, NULL); /* about what is not released there */
+  as_threads(2, calls_inward, NULL);
+  as_processes(2, calls_inward, NULL);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_a_number_is_good_until_destroyed),
@@ -370,6 +452,7 @@ int main(void) {
       cmocka_unit_test(test_a_record_is_never_cut),
       cmocka_unit_test(test_other_records_are_a_mismatch),
       cmocka_unit_test(test_a_failing_operation_is_an_error_on_every_rank),
+      cmocka_unit_test(test_an_operation_that_calls_its_communicator_is_refused),
       cmocka_unit_test(test_a_scaled_sum_takes_each_ranks_factor),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

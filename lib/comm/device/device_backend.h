@@ -43,6 +43,7 @@ class DeviceBackend final : public Backend {
   void group(std::span<const gsel_collective> checked) override;
   std::unique_ptr<Pending> start(std::span<const gsel_collective> checked, bool promptly = false) override;
   void allow_overlap() override {}
+  bool in_operation() const override { return control_.host().in_operation(); }
   // Waits until the stream is empty; throws what failed, also while it waits.
   void synchronize() override;
   // Until the event is reached, or for so long; negative: to the end. Throws as synchronize does.

@@ -158,6 +158,7 @@ class Staged : public Pending {
     }
     return passed_->wait(seconds);
   }
+  bool waits_for_itself() const override { return calls_ && calls_->waits_for_itself(); }
   bool cancel() override { return calls_ && calls_->cancel(); }
   void wait_or_cancel() override {
     if (calls_) calls_->wait_or_cancel();

@@ -1,6 +1,7 @@
 // comm/shm/endpoint.cc: see endpoint.h.
 #include "comm/shm/endpoint.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -54,7 +55,9 @@ Endpoint::~Endpoint() {
     static_cast<void>(engine_.release());  // its locks may be held by a thread that is not here
     return;
   }
-  if (engine_->under_way()) abort("destroyed with requests under way", -1);
+  const bool makes = std::ranges::any_of(makers_, [](const auto& maker) { return !maker->has_ended(); });
+  if (makes || engine_->under_way()) abort("destroyed with requests under way", -1);
+  for (const auto& maker : makers_) maker->join();
   engine_->stop();
   if (Watcher* watcher = members_.family().watcher()) watcher->remove(members_.family(), breaking_);
   signals_.chain().retract();
@@ -107,6 +110,34 @@ std::unique_ptr<Control> Endpoint::dup() {
 
 std::unique_ptr<Control> Endpoint::shrink(std::span<const int32_t> without) {
   return made(regroup_.shrink({without.begin(), without.end()}));
+}
+
+std::unique_ptr<Pending> Endpoint::start_making(const Making& making,
+                                                std::function<void(std::unique_ptr<Control>)> take) {
+  members_.require_own_process("request");
+  engine_->require_threads();
+  const auto place = [this, making]() -> std::optional<MemberPlace> {
+    switch (making.kind) {
+      case Making::Kind::split:
+        return regroup_.split_in_turn(making.colour, making.key);
+      case Making::Kind::dup:
+        return regroup_.dup_in_turn();
+      case Making::Kind::group:
+        return regroup_.create_group(making.ranks);
+      case Making::Kind::shrink:
+        return regroup_.shrink(making.ranks);
+    }
+    return std::nullopt;
+  };
+  const auto make = [place, take = std::move(take)] {
+    auto found = place();
+    take(found ? made(std::move(*found)) : nullptr);
+  };
+  if (making.kind == Making::Kind::split || making.kind == Making::Kind::dup) return engine_->start(make);
+  engine_->allow_overlap();
+  std::erase_if(makers_, [](const auto& maker) { return maker->has_ended(); });
+  makers_.push_back(std::make_shared<Maker>(make));
+  return std::make_unique<MadeBeside>(makers_.back());
 }
 
 // ---- calls --------------------------------------------------------------------------------------------------------

@@ -9,12 +9,15 @@
 
 #include <gsel/comm.h>
 
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "comm/backend.h"
 #include "comm/control.h"
 #include "comm/join_options.h"
 #include "comm/shm/announcements.h"
+#include "comm/shm/regroup/maker.h"
 #include "comm/shm/regroup/regroup.h"
 
 namespace gsel::shm {
@@ -47,12 +50,15 @@ class Endpoint final : public Control, public Backend {
   std::unique_ptr<Control> dup() override;
   std::unique_ptr<Control> shrink(std::span<const int32_t> without) override;
   void resync() override { regroup_.resync(); }
+  std::unique_ptr<Pending> start_making(const Making& making,
+                                        std::function<void(std::unique_ptr<Control>)> take) override;
   Backend& host() override { return *this; }
 
   void run(const gsel_collective& checked, gsel_stream* stream) override;
   void group(std::span<const gsel_collective> checked) override;
   std::unique_ptr<Pending> start(std::span<const gsel_collective> checked, bool promptly = false) override;
   void allow_overlap() override { engine_->allow_overlap(); }
+  bool in_operation() const override { return engine_->in_operation(); }
   gsel_comm_explanation explain(const gsel_collective& checked) override;
   void* alloc(uint64_t bytes) override { return family_for("gsel_mem_alloc").alloc(bytes); }
   void free(void* memory) override { family_for("gsel_mem_free").free(memory); }
@@ -80,6 +86,7 @@ class Endpoint final : public Control, public Backend {
   Mailbox mailbox_;
   std::unique_ptr<Engine> engine_;
   Regroup regroup_;
+  std::vector<std::shared_ptr<Maker>> makers_;
 };
 
 // Joins the ranks of one host; see gsel_comm_init.

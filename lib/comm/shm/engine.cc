@@ -2,7 +2,6 @@
 #include "comm/shm/engine.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "base/current_error.h"
@@ -14,15 +13,16 @@ namespace {
 
 constexpr int64_t kThreadSpinNs = 2'000;  // the thread's processor may be the caller's
 
-// Below which a collective is small. 0: none is, since a rank that had begun one and came late to its end was seen to
-// be told of an abort that followed it.
-constexpr uint64_t kSmallBytes = 0;
+constexpr uint64_t kSmallBytes = 4096;  // a microsecond, once all ranks are there
+
+thread_local const char the_thread = 0;
 
 }  // namespace
 
 bool is_small(const gsel_collective& call) {
   const CollectiveRow& row = row_of(call.kind);
-  return row.message || (!row.counted() && call.count * dtype_bytes(call.dtype) < kSmallBytes);
+  const bool calls_back = row.reduces && call.op >= GSEL_OP_USER;  // not before its start has returned
+  return row.message || (!row.counted() && !calls_back && call.count * dtype_bytes(call.dtype) <= kSmallBytes);
 }
 
 Work::Work(Engine& with, const gsel_collective* given, uint64_t n)
@@ -33,8 +33,37 @@ Work::Work(Engine& with, const gsel_collective* given, uint64_t n)
   collectives = n - messages;
 }
 
+Work::Work(Engine& with, std::function<void()> given) : engine(with), task(std::move(given)), open(1), collectives(1) {}
+
+class Engine::InOperation {
+ public:
+  explicit InOperation(Engine& engine) : engine_(engine) {
+    engine_.operating_.store(&the_thread, std::memory_order_relaxed);
+  }
+  ~InOperation() { engine_.operating_.store(nullptr, std::memory_order_relaxed); }
+  InOperation(const InOperation&) = delete;
+  InOperation& operator=(const InOperation&) = delete;
+
+ private:
+  Engine& engine_;
+};
+
+bool Engine::in_operation() const {
+  return operating_.load(std::memory_order_relaxed) == &the_thread;
+}
+
+void Engine::require_outside_operation() const {
+  if (in_operation())
+    fail(GSEL_ERR_STATE,
+         "a call on communicator {} from an operation that a call on it runs, whose end it would wait for; make it "
+         "behind that call",
+         at_.name());
+}
+
 void Engine::make(const gsel_collective& given, bool grouped) {
   if (is_point_to_point(given.kind)) return mailbox_.run(given);
+  if (given.op < GSEL_OP_USER) return collectives_.run(given, grouped);
+  const InOperation in_operation(*this);
   collectives_.run(given, grouped);
 }
 
@@ -50,45 +79,23 @@ void Engine::group(std::span<const gsel_collective> calls) {
   run(work);
 }
 
-std::unique_ptr<Pending> Engine::start(std::span<const gsel_collective> calls, bool promptly) {
+void Engine::require_threads() const {
   if (!threads_allowed_)
     fail(GSEL_ERR_UNSUPPORTED,
          "a request needs a thread and the communicator was made with GSEL_COMM_NO_THREAD; make the call itself");
-  auto work = std::make_unique<Work>(*this, calls.data(), calls.size());
-  start(*work, promptly);
+}
+
+std::unique_ptr<Pending> Engine::start(std::function<void()> task) {
+  auto work = std::make_unique<Work>(*this, std::move(task));
+  start(*work, true);
   return work;
 }
 
-// What is done may have outlived its engine.
-bool Work::wait(double seconds) {
-  require_own_process(fork_generation, "request");
-  if (!done.load(std::memory_order_acquire)) {
-    if (seconds < 0)
-      engine.wait(*this);
-    else if (!engine.wait_for(*this, seconds))
-      return false;
-  }
-  if (failure) throw Error(*failure);
-  return true;
-}
-
-bool Work::tell(const std::shared_ptr<Listener>& told) {
-  require_own_process(fork_generation, "request");
-  if (done.load(std::memory_order_acquire))
-    told->ended();
-  else
-    engine.tell(*this, told);
-  return true;
-}
-
-bool Work::cancel() {
-  require_own_process(fork_generation, "request");
-  return calls.size() == 1 && !done.load(std::memory_order_acquire) && engine.cancel(*this);
-}
-
-void Work::wait_or_cancel() {
-  require_own_process(fork_generation, "request");
-  if (!done.load(std::memory_order_acquire)) engine.wait_or_cancel(*this);
+std::unique_ptr<Pending> Engine::start(std::span<const gsel_collective> calls, bool promptly) {
+  require_threads();
+  auto work = std::make_unique<Work>(*this, calls.data(), calls.size());
+  start(*work, promptly);
+  return work;
 }
 
 bool Engine::under_way() {
@@ -115,6 +122,7 @@ void Engine::allow_overlap() {
 
 // Under the lock.
 void Engine::submit(Work& work) {
+  require_outside_operation();
   waiters_.reserve(static_cast<size_t>(works_) + 1);  // so that a wait cannot fail while its work is under way
   inbox_.push_back(&work);
   ++works_;
@@ -128,7 +136,7 @@ void Engine::start(Work& work, bool promptly) {
   std::unique_lock lock(mutex_);
   start_thread();
   submit(work);
-  if (work.collectives == 0) recent_ = true;
+  if (!work.task && std::ranges::all_of(work.calls, is_small)) recent_ = true;
   if (driven_) return signals_.nudge();
   if (!asleep_) {
     lock.unlock();  // or the thread would wake up and wait for it
@@ -164,99 +172,6 @@ bool Engine::postpone(const Work& work) {
 void Engine::begin_postponed() noexcept {
   if (!std::exchange(postponed_, false) || queued_ == 0 || driven_) return;
   wake_thread();
-}
-
-// Drives where it may, so that the work needs no other thread; else waits for who does.
-void Engine::wait(Work& work) {
-  if (work.done.load(std::memory_order_acquire)) return;
-  std::unique_lock lock(mutex_);
-  if (work.done.load(std::memory_order_relaxed)) return;
-  work.awaited.store(true, std::memory_order_relaxed);
-  waiters_.push_back(&work);
-  waiting_.fetch_add(1, std::memory_order_relaxed);
-  if (driven_ || !may_drive(work)) {
-    begin_postponed();
-    changed_.notify_all();
-    signals_.nudge();
-  }
-  for (;;) {
-    changed_.wait(lock, [&] { return work.done.load(std::memory_order_relaxed) || (!driven_ && may_drive(work)); });
-    if (work.done.load(std::memory_order_relaxed)) break;
-    driven_ = true;
-    lock.unlock();
-    stop_listening();
-    drive(&work);
-    mailbox_.stop_awaiting();
-    const bool goes_on = (mailbox_.is_empty() && queue_.empty()) || advance_alone();
-    lock.lock();
-    postponed_ = postponed_ && goes_on;
-    release();
-  }
-}
-
-void Engine::tell(Work& work, const std::shared_ptr<Listener>& listener) {
-  const std::lock_guard lock(mutex_);
-  if (work.done.load(std::memory_order_relaxed)) return listener->ended();
-  work.listener = listener;
-  work.awaited.store(true, std::memory_order_relaxed);
-  signals_.nudge();
-}
-
-bool Engine::wait_for(Work& work, double seconds) {
-  const bool done = work.done.load(std::memory_order_acquire);
-  if (done || seconds == 0) return done || look_once(work);  // a look is no wait
-  work.awaited.store(true, std::memory_order_relaxed);
-  return look_for(work, seconds);
-}
-
-// Lets messages advance where nobody else does.
-bool Engine::look_once(Work& work) {
-  std::unique_lock lock(mutex_);
-  const bool begins = queued_ > 0 && !postponed_;  // on the thread
-  if (!work.done.load(std::memory_order_relaxed) && !driven_ && asleep_ && !begins &&
-      turns_.load(std::memory_order_relaxed) == 0)
-    advance(lock);
-  return work.done.load(std::memory_order_relaxed);
-}
-
-bool Engine::look_for(Work& work, double seconds) {
-  const auto done = [&] { return work.done.load(std::memory_order_acquire); };
-  std::unique_lock lock(mutex_);
-  begin_postponed();
-  lookers_.fetch_add(1, std::memory_order_relaxed);
-  const bool ended = changed_.wait_for(lock, std::chrono::duration<double>(seconds), done);
-  lookers_.fetch_sub(1, std::memory_order_relaxed);
-  return ended;
-}
-
-// The driver does it, which is this thread where there is no other.
-bool Engine::cancel(Work& work) {
-  if (work.done.load(std::memory_order_acquire)) return false;
-  Cancel own{&work};
-  std::unique_lock lock(mutex_);
-  cancels_.push_back(&own);
-  news_.store(true, std::memory_order_seq_cst);
-  if (driven_ || asleep_) signals_.nudge();
-  changed_.wait(lock, [&] { return own.answered || !driven_; });
-  if (!own.answered) {
-    driven_ = true;
-    lock.unlock();
-    admit();
-    lock.lock();
-    release();
-  }
-  return own.cancelled;
-}
-
-// A wait for its end would begin the time after which a message breaks the communicator.
-void Engine::wait_or_cancel(Work& work) {
-  if (work.done.load(std::memory_order_acquire)) return;
-  if (!work.transfers.empty() && work.calls.size() == 1) {
-    const double own = work.calls.front().timeout_s;
-    work.awaited.store(false, std::memory_order_relaxed);
-    if (look_for(work, own > 0 ? own : static_cast<double>(signals_.timeout_ns()) * 1e-9) || cancel(work)) return;
-  }
-  wait(work);
 }
 
 // Until the own work is done or what is next is not for its waiter to run. The thread, which has no work of its own:
@@ -306,6 +221,7 @@ void Engine::admit() {
     news_.store(false, std::memory_order_relaxed);
   }
   for (Work* work : fresh) {
+    if (work->task) queue_.push_back({work, nullptr});
     for (const gsel_collective& call : work->calls)
       if (!is_point_to_point(call.kind)) queue_.push_back({work, &call});
     begin_messages(*work);  // last: it may be done by then
@@ -369,7 +285,7 @@ void Engine::run_collective() {
   std::optional<Error> failure;
   running_ = work;
   try {
-    make(*call, work->calls.size() > 1);
+    call ? make(*call, work->calls.size() > 1) : work->task();
   } catch (...) {
     failure = current_error();
   }

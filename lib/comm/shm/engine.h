@@ -25,6 +25,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -45,11 +46,14 @@ class Engine;
 
 bool is_small(const gsel_collective& call);  // so that nobody overlaps it with anything
 
-// Some calls, to be run together: messages in any order of arrival, collectives in order. The engine does not touch it
+// Some calls, to be run together: messages in any order of arrival, collectives in order; or a task that is made of
+// collectives. The engine does not touch it
 // once it is done.
 struct Work final : Pending {
   Work(Engine& engine, const gsel_collective* calls, uint64_t n);
+  Work(Engine& engine, std::function<void()> task);
   bool wait(double seconds) override;
+  bool waits_for_itself() const override;
   bool tell(const std::shared_ptr<Listener>& listener) override;
   bool cancel() override;
   void wait_or_cancel() override;
@@ -57,6 +61,7 @@ struct Work final : Pending {
   Engine& engine;
   const uint64_t fork_generation = os::fork_generation();
   const std::vector<gsel_collective> calls;
+  const std::function<void()> task;    // instead of calls: what has its place among the collectives
   std::vector<Transfer> transfers;     // of its messages
   uint64_t open;                       // calls that have not ended
   uint64_t collectives;                // of them
@@ -80,12 +85,14 @@ class Engine final : public Driver {
 
   // One call, to its end.
   void call(const gsel_collective& given) {
-    if (busy()) return call_beside_others(given);
+    if (busy() || operating_.load(std::memory_order_relaxed)) return call_beside_others(given);
     make(given);
   }
   void group(std::span<const gsel_collective> calls);  // as gsel_group_run
   // The same asynchronously. promptly: small collectives begin now as well.
   std::unique_ptr<Pending> start(std::span<const gsel_collective> calls, bool promptly);
+  std::unique_ptr<Pending> start(std::function<void()> task);
+  void require_threads() const;  // for requests
 
   // Whether anything is under way, a driver still at work, or may come at any time.
   bool busy() const override { return busy_.load(std::memory_order_acquire); }
@@ -95,6 +102,8 @@ class Engine final : public Driver {
            (running_ && running_->awaited.load(std::memory_order_relaxed));
   }
   bool under_way();
+  // An operation of the caller's runs on this thread, in a collective of this engine.
+  bool in_operation() const;
   // From now on other threads may come while a call is made.
   void allow_overlap();
 
@@ -138,12 +147,14 @@ class Engine final : public Driver {
  private:
   struct Collective {
     Work* work;
-    const gsel_collective* call;
+    const gsel_collective* call;  // nullptr: the work's task
   };
   struct Cancel {
     Work* work;
     bool answered = false, cancelled = false;
   };
+  class InOperation;
+  void require_outside_operation() const;
   void make(const gsel_collective& given, bool grouped = false);
   void call_beside_others(const gsel_collective& given);
   void submit(Work& work);
@@ -181,9 +192,10 @@ class Engine final : public Driver {
   Mailbox& mailbox_;
   const bool threads_allowed_;
   std::atomic<bool> busy_{false}, news_{false};
-  std::atomic<int> waiting_{0};  // size of waiters_ and turns_, for the driver
-  std::atomic<int> turns_{0};    // waited for; changed under the lock
-  std::atomic<int> lookers_{0};  // threads that wait for a while, and do not drive
+  std::atomic<const char*> operating_{nullptr};  // the thread that runs a collective with an operation of the caller's
+  std::atomic<int> waiting_{0};                  // size of waiters_ and turns_, for the driver
+  std::atomic<int> turns_{0};                    // waited for; changed under the lock
+  std::atomic<int> lookers_{0};                  // threads that wait for a while, and do not drive
 
   std::mutex mutex_;
   std::condition_variable changed_;

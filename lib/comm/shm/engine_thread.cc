@@ -1,13 +1,11 @@
 // comm/shm/engine_thread.cc: who drives the calls of a rank: the engine's thread, a caller, or a caller that has the
 // rank to itself; see engine.h.
 #include <algorithm>
-#include <system_error>
 
 #include "base/current_error.h"
-#include "base/error.h"
-#include "base/quiet_thread.h"
 #include "base/threads.h"
 #include "comm/shm/engine.h"
+#include "comm/shm/request_thread.h"
 
 namespace gsel::shm {
 namespace {
@@ -17,6 +15,7 @@ constexpr int64_t kRestNs = 20'000'000;  // how long the thread sleeps in the ar
 }  // namespace
 
 Engine::Turn::Turn(Engine& engine, Thread thread) : engine_(engine), thread_(thread) {
+  engine.require_outside_operation();
   std::unique_lock lock(engine.mutex_);
   const auto is_free = [&] {
     return !engine.driven_ && engine.queued_ == 0 && (thread == Thread::may_sleep || !engine.asleep_);
@@ -45,12 +44,7 @@ Engine::Turn::~Turn() {
 }
 
 void Engine::start_thread() {
-  if (thread_.joinable()) return;
-  try {
-    thread_ = quiet_thread([this] { run_thread(); });
-  } catch (const std::system_error& e) {
-    fail(GSEL_ERR_NOMEM, "a request needs a thread and none could be started: {}", errno_text(e.code().value()));
-  }
+  if (!thread_.joinable()) thread_ = request_thread([this] { run_thread(); });
 }
 
 void Engine::wake_thread() noexcept {
@@ -153,7 +147,7 @@ bool Engine::advance_alone() noexcept {
 bool Engine::advance_collectives() {
   while (!queue_.empty()) {
     const auto [work, call] = queue_.front();
-    if (!is_small(*call)) return false;
+    if (!call || !is_small(*call)) return false;
     if (!collectives_.has_begun()) collectives_.begin(*call, work->calls.size() > 1);
     if (!collectives_.ends_with_headers()) return false;
     if (!collectives_.is_ready()) return true;

@@ -1239,6 +1239,11 @@ extern "C" {
     pub fn gsel_comm_shrink_without(comm: *mut gsel_comm, ranks: *const i32, n: usize, out: *mut *mut gsel_comm, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_comm_resync(comm: *mut gsel_comm, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_comm_grow(comm: *mut gsel_comm, options: *const gsel_comm_options, out: *mut *mut gsel_comm, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_comm_start_split(comm: *mut gsel_comm, colour: i32, key: i32, out: *mut *mut gsel_request, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_comm_start_dup(comm: *mut gsel_comm, out: *mut *mut gsel_request, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_comm_start_create_group(comm: *mut gsel_comm, ranks: *const i32, n: usize, out: *mut *mut gsel_request, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_comm_start_shrink(comm: *mut gsel_comm, without: *const i32, n: usize, out: *mut *mut gsel_request, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_request_take_comm(request: *mut gsel_request, out: *mut *mut gsel_comm, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_comm_set_timeout(comm: *mut gsel_comm, timeout_s: f64, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_comm_explanation_init(explanation: *mut gsel_comm_explanation, struct_size: usize);
     pub fn gsel_comm_explain(comm: *mut gsel_comm, call: *const gsel_collective, out: *mut gsel_comm_explanation, err: *mut *mut gsel_error) -> gsel_status;

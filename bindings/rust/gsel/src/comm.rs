@@ -180,6 +180,14 @@ impl Drop for Shared {
     }
 }
 
+/// A colour as C has it.
+pub(crate) fn as_colour(colour: Option<u32>) -> Result<i32> {
+    colour.map_or(Ok(-1), i32::try_from).map_err(|_| {
+        let text = format!("colour {:?} was given, the largest is {}", colour, i32::MAX);
+        Error::new(Code::ARG, text)
+    })
+}
+
 /// Breaks a communicator from any thread; survives the communicator, and then does nothing.
 #[derive(Clone)]
 pub struct Aborter(Arc<RwLock<Option<Alive>>>);
@@ -240,6 +248,9 @@ impl fmt::Debug for Comm {
 }
 
 impl Comm {
+    pub(crate) fn maybe(comm: *mut sys::gsel_comm, has_device: bool) -> Option<Comm> {
+        (!comm.is_null()).then(|| Comm::owned(comm, has_device))
+    }
     pub(crate) fn owned(comm: *mut sys::gsel_comm, has_device: bool) -> Comm {
         let comm = NonNull::new(comm).expect("a call that succeeds gives an object");
         let (rank, world_size) = unsafe {
@@ -308,16 +319,9 @@ impl Comm {
     /// Makes a communicator of the ranks that gave this colour, ordered by (key, rank); `None` for a rank without a colour.
     /// Collective.
     pub fn split(&self, colour: Option<u32>, key: i32) -> Result<Option<Comm>> {
-        let colour = colour.map_or(Ok(-1), i32::try_from).map_err(|_| {
-            let text = format!("colour {:?} was given, the largest is {}", colour, i32::MAX);
-            Error::new(Code::ARG, text)
-        })?;
+        let colour = as_colour(colour)?;
         let out = made(|out, error| unsafe { sys::gsel_comm_split(self.raw(), colour, key, out, error) })?;
-        Ok(if out.is_null() {
-            None
-        } else {
-            Some(Comm::owned(out, self.has_device))
-        })
+        Ok(Comm::maybe(out, self.has_device))
     }
     /// Makes a communicator of these ranks, in that order. Only they call it, each with the same list.
     pub fn create_group(&self, ranks: &[i32]) -> Result<Comm> {

@@ -80,7 +80,7 @@ pub use plan::{Plan, PlanCandidate, PlanOptions};
 pub use program::{verify, Program};
 pub use pull::{Task, Work};
 pub use queue::CompletionQueue;
-pub use request::{wait_any, Persistent, Request, Scope, Scoped};
+pub use request::{wait_any, Making, Persistent, Request, Scope, Scoped};
 pub use schedule::{Schedule, Simulation, Timeline, Times};
 pub use select::{compat_systems, Candidate, Decision, Reservation, Resolve, Selection};
 pub use train::{Data, DataOutcome, MemoryPart, StepReport, Trainer, TrainerOptions};

@@ -8,7 +8,7 @@
 //! A request runs on any thread, so an operation of the program's that panics in one is an error of the request,
 //! [`Code::CALLBACK`]; [`UserOp::new`](crate::UserOp::new) says when other ranks get it. The panic continues nowhere, except
 //! from [`Persistent::run`], which is a call.
-use crate::comm::Shared;
+use crate::comm::{as_colour, Shared};
 use crate::error::{check, made, Code, Error};
 use crate::queue::Task;
 use crate::{guard, Collective, Comm, CompletionQueue, Result};
@@ -63,7 +63,9 @@ impl Handle {
     }
     fn wait(&self) -> Result<()> {
         let result = check(|error| unsafe { sys::gsel_request_wait(self.request, error) });
-        self.ended();
+        if result.is_ok() || self.test().is_err() {
+            self.ended(); // and not where nobody can wait: in an operation that the call runs
+        }
         result
     }
     fn wait_for(&self, time: Duration) -> Result<bool> {
@@ -74,6 +76,11 @@ impl Handle {
             self.ended();
         }
         result.map(|()| done == 1)
+    }
+    /// Whether this thread is in an operation that runs before the end of the call, which nothing here can await.
+    fn is_around_this(&self) -> bool {
+        let is_open = || self.under_way.load(Ordering::Acquire);
+        is_open() && self.wait_for(Duration::from_nanos(1)).is_err() && is_open()
     }
     fn event(&self) -> Result<*mut c_void> {
         made(|out, error| unsafe { sys::gsel_request_event(self.request, out, error) })
@@ -111,8 +118,19 @@ impl<B> Drop for Buffers<B> {
     }
 }
 
+impl<B> Buffers<B> {
+    /// Leaks what a call uses that goes on, since it is dropped in an operation of its own.
+    fn leak_around(&mut self, handle: &Handle) {
+        if handle.is_around_this() {
+            self.0 = std::ptr::null_mut();
+        }
+    }
+}
+
 /// A call under way, with the buffers that it uses: a vector, an array, a tuple of them with counts, or any value of the
 /// program's. Dropped before its end, it takes a message back, or waits for a collective, at most as long as its timeout.
+/// Dropped in an operation that the call runs, it leaks its buffers, and the log says so; to wait for it there is
+/// [`Code::STATE`].
 ///
 /// It is a [`Future`] of what [`wait`](Request::wait) returns, for any executor: a thread of this crate's wakes the tasks. A
 /// panic of a waker is swallowed there. A forked child has a thread of its own, from its first task on.
@@ -161,6 +179,12 @@ impl<B> Request<B> {
             return self.wait().map(Ok);
         }
         Ok(Err(self))
+    }
+}
+
+impl<B> Drop for Request<B> {
+    fn drop(&mut self) {
+        self.buffers.leak_around(&self.handle);
     }
 }
 
@@ -259,6 +283,39 @@ impl<B> Persistent<'_, B> {
             ));
         }
         Ok(&mut *self.buffers.0)
+    }
+}
+
+impl<B> Drop for Persistent<'_, B> {
+    fn drop(&mut self) {
+        self.buffers.leak_around(&self.handle);
+    }
+}
+
+/// A communicator in the making. Dropped, it waits for the end, and leaves what was made.
+pub struct Making {
+    handle: Handle,
+    has_device: bool,
+}
+
+impl Making {
+    /// Whether it has ended; its error, if it has ended with one. Never blocks.
+    pub fn test(&mut self) -> Result<bool> {
+        self.handle.test()
+    }
+    /// Waits for the end, so long at most: whether it has come.
+    pub fn wait_for(&mut self, time: Duration) -> Result<bool> {
+        self.handle.wait_for(time)
+    }
+    /// Puts the token into the queue at the end.
+    pub fn notify(&mut self, queue: &CompletionQueue, token: u64) -> Result<()> {
+        queue.add(self.handle.request, token)
+    }
+    /// Waits for the end: the communicator; `None` where a split has none for this rank.
+    pub fn wait(self) -> Result<Option<Comm>> {
+        self.handle.wait()?;
+        let made = made(|out, error| unsafe { sys::gsel_request_take_comm(self.handle.request, out, error) })?;
+        Ok(Comm::maybe(made, self.has_device))
     }
 }
 
@@ -366,6 +423,39 @@ impl Comm {
             handle,
             buffers,
             task: None,
+        })
+    }
+
+    fn making(
+        &self,
+        start: impl FnOnce(*mut *mut sys::gsel_request, *mut *mut sys::gsel_error) -> i32,
+    ) -> Result<Making> {
+        let handle = Handle::new(made(start)?, false, self);
+        handle.begun();
+        Ok(Making {
+            handle,
+            has_device: self.has_device,
+        })
+    }
+    /// [`Comm::split`] while the caller goes on, at its place among the collectives that are started.
+    pub fn start_split(&self, colour: Option<u32>, key: i32) -> Result<Making> {
+        let colour = as_colour(colour)?;
+        self.making(|out, error| unsafe { sys::gsel_comm_start_split(self.raw(), colour, key, out, error) })
+    }
+    /// [`Comm::dup`] while the caller goes on, at its place among the collectives that are started.
+    pub fn start_dup(&self) -> Result<Making> {
+        self.making(|out, error| unsafe { sys::gsel_comm_start_dup(self.raw(), out, error) })
+    }
+    /// [`Comm::create_group`] while the caller goes on.
+    pub fn start_create_group(&self, ranks: &[i32]) -> Result<Making> {
+        self.making(|out, error| unsafe {
+            sys::gsel_comm_start_create_group(self.raw(), ranks.as_ptr(), ranks.len(), out, error)
+        })
+    }
+    /// [`Comm::shrink_without`] while the caller goes on; of no ranks it is [`Comm::shrink`].
+    pub fn start_shrink(&self, without: &[i32]) -> Result<Making> {
+        self.making(|out, error| unsafe {
+            sys::gsel_comm_start_shrink(self.raw(), without.as_ptr(), without.len(), out, error)
         })
     }
 

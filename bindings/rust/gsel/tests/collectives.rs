@@ -208,6 +208,32 @@ fn memory_and_queries() {
 }
 
 #[test]
+fn communicators_are_made_while_the_caller_goes_on() {
+    ranks(2, |comm| {
+        let queue = CompletionQueue::new().unwrap();
+        let mut split = comm.start_split(Some(7), -(comm.rank() as i32)).unwrap();
+        let none = comm.start_split(None, 0).unwrap();
+        let dup = comm.start_dup().unwrap();
+        let group = comm.start_create_group(&[1, 0]).unwrap();
+        split.notify(&queue, 3).unwrap();
+        assert_eq!(comm.allreduce_scalar(1u8, Op::SUM).unwrap(), 2);
+        assert_eq!(queue.next(None).unwrap(), Some(3));
+        assert!(split.test().unwrap() && split.wait_for(Duration::ZERO).unwrap());
+        for made in [split, group] {
+            let turned = made.wait().unwrap().unwrap();
+            assert_eq!(turned.rank(), 1 - comm.rank());
+            assert_eq!(turned.allreduce_scalar(1u8, Op::SUM).unwrap(), 2);
+        }
+        assert!(none.wait().unwrap().is_none());
+        let dup = dup.wait().unwrap().unwrap();
+        assert_eq!(dup.rank(), comm.rank());
+        drop(comm.start_dup().unwrap()); // waits, and leaves it
+        let shrunk = dup.start_shrink(&[]).unwrap().wait().unwrap().unwrap();
+        assert_eq!(shrunk.allreduce_scalar(1u8, Op::SUM).unwrap(), 2);
+    });
+}
+
+#[test]
 fn ends_come_through_a_queue() {
     ranks(2, |comm| {
         let queue = CompletionQueue::new().unwrap();

@@ -32,6 +32,11 @@ class Regroup {
   MemberPlace dup();
   MemberPlace shrink(const std::vector<int32_t>& without);
   void resync();
+  // By whoever drives.
+  std::optional<MemberPlace> split_in_turn(int32_t colour, int32_t key) {
+    return regroup(Asked::split, {colour, key}, {});
+  }
+  MemberPlace dup_in_turn() { return *regroup(Asked::dup, {0, 0}, {}); }
 
  private:
   // split.cc
@@ -87,7 +92,7 @@ class Regroup {
   Mailbox& mailbox_;
   Engine& engine_;
   const bool threads_allowed_;
-  int made_ = 0;  // communicators, by splits and dups
+  std::atomic<int> made_{0};  // communicators, by splits, dups and groups
   bool shrunk_ = false;
 };
 

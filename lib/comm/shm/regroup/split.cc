@@ -34,17 +34,18 @@ bool nobody_in(const Arena& arena, const Family& family) {
 
 std::optional<MemberPlace> Regroup::split(int32_t colour, int32_t key, std::string_view label) {
   at_.require_own_process("gsel_comm_split");
+  const Engine::Turn turn(engine_);
   return regroup(Asked::split, {colour, key}, label);
 }
 
 MemberPlace Regroup::dup() {
   at_.require_own_process("gsel_comm_dup");
-  return *regroup(Asked::dup, {0, 0}, {});
+  const Engine::Turn turn(engine_);
+  return dup_in_turn();
 }
 
 // label: empty for a communicator that the caller gets.
 std::optional<MemberPlace> Regroup::regroup(Asked asked, Wish own, std::string_view label) {
-  const Engine::Turn turn(engine_);
   std::vector<Wish> choices(at_.ranks());
   collectives_.exchange(asked, &own, choices.data(), sizeof own);
   const std::vector<int32_t> members = ranks_of(choices, own.colour);
@@ -66,9 +67,9 @@ std::optional<MemberPlace> Regroup::regroup(Asked asked, Wish own, std::string_v
 }
 
 std::string Regroup::name_of_next(Asked asked, std::string_view label, int32_t colour) {
-  ++made_;
-  if (asked == Asked::dup) return derived_name(at_.name(), fmt::format("dup{}", made_));
-  return derived_name(at_.name(), fmt::format("{}{}:{}", label.empty() ? "split" : label, made_, colour));
+  const int number = ++made_;
+  if (asked == Asked::dup) return derived_name(at_.name(), fmt::format("dup{}", number));
+  return derived_name(at_.name(), fmt::format("{}{}:{}", label.empty() ? "split" : label, number, colour));
 }
 
 // Between members of a group to be, which alone know of it.

@@ -1,0 +1,55 @@
+// comm/shm/regroup/maker.h: a communicator that is made on a thread of its own while its caller goes on. Does not know
+// how it is made.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "base/error.h"
+#include "base/os.h"
+#include "comm/backend.h"
+
+namespace gsel::shm {
+
+class Maker {
+ public:
+  explicit Maker(std::function<void()> make);
+  ~Maker();
+  Maker(const Maker&) = delete;
+  Maker& operator=(const Maker&) = delete;
+
+  uint64_t fork_generation() const { return fork_generation_; }
+  bool has_ended();
+  // Whether it has ended, after at most so long; negative: to the end. Throws what failed.
+  bool wait(double seconds);
+  void tell(const std::shared_ptr<Listener>& listener);
+  void join();
+
+ private:
+  void run(const std::function<void()>& make) noexcept;
+
+  const uint64_t fork_generation_ = os::fork_generation();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ended_ = false;
+  std::optional<Error> failure_;
+  std::shared_ptr<Listener> listener_;
+  std::unique_ptr<std::thread> thread_;
+};
+
+// Who waits for it. The endpoint keeps it until its thread has gone.
+class MadeBeside final : public Pending {
+ public:
+  explicit MadeBeside(std::shared_ptr<Maker> maker) : maker_(std::move(maker)) {}
+  bool wait(double seconds) override;
+  bool tell(const std::shared_ptr<Listener>& listener) override;
+
+ private:
+  const std::shared_ptr<Maker> maker_;
+};
+
+}  // namespace gsel::shm
