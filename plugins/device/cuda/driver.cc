@@ -68,7 +68,7 @@ Loaded load() {
 }  // namespace
 
 const Driver* driver(std::string* why) {
-  static const Loaded loaded = load();
+  static const auto& loaded = *new Loaded(load());  // a thread that ends a communicator may outlive main
   if (why) *why = loaded.why;
   return loaded.usable ? &loaded.driver : nullptr;
 }

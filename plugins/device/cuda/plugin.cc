@@ -46,8 +46,14 @@ struct Kernels {
   CUmodule module = nullptr;
   int users = 0;
 };
-std::mutex kernels_mutex;
-std::map<CUcontext, Kernels> all_kernels;
+struct AllKernels {
+  std::mutex mutex;
+  std::map<CUcontext, Kernels> of;
+};
+AllKernels& all_kernels() {
+  static auto* the_kernels = new AllKernels;  // a thread that ends a communicator may outlive main
+  return *the_kernels;
+}
 
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
@@ -55,8 +61,9 @@ std::string version_text(int version) {
 
 // Where they do not load, the device still has memory, streams, and calls of other libraries.
 void load_kernels(Context& c) {
-  const std::lock_guard lock(kernels_mutex);
-  Kernels& kernels = all_kernels[c.context];
+  AllKernels& all = all_kernels();
+  const std::lock_guard lock(all.mutex);
+  Kernels& kernels = all.of[c.context];
   if (!kernels.module) {
     try {
       check(c, c.driver->cuModuleLoadData(&kernels.module, gsel_cuda_kernels), "loading kernels");
@@ -75,11 +82,12 @@ void load_kernels(Context& c) {
 }
 
 void unload_kernels(Context& c) {
-  const std::lock_guard lock(kernels_mutex);
-  const auto found = all_kernels.find(c.context);
-  if (!c.module || found == all_kernels.end() || --found->second.users > 0) return;
+  AllKernels& all = all_kernels();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.of.find(c.context);
+  if (!c.module || found == all.of.end() || --found->second.users > 0) return;
   c.driver->cuModuleUnload(found->second.module);
-  all_kernels.erase(found);
+  all.of.erase(found);
 }
 
 void take_device(Context& c, int32_t ordinal) {
