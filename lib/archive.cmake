@@ -2,7 +2,8 @@
 # those that are kept becomes local, so that a program with another fmt, toml++ or C++ library of its own is not in the
 # way, nor gsel in its. Groups that the compiler made for the linker to choose among are resolved here, since a group
 # with a local name is still matched by that name. Debug information is left out, as from what is installed.
-#   gsel_one_object(<output.o> <file of names to keep> OBJECTS <object>... [OBJCOPY <option>...])
+#   gsel_one_object(<output.o> <file of names to keep> OBJECTS <object>... [ARCHIVES <archive>...] [OBJCOPY <option>...])
+# ARCHIVES: of which what the objects need becomes a part
 find_program(GSEL_OBJCOPY NAMES ${CMAKE_OBJCOPY} objcopy)
 if(NOT DEFINED GSEL_CAN_ARCHIVE)
   execute_process(COMMAND ${CMAKE_LINKER} --help OUTPUT_VARIABLE linker_help ERROR_QUIET)
@@ -21,10 +22,10 @@ elseif(NOT GSEL_CAN_ARCHIVE)
 endif()
 
 function(gsel_one_object output keep)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "OBJECTS;OBJCOPY")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "OBJECTS;ARCHIVES;OBJCOPY")
   set(objects "$<FILTER:${arg_OBJECTS},INCLUDE,\\.o$>") # without precompiled headers
   add_custom_command(OUTPUT ${output}
-    COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o ${output}.all "${objects}"
+    COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o ${output}.all "${objects}" ${arg_ARCHIVES}
     COMMAND ${GSEL_OBJCOPY} --strip-unneeded ${arg_OBJCOPY} --keep-global-symbols=${keep} ${output}.all ${output}
     COMMAND ${CMAKE_COMMAND} -E rm -f ${output}.all
     DEPENDS "${objects}" ${keep} COMMAND_EXPAND_LISTS VERBATIM)

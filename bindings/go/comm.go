@@ -68,6 +68,7 @@ func (o *CommOptions) toC(ctx context.Context) (c *C.gsel_comm_options, done fun
 		c.flags |= C.GSEL_COMM_NOT_THROUGH_HOST
 	}
 	c.name, c.accelerator, c.transport = l.given(o.Name), l.given(o.Accelerator), l.given(o.Transport)
+	c.rendezvous = l.given(o.Rendezvous)
 	return c, done, nil
 }
 
@@ -113,14 +114,17 @@ func (c *Comm) made(ctx context.Context, f func(p *C.gsel_comm, out **C.gsel_com
 	return other, err
 }
 
+func colourAndKey(colour, key int) (toColour, toKey C.int32_t, err error) {
+	if toColour, err = number("colour", colour); err == nil {
+		toKey, err = number("key", key)
+	}
+	return toColour, toKey, err
+}
+
 // Split makes a communicator of the ranks with the same colour, in order of key and then rank. nil, without an error, for
 // a colour below 0. Collective.
 func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
-	toColour, err := number("colour", colour)
-	if err != nil {
-		return nil, err
-	}
-	toKey, err := number("key", key)
+	toColour, toKey, err := colourAndKey(colour, key)
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,7 @@ const (
 // rank without any. Timeout bounds each later call; it is that of Config if 0. Device is the identity of the device that
 // this rank computes on: two ranks that name the same are refused; NoDeviceCheck ignores the environment's GSEL_DEVICE.
 // Accelerator is the device whose memory calls take, such as "cuda:1"; Transport is how its memory travels.
+// Rendezvous is where ranks of several network namespaces meet, "tcp://HOST:PORT".
 type CommOptions struct {
 	Rank, WorldSize int
 	ID              *UniqueID // nil: from the environment
@@ -47,6 +48,7 @@ type CommOptions struct {
 	Name            string // shown in errors, at most 31 bytes of printable ASCII
 	Accelerator     string
 	Transport       string
+	Rendezvous      string
 }
 
 // CommExplanation is how a call would run; see gsel_comm_explanation.

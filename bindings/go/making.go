@@ -40,11 +40,7 @@ func (c *Comm) making(start func(p *C.gsel_comm, out **C.gsel_request, err **C.g
 
 // StartSplit is Split while the caller goes on, at its place among the collectives that are started.
 func (c *Comm) StartSplit(colour, key int) (*Making, error) {
-	toColour, err := number("colour", colour)
-	if err != nil {
-		return nil, err
-	}
-	toKey, err := number("key", key)
+	toColour, toKey, err := colourAndKey(colour, key)
 	if err != nil {
 		return nil, err
 	}

@@ -95,7 +95,8 @@ _PlanOptions = _struct(
     "progress:p user_data:p")
 _CommOptions = _struct(
     "gsel_comm_options", "struct_size:I reserved:I rank:i world_size:i id:p timeout_s:d join_timeout_s:d config:p "
-    "device:s order:i flags:I name:s accelerator:s transport:s")
+    "device:s order:i flags:I name:s accelerator:s transport:s "
+    "rendezvous:s")
 _Message = _struct("gsel_message", "struct_size:I source:i tag:i dtype:i count:Q")
 _Collective = _struct(
     "gsel_collective", "struct_size:I kind:i dtype:i op:i root:i source:i send:p recv:p count:Q recv_count:Q "

@@ -79,7 +79,14 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *                     an index, it must be the uuid of that device
  *   transport         borrowed for the call: for an accelerator, how its memory travels: the name of a transport plugin
  *                     such as "nccl"; "host": copied through host memory; "auto": the first of these that all ranks
- *                     can use. Empty: [comm] transport of config, which is "auto" by default */
+ *                     can use. Empty: [comm] transport of config, which is "auto" by default
+ *   rendezvous        borrowed for the call: where ranks meet that cannot meet under a name of the kernel's, such as those
+ *                     of several containers or network namespaces: "tcp://HOST:PORT", an address of rank 0's host and a
+ *                     port that nobody uses, the same on every rank. Rank 0 listens there until all have come. Who does
+ *                     not show that it knows the job's token is not heard: `id`, if it is given, else the content of the
+ *                     file that GSEL_TOKEN_FILE names, which only its user may read. What is said there is signed and
+ *                     not encrypted. Not given: the environment variable GSEL_RENDEZVOUS, if rank and size are read from
+ *                     the environment, too; else all ranks are on this host */
 #define GSEL_ORDER_RANKS 0 /* (((x0 + x1) + x2) + x3) */
 #define GSEL_ORDER_TREE 1  /* ((x0 + x1) + (x2 + x3)): pairs of neighbours, level by level; the last of an odd number
                             * goes to the next level unchanged. If each rank first reduces its own parts with
@@ -104,6 +111,7 @@ typedef struct gsel_comm_options {
   gsel_str name;
   gsel_str accelerator;
   gsel_str transport;
+  gsel_str rendezvous;
 } gsel_comm_options;
 
 #define GSEL_COMM_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_comm_options)

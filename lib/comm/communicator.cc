@@ -13,7 +13,7 @@
 #include "comm/check.h"
 #include "comm/collective.h"
 #include "comm/device/device_backend.h"
-#include "comm/shm/endpoint.h"
+#include "comm/hosts/join.h"
 
 namespace gsel {
 namespace {
@@ -64,7 +64,7 @@ Communicator::Communicator(const JoinOptions& join, const FindAccelerator& find)
   JoinOptions complete = checked(join);
   complete.accelerator = find != nullptr;
   joined_ = {complete.timeout_s, complete.join_timeout_s, complete.flags};
-  control_ = shm::join(complete);
+  control_ = hosts::join(complete);
   backend_ = &control_->host();
   if (find) accelerator_ = find_together(find);
   prepare();

@@ -111,6 +111,12 @@ void check_one_host(const World& world) {
                                   name, variable(name)));
 }
 
+// Where the ranks of several hosts meet, as the environment says.
+gsel_str rendezvous_of_environment() {
+  const char* place = variable("GSEL_RENDEZVOUS");
+  return place ? gsel_str{place, std::strlen(place)} : gsel_str{};
+}
+
 World world_of_environment(bool need_job) {
   std::optional<Error> first_problem;
   for (const Convention& c : kConventions) {
@@ -123,7 +129,7 @@ World world_of_environment(bool need_job) {
     if (world.rank >= world.size)
       throw about(c.rank, fmt::format("{}={} and {}={} are in the environment; the rank must be below the size", c.rank,
                                       world.rank, c.size, world.size));
-    check_one_host(world);
+    if (!given(rendezvous_of_environment())) check_one_host(world);
     return world;
   }
   if (first_problem) throw *first_problem;
@@ -210,7 +216,7 @@ OwnDevice own_device(const gsel_comm_options& options) {
   own.uuid = view(options.device);
   if (options.world_size != 0) return own;
   if (const char* device = variable("GSEL_DEVICE"); device && own.uuid.empty()) own.uuid = device;
-  const World world = world_of_environment(options.id == nullptr);
+  const World world = world_of_environment(!options.id && !given(options.rendezvous) && !variable("GSEL_RENDEZVOUS"));
   const char* name = world.convention ? world.convention->local_rank : nullptr;
   if (name && variable(name)) own.local_rank = number(name, 0);
   return own;
@@ -221,16 +227,23 @@ JoinOptions complete_join(const gsel_comm_options& options) {
   join.timeout_s = options.timeout_s;
   join.join_timeout_s = options.join_timeout_s;
   join.order = options.order;
-  check_flags(options.flags, GSEL_COMM_NO_THREAD | GSEL_COMM_BITWISE | GSEL_COMM_NOT_THROUGH_HOST | GSEL_COMM_THREAD_MULTIPLE,
+  check_flags(options.flags,
+              GSEL_COMM_NO_THREAD | GSEL_COMM_BITWISE | GSEL_COMM_NOT_THROUGH_HOST | GSEL_COMM_THREAD_MULTIPLE,
               "gsel_comm_options.flags");
   join.flags = options.flags;
   join.name = checked_name(options.name);
+  join.rendezvous = options.rendezvous;
+  join.rendezvous_source = "gsel_comm_options.rendezvous";
+  if (!given(join.rendezvous) && options.world_size == 0) {
+    join.rendezvous = rendezvous_of_environment();
+    join.rendezvous_source = "GSEL_RENDEZVOUS";
+  }
   World world{nullptr, options.rank, options.world_size};
   if (options.world_size == 0) {
     if (options.rank != 0)
       fail(GSEL_ERR_ARG, "gsel_comm_options.rank is {} and world_size 0; give both, or none to use the environment",
            options.rank);
-    world = world_of_environment(options.id == nullptr);
+    world = world_of_environment(!options.id && !given(join.rendezvous));
   }
   const std::string_view device = own_device(options).uuid;
   join.device = {device.data(), device.size()};
@@ -238,9 +251,10 @@ JoinOptions complete_join(const gsel_comm_options& options) {
   join.world_size = world.size;
   if (const char* folder = trace_folder()) join.trace = {folder, std::strlen(folder)};
   if (join.rank == 0) check_variables();
+  join.id_is_given = options.id != nullptr;
   if (options.id)
     join.id = *options.id;
-  else if (world.size > 1)
+  else if (world.size > 1 && !given(join.rendezvous))
     join.id = id_of(fmt::format("user {}\n{}", geteuid(), job_text(world.convention)));
   return join;
 }

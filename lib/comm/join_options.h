@@ -17,7 +17,10 @@ struct JoinOptions {
   uint32_t flags = 0;  // GSEL_COMM_*
   gsel_str trace{};    // folder to write recordings to at a failure; empty: none
   bool accelerator = false;
-  gsel_str name{};  // of the communicator, as rank 0 gives it; empty: not given
+  gsel_str rendezvous{};               // where the ranks of several hosts meet; not given: all are on this one
+  const char* rendezvous_source = "";  // where that is said
+  bool id_is_given = false;            // by the caller
+  gsel_str name{};                     // of the communicator, as rank 0 gives it; empty: not given
 };
 
 }  // namespace gsel

@@ -45,8 +45,8 @@ static void a_longer_comm_config_with_a_tail_is_refused_with_both_sizes(void** s
   gsel_status status = gsel_comm_init((const gsel_comm_options*)next, &comm, &err);
   GIVE_BACK(next, config);
   assert_null(comm);
-  assert_true(err && strstr(gsel_error_message(err).data, "(120 bytes)"));
-  check_fails(status, err, GSEL_ERR_VERSION, "gsel_comm_options has 128 bytes with fields set");
+  assert_true(err && strstr(gsel_error_message(err).data, "(136 bytes)"));
+  check_fails(status, err, GSEL_ERR_VERSION, "gsel_comm_options has 144 bytes with fields set");
 }
 
 static void an_initialiser_stays_within_the_size_its_caller_knows(void** state) {

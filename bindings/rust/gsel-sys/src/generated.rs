@@ -206,6 +206,7 @@ pub struct gsel_comm_options {
     pub name: gsel_str,
     pub accelerator: gsel_str,
     pub transport: gsel_str,
+    pub rendezvous: gsel_str,
 }
 unsafe impl crate::Sized32 for gsel_comm_options {}
 #[repr(C)]

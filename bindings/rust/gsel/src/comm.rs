@@ -58,6 +58,7 @@ pub struct CommBuilder<'a> {
     name: Option<&'a str>,
     accelerator: Option<&'a str>,
     transport: Option<&'a str>,
+    rendezvous: Option<&'a str>,
 }
 
 impl<'a> CommBuilder<'a> {
@@ -124,6 +125,12 @@ impl<'a> CommBuilder<'a> {
         self.transport = Some(transport);
         self
     }
+    /// Where ranks meet that are in several containers or network namespaces: "tcp://HOST:PORT" of rank 0's host. The id is
+    /// the token that every rank has to know, or the content of the file that GSEL_TOKEN_FILE names.
+    pub fn rendezvous(mut self, place: &'a str) -> Self {
+        self.rendezvous = Some(place);
+        self
+    }
 
     fn options(&self, id: &'a Option<UniqueId>) -> sys::gsel_comm_options {
         let mut options = sys::sized::<sys::gsel_comm_options>();
@@ -142,6 +149,7 @@ impl<'a> CommBuilder<'a> {
         options.flags = self.flags;
         options.name = text::optional(self.name);
         options.accelerator = text::optional(self.accelerator);
+        options.rendezvous = text::optional(self.rendezvous);
         options.transport = text::optional(self.transport);
         options
     }

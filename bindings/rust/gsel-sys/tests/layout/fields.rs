@@ -10,7 +10,7 @@ fields!(gsel_value_options: struct_size, reserved, name, dims, n_dims, dtype, fl
 fields!(gsel_phase: struct_size, reserved, axis, op, dtype, flags, elems, elems_per_sample);
 fields!(gsel_layer_options: struct_size, reserved, name, inputs, outputs, params, n_inputs, n_outputs, n_params, flags, saved_bytes_per_sample, flop_per_sample, forward, backward_input, backward_weight, backward, user_data, backward_input_unread, backward_weight_unread, backward_unread_params, forward_phases, backward_phases, n_forward_phases, n_backward_phases, free_user_data);
 fields!(gsel_unique_id: bytes);
-fields!(gsel_comm_options: struct_size, reserved, rank, world_size, id, timeout_s, join_timeout_s, config, device, order, flags, name, accelerator, transport);
+fields!(gsel_comm_options: struct_size, reserved, rank, world_size, id, timeout_s, join_timeout_s, config, device, order, flags, name, accelerator, transport, rendezvous);
 fields!(gsel_message: struct_size, source, tag, dtype, count);
 fields!(gsel_collective: struct_size, kind, dtype, op, root, source, send, recv, count, recv_count, send_counts, send_offsets, recv_counts, recv_offsets, factor, timeout_s, label, tag, recv_tag, received, stream, send_parts, recv_parts);
 fields!(gsel_comm_explanation: struct_size, reserved, protocol, reason, chunk_bytes, seconds, sent_bytes, transport, transport_reason);

@@ -1,0 +1,150 @@
+// comm/hosts/guest.cc: the side of ranks other than 0 in a meeting.
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "comm/hosts/meeting.h"
+#include "comm/hosts/sides.h"
+#include "comm/hosts/stream.h"
+#include "comm/hosts/wire.h"
+
+namespace gsel::hosts {
+namespace {
+
+constexpr int64_t kFirstPauseNs = 10'000'000, kLongestPauseNs = 1'000'000'000;
+constexpr int64_t kAnswerNs = 1'000'000'000;  // longer than rank 0 waits, which knows who is missing
+
+class Guest {
+ public:
+  explicit Guest(const Meeting& meeting) : meeting_(meeting) { os::random_bytes(&own_.nonce, sizeof own_.nonce); }
+
+  HostTable run() {
+    own_.rank = meeting_.rank;
+    own_.world_size = meeting_.world_size;
+    own_.pid = getpid();
+    write_text(own_.host, host_name());
+    write_text(own_.identity, host_identity());
+    int64_t pause = kFirstPauseNs;
+    for (;;) {
+      if (auto stream = connect_to(meeting_.place, meeting_.deadline_ns, &why_); stream && is_welcome(*stream))
+        return await_table(*stream);
+      if (os::now_ns() >= meeting_.deadline_ns)
+        throw Error(
+            GSEL_ERR_TIMEOUT,
+            fmt::format("timed out: rank {} of {} waited {} for rank 0 to listen at {}; the last try: {}; start "
+                        "all ranks within the join timeout, with one place that rank 0's host has",
+                        meeting_.rank, meeting_.world_size, seconds_text(meeting_.seconds), meeting_.place.text, why_))
+            .about_rank(0);
+      uint32_t random = 0;
+      os::random_bytes(&random, sizeof random);
+      const int64_t jittered = pause / 2 + random % pause;
+      poll(nullptr, 0, static_cast<int>(std::min(jittered, meeting_.deadline_ns - os::now_ns()) / 1'000'000 + 1));
+      pause = std::min(2 * pause, kLongestPauseNs);
+    }
+  }
+
+ private:
+  // false, with why: whoever is there is not rank 0, or has gone.
+  bool is_welcome(Stream& stream) {
+    const int64_t deadline = std::min(meeting_.deadline_ns, os::now_ns() + kHandshakeNs);
+    Challenge challenge;
+    if (stream.await(challenge, deadline) != Stream::Came::all) return not_there("says nothing that rank 0 says");
+    if (challenge.magic == __builtin_bswap64(kMagic))
+      throw Error(GSEL_ERR_VERSION,
+                  fmt::format("rank 0 at {} has another byte order than rank {}; use hosts of one kind",
+                              meeting_.place.text, meeting_.rank))
+          .about_rank(0);
+    if (challenge.magic != kMagic) return not_there("is no rank of gsel");
+    if (challenge.protocol != kMeetingProtocol)
+      throw Error(GSEL_ERR_VERSION,
+                  fmt::format("rank 0 at {} meets by protocol {}, rank {} by {}; all ranks must use "
+                              "one libgsel",
+                              meeting_.place.text, challenge.protocol, meeting_.rank, kMeetingProtocol))
+          .about_rank(0);
+    const SignedGreeting signed_greeting{own_,
+                                         meeting_.secret.sign({kByGuest, bytes_of(challenge.nonce), bytes_of(own_)})};
+    Word word;
+    if (!stream.send(signed_greeting, deadline) || stream.await(word, deadline) != Stream::Came::all)
+      return not_there("went away in the middle");
+    if (word.say == Say::failed) throw error_of(word);
+    if (word.say != Say::welcome ||
+        !meeting_.secret.is_signed({kByRoot, bytes_of(own_.nonce), bytes_of(challenge.nonce)}, word.signature))
+      throw Error(
+          GSEL_ERR_PERMISSION,
+          fmt::format("whoever listens at {} does not know the token of this job, as rank {} has it; give every "
+                      "rank the same",
+                      meeting_.place.text, meeting_.rank))
+          .about_rank(0);
+    return true;
+  }
+
+  bool not_there(const char* what) {
+    why_ = fmt::format("whoever listens there {}", what);
+    return false;
+  }
+
+  HostTable await_table(Stream& stream) {
+    const int64_t deadline = meeting_.deadline_ns + kAnswerNs;
+    Word word;
+    require(stream.await(word, deadline));
+    if (word.say == Say::failed) throw error_of(word);
+    const auto ranks = static_cast<size_t>(meeting_.world_size);
+    if (word.say != Say::table || word.hosts == 0 || word.hosts > ranks) fail_protocol();
+    HostTable table;
+    std::memcpy(table.job.bytes, word.job, sizeof word.job);
+    table.host_of.resize(ranks);
+    require(stream.await(table.host_of.data(), ranks * sizeof table.host_of[0], deadline));
+    for (const int32_t host : table.host_of)
+      if (host < 0 || host >= static_cast<int32_t>(word.hosts)) fail_protocol();
+    for (uint32_t h = 0; h < word.hosts; ++h) {
+      HostName name;
+      require(stream.await(name, deadline));
+      table.names.push_back(read_text(name.text));
+    }
+    Word here;
+    here.say = Say::here;
+    stream.send(here, deadline);
+    require(stream.await(word, deadline));
+    if (word.say == Say::failed) throw error_of(word);
+    if (word.say != Say::here) fail_protocol();
+    return table;
+  }
+
+  void require(Stream::Came came) const {
+    if (came == Stream::Came::end)
+      throw Error(GSEL_ERR_PEER, fmt::format("rank 0 at {} died or gave up joining while rank {} of {} waited for the "
+                                             "other ranks",
+                                             meeting_.place.text, meeting_.rank, meeting_.world_size))
+          .about_rank(0);
+    if (came == Stream::Came::nothing)
+      throw Error(
+          GSEL_ERR_TIMEOUT,
+          fmt::format("timed out: rank {} of {} waited {} for the other ranks to come to {}, and rank 0 does not "
+                      "answer",
+                      meeting_.rank, meeting_.world_size, seconds_text(meeting_.seconds), meeting_.place.text))
+          .about_rank(0);
+  }
+
+  [[noreturn]] static void fail_protocol() {
+    throw Error(GSEL_ERR_VERSION, "rank 0 speaks another protocol; all ranks must use one libgsel").about_rank(0);
+  }
+
+  static Error error_of(const Word& word) {
+    if (word.code >= 0) fail_protocol();
+    return Error(word.code, read_text(word.text)).about_rank(word.about);
+  }
+
+  const Meeting& meeting_;
+  Greeting own_;
+  std::string why_ = "nobody listens";
+};
+
+}  // namespace
+
+HostTable meet_as_guest(const Meeting& meeting) {
+  return Guest(meeting).run();
+}
+
+}  // namespace gsel::hosts

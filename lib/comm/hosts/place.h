@@ -1,0 +1,24 @@
+// comm/hosts/place.h: where the ranks of several hosts meet, as users write it. Does not know how they meet.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace gsel::hosts {
+
+struct MeetingPlace {
+  std::string text;  // as it was given
+  std::string host;  // a name or an address
+  std::string port;  // decimal
+};
+
+// "tcp://HOST:PORT" or "tcp://[ADDRESS]:PORT"; source: where the text came from, for the errors (GSEL_ERR_CONFIG).
+MeetingPlace parse_meeting_place(std::string_view text, const char* source);
+
+// What tells hosts apart: ranks with the same text can share memory and meet under a name of the kernel's. GSEL_HOST_ID
+// in the environment stands for it.
+std::string host_identity();
+std::string host_name();
+
+}  // namespace gsel::hosts

@@ -1,0 +1,273 @@
+// comm/hosts/root.cc: rank 0's side of a meeting. A connection that has not proved that it knows the secret costs that
+// connection alone: it has five seconds and as many bytes as a proof, and whatever it says ends no job.
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <list>
+#include <memory>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "comm/hosts/meeting.h"
+#include "comm/hosts/sides.h"
+#include "comm/hosts/stream.h"
+#include "comm/hosts/wire.h"
+
+namespace gsel::hosts {
+namespace {
+
+constexpr int64_t kSayNs = 1'000'000'000;
+constexpr size_t kMostStrangers = 1024;  // connections that have proved nothing, at a time
+
+class Root {
+ public:
+  explicit Root(const Meeting& meeting) : meeting_(meeting), by_rank_(static_cast<size_t>(meeting.world_size)) {
+    own_.pid = getpid();
+    write_text(own_.host, host_name());
+    write_text(own_.identity, host_identity());
+  }
+
+  HostTable run() {
+    open();
+    log(GSEL_LOG_INFO, "comm", "rank 0 of {} listens at {}", meeting_.world_size, meeting_.place.text);
+    try {
+      while (!missing().empty()) poll_once();
+      const HostTable table = make_table();
+      for (Guest* guest : by_rank_)
+        if (guest) send_table(*guest, table);
+      while (!unheard().empty()) poll_once();
+      Word here;
+      here.say = Say::here;
+      for (Guest* guest : by_rank_)
+        if (guest && !guest->stream.send(here, os::now_ns() + kSayNs)) fail_gone(*guest);
+      return table;
+    } catch (const Error& error) {
+      const Word failed = failed_word(error);
+      for (const auto& guest : guests_)
+        if (guest->is_known) guest->stream.send(failed, os::now_ns() + kSayNs);
+      throw;
+    }
+  }
+
+ private:
+  struct Guest {
+    explicit Guest(Stream given) : stream(std::move(given)), since_ns(os::now_ns()) {}
+    Stream stream;
+    Challenge challenge;
+    Greeting greeting;
+    int64_t since_ns;
+    bool is_known = false;  // has proved that it knows the secret
+    bool has_table = false;
+    bool is_over = false;
+  };
+
+  void open() {
+    try {
+      listener_.emplace(meeting_.place, meeting_.deadline_ns);
+    } catch (const Error& e) {
+      throw Error(e).about_rank(0);
+    }
+  }
+
+  std::vector<int32_t> missing() const {
+    std::vector<int32_t> ranks;
+    for (int32_t q = 1; q < meeting_.world_size; ++q)
+      if (!by_rank_[static_cast<size_t>(q)]) ranks.push_back(q);
+    return ranks;
+  }
+  std::vector<int32_t> unheard() const {
+    std::vector<int32_t> ranks;
+    for (int32_t q = 1; q < meeting_.world_size; ++q)
+      if (!by_rank_[static_cast<size_t>(q)]->has_table) ranks.push_back(q);
+    return ranks;
+  }
+
+  void poll_once() {
+    std::vector<pollfd> items;
+    for (const os::Fd& fd : listener_->fds()) items.push_back({fd.get(), POLLIN, 0});
+    const size_t listeners = items.size();
+    for (const auto& guest : guests_) items.push_back({guest->stream.fd(), POLLIN, 0});
+    const int64_t left = std::clamp<int64_t>(meeting_.deadline_ns - os::now_ns(), 0, kSayNs);
+    const int ready = poll(items.data(), items.size(), static_cast<int>(left / 1'000'000 + 1));
+    if (ready < 0 && errno != EINTR) fail(GSEL_ERR_IO, "poll failed: {}", errno_text(errno));
+    size_t next = listeners;
+    for (const auto& guest : guests_) {
+      if (ready > 0 && items[next].revents != 0) hear(*guest);
+      if (!guest->is_known && os::now_ns() - guest->since_ns > kHandshakeNs) guest->is_over = true;
+      ++next;
+    }
+    guests_.remove_if([](const auto& guest) { return guest->is_over; });
+    for (size_t i = 0; i < listeners && ready > 0; ++i)
+      if (items[i].revents != 0) admit(listener_->fds()[i]);
+    if (os::now_ns() >= meeting_.deadline_ns) fail_late();
+  }
+
+  void admit(const os::Fd& fd) {
+    while (auto stream = Listener::accept(fd)) {
+      const auto strangers = std::ranges::count_if(guests_, [](const auto& guest) { return !guest->is_known; });
+      if (static_cast<size_t>(strangers) >= kMostStrangers) continue;  // who is a rank comes again
+      auto guest = std::make_unique<Guest>(std::move(*stream));
+      os::random_bytes(&guest->challenge.nonce, sizeof guest->challenge.nonce);
+      if (guest->stream.send(guest->challenge, os::now_ns())) guests_.push_back(std::move(guest));
+    }
+  }
+
+  void hear(Guest& guest) {
+    const bool goes_on = guest.stream.fill(guest.is_known ? sizeof(Word) : sizeof(SignedGreeting));
+    if (!guest.is_known) {
+      if (const auto said = guest.stream.take<SignedGreeting>())
+        greet(guest, *said);
+      else if (!goes_on)
+        guest.is_over = true;
+      return;
+    }
+    if (const auto word = guest.stream.take<Word>(); word && word->say == Say::here) guest.has_table = true;
+    if (!goes_on && !guest.has_table) fail_gone(guest);
+  }
+
+  // Ends the connection, and not the job.
+  void turn_away(Guest& guest, const Error& error) {
+    guest.stream.send(failed_word(error), os::now_ns());
+    guest.is_over = true;
+  }
+
+  void greet(Guest& guest, const SignedGreeting& said) {
+    const Greeting& g = said.greeting;
+    if (g.magic != kMagic || g.protocol != kMeetingProtocol) {
+      guest.is_over = true;
+      return;
+    }
+    if (!meeting_.secret.is_signed({kByGuest, bytes_of(guest.challenge.nonce), bytes_of(g)}, said.signature)) {
+      stranger_ = guest.stream.peer();
+      return turn_away(guest, Error(GSEL_ERR_PERMISSION,
+                                    fmt::format("rank 0 at {} has another token than this rank; give every rank of the "
+                                                "job the same",
+                                                meeting_.place.text))
+                                  .about_rank(0));
+    }
+    guest.is_known = true;
+    guest.greeting = g;
+    check(guest);
+    Word welcome;
+    welcome.say = Say::welcome;
+    welcome.signature = meeting_.secret.sign({kByRoot, bytes_of(g.nonce), bytes_of(guest.challenge.nonce)});
+    by_rank_[static_cast<size_t>(g.rank)] = &guest;
+    if (!guest.stream.send(welcome, os::now_ns() + kSayNs)) fail_gone(guest);
+  }
+
+  static std::string seat_of(const Greeting& g) { return fmt::format("{} (pid {})", read_text(g.host), g.pid); }
+
+  // Who knows the secret and says something else than the others ends the job.
+  void check(const Guest& guest) const {
+    const Greeting& g = guest.greeting;
+    if (g.world_size != meeting_.world_size)
+      throw Error(
+          GSEL_ERR_MISMATCH,
+          fmt::format("rank {} on {} joins a world of {}, rank 0 one of {}; give every rank the same world_size",
+                      g.rank, seat_of(g), with_noun(g.world_size, "rank"), meeting_.world_size))
+          .about_rank(g.rank);
+    const bool known = g.rank >= 0 && g.rank < meeting_.world_size;
+    const Greeting* other = !known                                  ? nullptr
+                            : g.rank == 0                           ? &own_
+                            : by_rank_[static_cast<size_t>(g.rank)] ? &by_rank_[static_cast<size_t>(g.rank)]->greeting
+                                                                    : nullptr;
+    if (!known || other)
+      throw Error(GSEL_ERR_MISMATCH,
+                  known
+                      ? fmt::format("rank {} is given twice: to a process on {} and to one on {}; give every process a "
+                                    "rank of its own",
+                                    g.rank, seat_of(*other), seat_of(g))
+                      : fmt::format("a process on {} is rank {} of {}; ranks are 0 to {}", seat_of(g), g.rank,
+                                    meeting_.world_size, meeting_.world_size - 1))
+          .about_rank(known ? g.rank : -1);
+  }
+
+  HostTable make_table() const {
+    HostTable table;
+    os::random_bytes(table.job.bytes, sizeof table.job.bytes);
+    std::vector<std::string> identities;
+    for (int32_t q = 0; q < meeting_.world_size; ++q) {
+      const Greeting& g = q == 0 ? own_ : by_rank_[static_cast<size_t>(q)]->greeting;
+      const std::string identity = read_text(g.identity);
+      const auto place = std::ranges::find(identities, identity);
+      table.host_of.push_back(static_cast<int32_t>(place - identities.begin()));
+      if (place != identities.end()) continue;
+      identities.push_back(identity);
+      table.names.push_back(read_text(g.host));
+    }
+    return table;
+  }
+
+  void send_table(Guest& guest, const HostTable& table) const {
+    Word word;
+    word.say = Say::table;
+    word.hosts = static_cast<uint32_t>(table.names.size());
+    std::memcpy(word.job, table.job.bytes, sizeof word.job);
+    std::vector<HostName> names(table.names.size());
+    for (size_t h = 0; h < names.size(); ++h) write_text(names[h].text, table.names[h]);
+    if (!guest.stream.send(word, meeting_.deadline_ns) ||
+        !guest.stream.send(table.host_of.data(), table.host_of.size() * sizeof table.host_of[0],
+                           meeting_.deadline_ns) ||
+        !guest.stream.send(names.data(), names.size() * sizeof names[0], meeting_.deadline_ns))
+      fail_gone(guest);
+  }
+
+  [[noreturn]] static void fail_gone(const Guest& guest) {
+    throw Error(GSEL_ERR_PEER, fmt::format("rank {} on {} died or gave up while the ranks joined", guest.greeting.rank,
+                                           seat_of(guest.greeting)))
+        .about_rank(guest.greeting.rank);
+  }
+
+  [[noreturn]] void fail_late() const {
+    std::vector<int32_t> late = missing();
+    const bool have_come = late.empty();
+    if (have_come) late = unheard();
+    std::string text = fmt::format("timed out: {} {} {} within {}", ranks_text(late),
+                                   have_come          ? "did not take the table of the hosts that met at"
+                                   : late.size() == 1 ? "has not come to"
+                                                      : "have not come to",
+                                   meeting_.place.text, seconds_text(meeting_.seconds));
+    const HostTable come = hosts_of_those_here();
+    for (size_t h = 0; h < come.names.size(); ++h) {
+      std::vector<int32_t> there;
+      for (size_t i = 0; i < come.host_of.size(); ++i)
+        if (come.host_of[i] == static_cast<int32_t>(h)) there.push_back(static_cast<int32_t>(i));
+      text += fmt::format("{} {} on {}", h == 0 ? "; here are" : ",", ranks_text(there), come.names[h]);
+    }
+    if (!stranger_.empty()) text += fmt::format("; a process at {} showed another token", stranger_);
+    throw Error(GSEL_ERR_TIMEOUT, text).about_rank(late.front());
+  }
+
+  // -1 for ranks that are not.
+  HostTable hosts_of_those_here() const {
+    HostTable table;
+    for (int32_t q = 0; q < meeting_.world_size; ++q) {
+      const Guest* guest = by_rank_[static_cast<size_t>(q)];
+      if (q > 0 && !guest) {
+        table.host_of.push_back(-1);
+        continue;
+      }
+      const std::string name = read_text(q == 0 ? own_.host : guest->greeting.host);
+      const auto place = std::ranges::find(table.names, name);
+      table.host_of.push_back(static_cast<int32_t>(place - table.names.begin()));
+      if (place == table.names.end()) table.names.push_back(name);
+    }
+    return table;
+  }
+
+  const Meeting& meeting_;
+  Greeting own_;
+  std::optional<Listener> listener_;
+  std::list<std::unique_ptr<Guest>> guests_;  // in order of arrival
+  std::vector<Guest*> by_rank_;
+  std::string stranger_;  // the last that showed another token
+};
+
+}  // namespace
+
+HostTable meet_as_root(const Meeting& meeting) {
+  return Root(meeting).run();
+}
+
+}  // namespace gsel::hosts

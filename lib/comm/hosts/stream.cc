@@ -1,0 +1,177 @@
+// comm/hosts/stream.cc: see stream.h.
+#include "comm/hosts/stream.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+#include "base/error.h"
+
+namespace gsel::hosts {
+namespace {
+
+constexpr int64_t kResolveAgainNs = 500'000'000, kTryNs = 3'000'000'000;
+
+int milliseconds_until(int64_t deadline_ns) {
+  return static_cast<int>(std::clamp<int64_t>((deadline_ns - os::now_ns() + 999'999) / 1'000'000, 0, 60'000));
+}
+
+bool is_ready(int fd, short events, int64_t deadline_ns) {
+  pollfd item{.fd = fd, .events = events, .revents = 0};
+  for (;;) {
+    const int ready = poll(&item, 1, milliseconds_until(deadline_ns));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) fail(GSEL_ERR_IO, "poll failed: {}", errno_text(errno));
+    if (os::now_ns() >= deadline_ns) return false;
+  }
+}
+
+struct Addresses {
+  std::unique_ptr<addrinfo, void (*)(addrinfo*)> list{nullptr, freeaddrinfo};
+  int failure = 0;
+};
+
+Addresses resolve(const MeetingPlace& place, int flags) {
+  addrinfo hints = {};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  Addresses out;
+  out.failure = getaddrinfo(place.host.c_str(), place.port.c_str(), &hints, &found);
+  if (out.failure == 0) out.list.reset(found);
+  return out;
+}
+
+os::Fd open_socket(const addrinfo& address) {
+  return os::Fd(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+std::string address_text(const sockaddr* address, socklen_t length) {
+  char host[NI_MAXHOST] = "?", port[NI_MAXSERV] = "?";
+  getnameinfo(address, length, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
+  return address->sa_family == AF_INET6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+}
+
+}  // namespace
+
+Stream::Stream(os::Fd fd) : fd_(std::move(fd)) {
+  const int on = 1;
+  setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+std::string Stream::peer() const {
+  sockaddr_storage address = {};
+  socklen_t length = sizeof address;
+  if (getpeername(fd_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) return "?";
+  return address_text(reinterpret_cast<const sockaddr*>(&address), length);
+}
+
+bool Stream::send(const void* bytes, size_t n, int64_t deadline_ns) {
+  const char* at = static_cast<const char*>(bytes);
+  while (n > 0) {
+    const ssize_t sent = ::send(fd_.get(), at, n, MSG_NOSIGNAL);
+    if (sent >= 0) {
+      at += sent;
+      n -= static_cast<size_t>(sent);
+    } else if (errno == EAGAIN || errno == EINTR) {
+      if (!is_ready(fd_.get(), POLLOUT, deadline_ns)) return false;
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Stream::fill(size_t most) {
+  char some[4096];
+  while (came_.size() < most) {
+    const ssize_t got = recv(fd_.get(), some, std::min(sizeof some, most - came_.size()), 0);
+    if (got > 0)
+      came_.insert(came_.end(), some, some + got);
+    else if (got < 0 && errno == EINTR)
+      continue;
+    else
+      return got < 0 && errno == EAGAIN;
+  }
+  return true;
+}
+
+bool Stream::take(void* bytes, size_t n) {
+  if (came_.size() < n) return false;
+  std::memcpy(bytes, came_.data(), n);
+  came_.erase(came_.begin(), came_.begin() + static_cast<std::ptrdiff_t>(n));
+  return true;
+}
+
+Stream::Came Stream::await(void* bytes, size_t n, int64_t deadline_ns) {
+  for (;;) {
+    const bool goes_on = fill(n);
+    if (take(bytes, n)) return Came::all;
+    if (!goes_on) return Came::end;
+    if (!is_ready(fd_.get(), POLLIN, deadline_ns)) return Came::nothing;
+  }
+}
+
+Listener::Listener(const MeetingPlace& place, int64_t deadline_ns) {
+  Addresses addresses = resolve(place, AI_PASSIVE);
+  while (addresses.failure == EAI_AGAIN && os::now_ns() < deadline_ns) {  // names of pods come late
+    usleep(kResolveAgainNs / 1000);
+    addresses = resolve(place, AI_PASSIVE);
+  }
+  if (addresses.failure != 0)
+    fail(GSEL_ERR_IO, "rank 0 cannot listen at {}: {} is not known: {}; give an address of rank 0's host", place.text,
+         place.host, gai_strerror(addresses.failure));
+  int failure = 0;
+  for (const addrinfo* one = addresses.list.get(); one; one = one->ai_next) {
+    os::Fd fd = open_socket(*one);
+    const int on = 1;
+    if (fd) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // what a job before has left closed
+    if (fd && one->ai_family == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    if (fd && bind(fd.get(), one->ai_addr, one->ai_addrlen) == 0 && listen(fd.get(), SOMAXCONN) == 0)
+      fds_.push_back(std::move(fd));
+    else
+      failure = errno;
+    if (failure == EADDRINUSE) break;
+  }
+  if (failure == EADDRINUSE)
+    fail(GSEL_ERR_IO, "rank 0 cannot listen at {}: the port is in use; choose another one, the same on every rank",
+         place.text);
+  if (fds_.empty())
+    fail(GSEL_ERR_IO, "rank 0 cannot listen at {}: {}{}", place.text, errno_text(failure),
+         failure == EADDRNOTAVAIL ? "; give an address of the host that rank 0 runs on" : "");
+}
+
+std::optional<Stream> Listener::accept(const os::Fd& fd) {
+  os::Fd came(accept4(fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!came) return {};
+  return Stream(std::move(came));
+}
+
+std::optional<Stream> connect_to(const MeetingPlace& place, int64_t deadline_ns, std::string* why) {
+  const Addresses addresses = resolve(place, 0);
+  if (addresses.failure != 0) *why = fmt::format("{} is not known: {}", place.host, gai_strerror(addresses.failure));
+  for (const addrinfo* one = addresses.list.get(); one; one = one->ai_next) {
+    os::Fd fd = open_socket(*one);
+    int failure = fd && connect(fd.get(), one->ai_addr, one->ai_addrlen) == 0 ? 0 : errno;
+    if (failure == EINPROGRESS) {
+      socklen_t length = sizeof failure;
+      if (!is_ready(fd.get(), POLLOUT, std::min(deadline_ns, os::now_ns() + kTryNs)))
+        failure = ETIMEDOUT;
+      else
+        getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &failure, &length);
+    }
+    if (failure == 0) return Stream(std::move(fd));
+    *why = fmt::format("{}: {}", address_text(one->ai_addr, one->ai_addrlen), errno_text(failure));
+  }
+  return {};
+}
+
+}  // namespace gsel::hosts

@@ -1,0 +1,70 @@
+// comm/hosts/stream.h: TCP: whole objects over a connection that may end at any time, each step within a deadline. Does
+// not know what they say.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/os.h"
+#include "comm/hosts/place.h"
+
+namespace gsel::hosts {
+
+class Stream {
+ public:
+  explicit Stream(os::Fd fd);
+  int fd() const { return fd_.get(); }
+  std::string peer() const;  // "10.0.0.2:51234"
+
+  // false: the other side is gone, or takes nothing until the deadline.
+  bool send(const void* bytes, size_t n, int64_t deadline_ns);
+  template <class T>
+  bool send(const T& object, int64_t deadline_ns) {
+    return send(&object, sizeof object, deadline_ns);
+  }
+
+  // Takes what has come; false: nothing will come any more.
+  bool fill(size_t most);
+  // An object, once it is there whole.
+  template <class T>
+  std::optional<T> take() {
+    T object;
+    if (!take(&object, sizeof object)) return {};
+    return object;
+  }
+  bool take(void* bytes, size_t n);
+
+  // Waits for n bytes.
+  enum class Came { all, end, nothing };
+  Came await(void* bytes, size_t n, int64_t deadline_ns);
+  template <class T>
+  Came await(T& object, int64_t deadline_ns) {
+    return await(&object, sizeof object, deadline_ns);
+  }
+
+ private:
+  os::Fd fd_;
+  std::vector<char> came_;
+};
+
+class Listener {
+ public:
+  // At every address of the place's host; GSEL_ERR_IO, where it is not this host's, the port is taken, or the name is
+  // not known until the deadline.
+  Listener(const MeetingPlace& place, int64_t deadline_ns);
+  const std::vector<os::Fd>& fds() const { return fds_; }
+  // A connection that has come to one of them.
+  static std::optional<Stream> accept(const os::Fd& fd);
+
+ private:
+  std::vector<os::Fd> fds_;
+};
+
+// One try at each address; nullopt with the reason in *why: nobody is there yet.
+std::optional<Stream> connect_to(const MeetingPlace& place, int64_t deadline_ns, std::string* why);
+
+}  // namespace gsel::hosts

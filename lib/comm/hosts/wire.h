@@ -1,0 +1,80 @@
+// comm/hosts/wire.h: what ranks say to each other while they meet. Rank 0 sends a challenge to whoever connects; the
+// other side proves that it knows the secret, and says who it is; rank 0 proves that it knows it, too. Then rank 0
+// sends the table once all have come, and the other side says that it has it. Rank 0 may send "failed" at any point
+// instead.
+#pragma once
+
+#include <gsel/error.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "comm/hosts/secret.h"
+
+namespace gsel::hosts {
+
+constexpr uint64_t kMagic = 0x7465656d6c657367;  // "gselmeet", and something else in another byte order
+constexpr uint32_t kMeetingProtocol = 1;
+constexpr size_t kHostNameBytes = 64, kIdentityBytes = 96;
+constexpr int64_t kHandshakeNs = 5'000'000'000;  // until both have proved that they know the secret
+
+struct Challenge {
+  uint64_t magic = kMagic;
+  uint32_t protocol = kMeetingProtocol;
+  uint32_t reserved = 0;
+  Bytes32 nonce = {};
+};
+
+struct Greeting {
+  uint64_t magic = kMagic;
+  uint32_t protocol = kMeetingProtocol;
+  int32_t rank = 0;
+  int32_t world_size = 0;
+  int32_t pid = 0;
+  Bytes32 nonce = {};
+  char host[kHostNameBytes] = {};
+  char identity[kIdentityBytes] = {};
+};
+struct SignedGreeting {
+  Greeting greeting;
+  Bytes32 signature = {};
+};
+
+enum class Say : uint32_t { failed = 1, welcome, table, here };
+struct Word {
+  Say say = Say::failed;
+  gsel_status code = GSEL_OK;  // of failed
+  int32_t about = -1;
+  uint32_t hosts = 0;      // of a table, which follows: host of each rank, then their names
+  Bytes32 signature = {};  // of a welcome
+  uint8_t job[128] = {};   // of a table
+  char text[768] = {};
+};
+struct HostName {
+  char text[kHostNameBytes] = {};
+};
+
+// Who signs is part of it, so that nobody's proof can be sent back to him.
+inline constexpr uint8_t kByGuest[] = "a rank that joins", kByRoot[] = "rank 0";
+
+template <size_t n>
+void write_text(char (&out)[n], const std::string& text) {
+  std::memcpy(out, text.data(), std::min(text.size(), n - 1));
+}
+template <size_t n>
+std::string read_text(const char (&text)[n]) {
+  return one_line({text, strnlen(text, n)});
+}
+
+inline Word failed_word(const Error& error) {
+  Word word;
+  word.code = error.code();
+  word.about = error.rank();
+  write_text(word.text, error.message());
+  return word;
+}
+
+}  // namespace gsel::hosts

@@ -1,0 +1,372 @@
+// unit/test_comm_meeting.cc: ranks that meet at an address: they join, and whatever goes wrong is an error that names
+// it on every rank that has come; strangers end nothing.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/hosts/place.h"
+#include "comm/hosts/secret.h"
+#include "comm/hosts/wire.h"
+#include "support/ranks.h"
+
+using namespace gsel::hosts;
+
+namespace {
+
+// What the ranks of a test are told, and what the test does beside them.
+struct Job {
+  char place[64];
+  char token[64];                  // a file; empty: the id
+  int32_t missing, twice, bigger;  // a rank that does not come, comes as rank 1, joins a bigger world; -1: none
+  int32_t stranger;                // a rank with another id
+  int32_t hosts;                   // ranks are told that they are on so many
+};
+
+int socket_at(uint16_t port, bool listens, uint16_t* got) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* at = reinterpret_cast<sockaddr*>(&address);
+  if (listens) {
+    assert_int_equal(bind(fd, at, length), 0);
+    assert_int_equal(listen(fd, 8), 0);
+  } else if (port != 0) {
+    for (int turn = 0; connect(fd, at, length) != 0 && turn < 5000; ++turn) usleep(1000);
+  }
+  if (got) {
+    assert_int_equal(getsockname(fd, at, &length), 0);
+    *got = ntohs(address.sin_port);
+  }
+  return fd;
+}
+
+uint16_t free_port() {
+  uint16_t port = 0;
+  close(socket_at(0, true, &port));
+  return port;
+}
+
+gsel_status join(const rank_run* run, gsel_comm** comm, gsel_error** err) {
+  const auto* job = static_cast<const Job*>(run->user);
+  gsel_comm_options options;
+  gsel_comm_options_init(&options, sizeof options);
+  gsel_unique_id other = run->id;
+  other.bytes[100] ^= 1;
+  options.rank = run->rank == job->twice ? 1 : run->rank;
+  options.world_size = run->world_size + (run->rank == job->bigger);
+  if (!job->token[0]) options.id = run->rank == job->stranger ? &other : &run->id;
+  options.join_timeout_s = run->join_timeout_s > 0 ? run->join_timeout_s : 20;
+  options.rendezvous = gsel_str_from(job->place);
+  return gsel_comm_init(&options, comm, err);
+}
+
+Job job_at(uint16_t port) {
+  Job job = {};
+  snprintf(job.place, sizeof job.place, "tcp://127.0.0.1:%d", port);
+  job.missing = job.twice = job.bigger = job.stranger = -1;
+  return job;
+}
+
+void joins(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  rank_ok(run, join(run, &comm, &err), err);
+  int32_t sum = run->rank;
+  rank_ok(run, gsel_allreduce(comm, &sum, &sum, 1, GSEL_I32, GSEL_SUM, &err), err);
+  rank_check(run, sum == run->world_size * (run->world_size - 1) / 2 && gsel_comm_rank(comm) == run->rank);
+  gsel_comm_free(comm);
+}
+
+void test_ranks_meet_and_join(void**) {
+  for (const int32_t ranks : {1, 2, 5}) {
+    Job job = job_at(free_port());
+    as_threads(ranks, joins, &job);
+    as_processes(ranks, joins, &job);
+  }
+  Job job = {};
+  job.missing = job.twice = job.bigger = job.stranger = -1;
+  snprintf(job.place, sizeof job.place, "tcp://localhost:%d", free_port());
+  as_processes(3, joins, &job);
+}
+
+// ---- tokens -----------------------------------------------------------------------------------------------------
+
+void write_token(const char* path, const char* text, mode_t mode) {
+  FILE* file = fopen(path, "w");
+  assert_non_null(file);
+  fputs(text, file);
+  fclose(file);
+  assert_int_equal(chmod(path, mode), 0);
+  setenv("GSEL_TOKEN_FILE", path, 1);
+}
+
+void refused_token(gsel_status code, const char* part) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  gsel_comm_options options;
+  gsel_comm_options_init(&options, sizeof options);
+  options.world_size = 2;
+  options.rendezvous = gsel_str_from("tcp://127.0.0.1:1");
+  check_fails(gsel_comm_init(&options, &comm, &err), err, code, part);
+}
+
+void test_the_token_is_in_a_file_of_the_users_own(void**) {
+  char path[] = "/tmp/gsel-token-XXXXXX";
+  close(mkstemp(path));
+  write_token(path, "0123456789abcdef0123456789abcdef", 0600);
+  Job job = job_at(free_port());
+  snprintf(job.token, sizeof job.token, "%s", path);
+  as_processes(3, joins, &job);
+  write_token(path, "0123456789abcdef0123456789abcdef", 0640);
+  refused_token(GSEL_ERR_PERMISSION, "chmod 600");
+  write_token(path, "short", 0600);
+  refused_token(GSEL_ERR_CONFIG, "has 5 bytes");
+  setenv("GSEL_TOKEN_FILE", "/nonexistent", 1);
+  refused_token(GSEL_ERR_IO, "/nonexistent");
+  unsetenv("GSEL_TOKEN_FILE");
+  refused_token(GSEL_ERR_CONFIG, "GSEL_TOKEN_FILE");
+  unlink(path);
+}
+
+void one_has_another(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  run->join_timeout_s = 1;
+  if (run->rank == 1)
+    rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_PERMISSION, "another token", 0);
+  else
+    rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_TIMEOUT, "showed another token", 1);
+}
+
+void test_another_token_is_turned_away(void**) {
+  Job job = job_at(free_port());
+  job.stranger = 1;
+  as_processes(3, one_has_another, &job);
+}
+
+// Whoever listens knows the protocol, and not the secret.
+void meets_an_impostor(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  if (run->rank == 1) rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_PERMISSION, "does not know the token", 0);
+}
+
+void test_an_impostor_is_found_out(void**) {
+  uint16_t port = 0;
+  const int listener = socket_at(0, true, &port);
+  Job job = job_at(port);
+  rank_run* runs = ranks_prepare(2, &job);
+  pthread_t guest;
+  rank_thread thread = {meets_an_impostor, &runs[1]};
+  assert_int_equal(pthread_create(&guest, nullptr, rank_thread_main, &thread), 0);
+  const int fd = accept(listener, nullptr, nullptr);
+  const Challenge challenge;
+  assert_int_equal(send(fd, &challenge, sizeof challenge, 0), sizeof challenge);
+  SignedGreeting said;
+  assert_int_equal(recv(fd, &said, sizeof said, MSG_WAITALL), sizeof said);
+  Word welcome;
+  welcome.say = Say::welcome;
+  assert_int_equal(send(fd, &welcome, sizeof welcome, 0), sizeof welcome);
+  pthread_join(guest, nullptr);
+  close(fd);
+  close(listener);
+  ranks_verdict(runs, 2);
+}
+
+// RFC 4231, test cases 1, 2 and 6.
+void test_signatures_are_hmac_sha256(void**) {
+  const auto bytes = [](const std::string& text) { return std::vector<uint8_t>(text.begin(), text.end()); };
+  const auto hex = [](const Bytes32& b) {
+    std::string text;
+    for (const uint8_t byte : b) text += fmt::format("{:02x}", byte);
+    return text;
+  };
+  const auto signed_text = [&](std::vector<uint8_t> key, const std::string& first, const std::string& second) {
+    return hex(Secret(std::move(key)).sign({bytes(first), bytes(second)}));
+  };
+  assert_string_equal(signed_text(std::vector<uint8_t>(20, 0x0b), "Hi ", "There").c_str(),
+                      "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  assert_string_equal(signed_text(bytes("Jefe"), "what do ya want ", "for nothing?").c_str(),
+                      "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  assert_string_equal(
+      signed_text(std::vector<uint8_t>(131, 0xaa), "Test Using Larger Than Block-Size Key", " - Hash Key First")
+          .c_str(),
+      "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+  const Secret secret(bytes("0123456789abcdef"));
+  const std::vector<uint8_t> said = bytes("said");
+  Bytes32 signature = secret.sign({said});
+  assert_true(secret.is_signed({said}, signature));
+  signature[31] ^= 1;
+  assert_false(secret.is_signed({said}, signature));
+}
+
+// ---- what ends a job --------------------------------------------------------------------------------------------
+
+void one_does_not_come(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  run->join_timeout_s = 1;
+  if (run->rank == 2) return;
+  rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_TIMEOUT, "rank 2 has not come to tcp://127.0.0.1:", 2);
+}
+void rank_0_does_not_come(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  run->join_timeout_s = 1;
+  if (run->rank == 0) return;
+  rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_TIMEOUT, "for rank 0 to listen at tcp://127.0.0.1:", 0);
+}
+void one_comes_twice(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_MISMATCH, "rank 1 is given twice", 1);
+}
+void one_has_a_bigger_world(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_MISMATCH, "world of 4 ranks, rank 0 one of 3", 2);
+}
+void are_on_hosts(rank_run* run) {
+  const auto* job = static_cast<const Job*>(run->user);
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  setenv("GSEL_HOST_ID", std::to_string(run->rank % job->hosts).c_str(), 1);
+  if (job->hosts == 1) return joins(run);
+  rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_UNSUPPORTED, "ranks 0 and 2 on ", -1);
+}
+
+void test_what_ends_a_job_is_named_on_every_rank(void**) {
+  Job job = job_at(free_port());
+  as_processes(4, one_does_not_come, &job);
+  as_threads(4, one_does_not_come, &job);
+  as_processes(3, rank_0_does_not_come, &job);
+  job.twice = 2;
+  as_processes(3, one_comes_twice, &job);
+  job.twice = -1, job.bigger = 2;
+  as_processes(3, one_has_a_bigger_world, &job);
+  job.bigger = -1, job.hosts = 1;
+  as_processes(3, are_on_hosts, &job);
+  job.hosts = 2;
+  as_processes(4, are_on_hosts, &job);
+}
+
+void finds_a_stranger_there(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  run->join_timeout_s = 1;
+  if (run->rank == 0)
+    rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_IO, "the port is in use", 0);
+  else
+    rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_TIMEOUT, "whoever listens there says nothing", 0);
+}
+
+void test_a_port_that_is_taken_is_named(void**) {
+  uint16_t port = 0;
+  const int listener = socket_at(0, true, &port);
+  Job job = job_at(port);
+  as_processes(2, finds_a_stranger_there, &job);
+  close(listener);
+}
+
+void knows_no_such_host(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  run->join_timeout_s = 1;
+  rank_fails(run, join(run, &comm, &err), err, run->rank == 0 ? GSEL_ERR_IO : GSEL_ERR_TIMEOUT, "no-such-host.invalid",
+             0);
+}
+
+void test_a_name_that_nobody_knows_is_named(void**) {
+  Job job = job_at(1);
+  snprintf(job.place, sizeof job.place, "tcp://no-such-host.invalid:29500");
+  as_processes(2, knows_no_such_host, &job);
+}
+
+// ---- strangers --------------------------------------------------------------------------------------------------
+
+void test_strangers_end_nothing(void**) {
+  const uint16_t port = free_port();
+  Job job = job_at(port);
+  rank_run* runs = ranks_prepare(3, &job);
+  pthread_t ranks[3];
+  rank_thread threads[3];
+  for (int r = 0; r < 2; ++r) {
+    threads[r] = {joins, &runs[r]};
+    assert_int_equal(pthread_create(&ranks[r], nullptr, rank_thread_main, &threads[r]), 0);
+  }
+  std::vector<int> strangers;
+  for (int i = 0; i < 40; ++i) {
+    const int fd = socket_at(port, false, nullptr);
+    const std::string said(static_cast<size_t>(i) * 97, static_cast<char>('A' + i));  // up to 4 KB
+    if (i % 4 == 1) send(fd, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL);
+    if (i % 4 == 2) send(fd, said.data(), said.size(), MSG_NOSIGNAL);
+    if (i % 4 == 3)
+      close(fd);
+    else
+      strangers.push_back(fd);
+  }
+  SignedGreeting forged;  // of a rank that has come, and of one that has not; without a signature
+  for (const int32_t rank : {1, 2, -1, 1 << 30}) {
+    const int fd = socket_at(port, false, nullptr);
+    forged.greeting.rank = rank, forged.greeting.world_size = 7;
+    send(fd, &forged, sizeof forged, MSG_NOSIGNAL);
+    strangers.push_back(fd);
+  }
+  threads[2] = {joins, &runs[2]};
+  assert_int_equal(pthread_create(&ranks[2], nullptr, rank_thread_main, &threads[2]), 0);
+  for (const pthread_t rank : ranks) pthread_join(rank, nullptr);
+  for (const int fd : strangers) close(fd);
+  ranks_verdict(runs, 3);
+}
+
+// ---- places -----------------------------------------------------------------------------------------------------
+
+void test_places_are_read(void**) {
+  const MeetingPlace four = parse_meeting_place("tcp://10.0.0.1:29500", "it");
+  assert_string_equal(four.host.c_str(), "10.0.0.1");
+  assert_string_equal(four.port.c_str(), "29500");
+  const MeetingPlace six = parse_meeting_place("tcp://[fd00::1]:1", "it");
+  assert_string_equal(six.host.c_str(), "fd00::1");
+  assert_string_equal(six.port.c_str(), "1");
+  const struct {
+    const char* text;
+    int32_t column;
+  } wrong[] = {
+      {"", 1},           {"10.0.0.1:29500", 1}, {"udp://a:1", 1},       {"tcp://a", 8},     {"tcp://:29500", 7},
+      {"tcp://a:", 9},   {"tcp://a:0", 9},      {"tcp://a:65536", 9},   {"tcp://a:29 ", 9}, {"tcp://[fd00::1:1", 7},
+      {"tcp://[]:1", 8}, {"tcp://[::1]", 12},   {"tcp://[::1]x:1", 12}, {"tcp://a:+1", 9}};
+  for (const auto& [text, column] : wrong) try {
+      static_cast<void>(parse_meeting_place(text, "GSEL_RENDEZVOUS"));
+      fail_msg("%s was taken", text);
+    } catch (const gsel::Error& e) {
+      if (e.code() != GSEL_ERR_CONFIG || e.place().column != column || e.place().token != "GSEL_RENDEZVOUS")
+        fail_msg("%s: column %d, expected %d: %s", text, e.place().column, column, e.what());
+    }
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(test_ranks_meet_and_join),
+      cmocka_unit_test(test_the_token_is_in_a_file_of_the_users_own),
+      cmocka_unit_test(test_another_token_is_turned_away),
+      cmocka_unit_test(test_an_impostor_is_found_out),
+      cmocka_unit_test(test_signatures_are_hmac_sha256),
+      cmocka_unit_test(test_what_ends_a_job_is_named_on_every_rank),
+      cmocka_unit_test(test_a_port_that_is_taken_is_named),
+      cmocka_unit_test(test_a_name_that_nobody_knows_is_named),
+      cmocka_unit_test(test_strangers_end_nothing),
+      cmocka_unit_test(test_places_are_read),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
