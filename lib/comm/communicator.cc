@@ -72,8 +72,8 @@ Communicator::Communicator(const JoinOptions& join, const FindAccelerator& find)
 
 Communicator::Communicator(const Communicator& made_from, std::unique_ptr<Control> control)
     : joined_(made_from.joined_),
-      control_(std::move(control)),
       accelerator_(made_from.accelerator_),
+      control_(std::move(control)),
       backend_(&control_->host()) {
   prepare();
 }
