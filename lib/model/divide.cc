@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_set>
 
 #include "base/text.h"
 
@@ -20,7 +21,10 @@ const char* suffix_of(Placement placement) {
 class Divider {
  public:
   Divider(const Model& model, const Division& division, int32_t coordinate)
-      : from_(model), division_(division), coordinate_(coordinate), to_(model), left_(model.values().size()) {}
+      : from_(model), division_(division), coordinate_(coordinate), to_(model), left_(model.values().size()) {
+    for (const Value& v : model.values()) taken_.insert(v.name);
+    for (const Layer& layer : model.layers()) taken_.insert(layer.name);
+  }
 
   Model run() {
     split_params();
@@ -297,9 +301,8 @@ class Divider {
     return v.producer >= 0 && recomputable(v.producer) && std::ranges::all_of(v.readers, recomputable);
   }
 
-  std::string unused_name(std::string name) const {
-    auto is_taken = [&](const auto& piece) { return piece.name == name; };
-    while (std::ranges::any_of(to_.values_, is_taken) || std::ranges::any_of(from_.layers(), is_taken)) name += '+';
+  std::string unused_name(std::string name) {
+    while (!taken_.insert(name).second) name += '+';
     return name;
   }
 
@@ -314,11 +317,15 @@ class Divider {
 
   // A whole one has a gradient in parts where layers that have parts of values use it, and all of it where others do.
   void mark_partial_gradients() {
-    for (size_t p = 0; p < to_.params_.size(); ++p) {
-      Param& param = to_.params_[p];
+    struct Users {
       const Layer *divided = nullptr, *whole = nullptr;
-      for (const Layer& layer : to_.layers_)
-        if (std::ranges::count(layer.params, static_cast<int32_t>(p))) (layer.divided ? divided : whole) = &layer;
+    };
+    std::vector<Users> users(to_.params_.size());
+    for (const Layer& layer : to_.layers_)
+      for (const int32_t p : layer.params) (layer.divided ? users[p].divided : users[p].whole) = &layer;
+    for (size_t p = 0; p < users.size(); ++p) {
+      Param& param = to_.params_[p];
+      const auto [divided, whole] = users[p];
       if (!param.part.is_whole() || !divided || !param.trainable()) continue;
       if (whole)
         fail(GSEL_ERR_MODEL,
@@ -333,7 +340,8 @@ class Divider {
   const Division& division_;
   const int32_t coordinate_;
   Model to_;
-  std::vector<Spec> left_;  // by described value: as its layer leaves it
+  std::vector<Spec> left_;                 // by described value: as its layer leaves it
+  std::unordered_set<std::string> taken_;  // names of values and layers
   std::map<std::pair<int32_t, std::tuple<Placement, int32_t>>, int32_t> redistributions_;
 };
 

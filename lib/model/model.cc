@@ -307,11 +307,11 @@ void Model::finish(Loss loss) {
   for (const Value& v : values_)
     if (v.producer < 0 && !v.is_input())
       fail(GSEL_ERR_MODEL, "value \"{}\" is written by no layer and is no input", v.name);
+  std::vector<bool> used(params_.size());
+  for (const Layer& layer : layers_)
+    for (const int32_t p : layer.params) used[p] = true;
   for (size_t p = 0; p < params_.size(); ++p)
-    if (std::none_of(layers_.begin(), layers_.end(), [p](const Layer& layer) {
-          return std::count(layer.params.begin(), layer.params.end(), static_cast<int32_t>(p)) > 0;
-        }))
-      fail(GSEL_ERR_MODEL, "parameter \"{}\" is used by no layer", params_[p].name);
+    if (!used[p]) fail(GSEL_ERR_MODEL, "parameter \"{}\" is used by no layer", params_[p].name);
   derive_gradients();
   check_backward_callbacks();
   finished_ = true;

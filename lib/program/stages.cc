@@ -16,6 +16,41 @@ bool uses(const ProgramLayer& layer, int32_t value) {
   return std::ranges::count(layer.inputs, value) || std::ranges::count(layer.outputs, value);
 }
 
+// Each once, ascending; the first one where there is none.
+void settle(std::vector<int32_t>& ranks) {
+  if (ranks.empty()) ranks.push_back(0);
+  std::ranges::sort(ranks);
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+}
+
+std::vector<std::vector<int32_t>> ties_of(const Program& program, const std::vector<std::vector<int32_t>>& all) {
+  std::vector<std::vector<int32_t>> result;
+  for (size_t p = 0; p < all.size(); ++p)
+    if (program.params[p].trainable && all[p].size() > 1 && !std::ranges::count(result, all[p]))
+      result.push_back(all[p]);
+  return result;
+}
+
+// n_ties: how many there are.
+std::vector<int32_t> tie_of_params(const Program& program, const std::vector<std::vector<int32_t>>& all,
+                                   int32_t* n_ties) {
+  const std::vector<std::vector<int32_t>> sets = ties_of(program, all);
+  std::vector<int32_t> result(all.size(), -1);
+  for (size_t p = 0; p < all.size(); ++p)
+    if (const auto found = std::ranges::find(sets, all[p]); program.params[p].trainable && found != sets.end())
+      result[p] = static_cast<int32_t>(found - sets.begin());
+  *n_ties = static_cast<int32_t>(sets.size());
+  return result;
+}
+
+std::vector<int32_t> class_of_params(const Program& program, const std::vector<std::vector<int32_t>>& all) {
+  int32_t n_ties = 0;
+  std::vector<int32_t> result = tie_of_params(program, all, &n_ties);
+  for (size_t p = 0; p < result.size(); ++p)
+    if (program.params[p].partial_gradient) result[p] += n_ties + 1;
+  return result;
+}
+
 }  // namespace
 
 void check_stages(const Program& program) {
@@ -55,16 +90,16 @@ std::vector<std::vector<int32_t>> all_holders(const Program& program) {
   std::vector<std::vector<int32_t>> result(program.params.size());
   for (const ProgramLayer& l : program.layers)
     for (int32_t p : l.params) result[p].push_back(program.rank_of_stage[l.stage]);
-  for (std::vector<int32_t>& ranks : result) {
-    if (ranks.empty()) ranks.push_back(0);
-    std::ranges::sort(ranks);
-    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  }
+  for (std::vector<int32_t>& ranks : result) settle(ranks);
   return result;
 }
 
 std::vector<int32_t> holders(const Program& program, int32_t param) {
-  return std::move(all_holders(program)[param]);
+  std::vector<int32_t> ranks;
+  for (const ProgramLayer& l : program.layers)
+    if (std::ranges::count(l.params, param)) ranks.push_back(program.rank_of_stage[l.stage]);
+  settle(ranks);
+  return ranks;
 }
 
 bool holds(const Program& program, int32_t param) {
@@ -72,21 +107,12 @@ bool holds(const Program& program, int32_t param) {
 }
 
 std::vector<std::vector<int32_t>> ties(const Program& program) {
-  std::vector<std::vector<int32_t>> result;
-  const std::vector<std::vector<int32_t>> all = all_holders(program);
-  for (size_t p = 0; p < all.size(); ++p)
-    if (program.params[p].trainable && all[p].size() > 1 && !std::ranges::count(result, all[p]))
-      result.push_back(all[p]);
-  return result;
+  return ties_of(program, all_holders(program));
 }
 
 std::vector<int32_t> tie_of_params(const Program& program) {
-  const std::vector<std::vector<int32_t>> all = all_holders(program), sets = ties(program);
-  std::vector<int32_t> result(all.size(), -1);
-  for (size_t p = 0; p < all.size(); ++p)
-    if (const auto found = std::ranges::find(sets, all[p]); program.params[p].trainable && found != sets.end())
-      result[p] = static_cast<int32_t>(found - sets.begin());
-  return result;
+  int32_t n_ties = 0;
+  return tie_of_params(program, all_holders(program), &n_ties);
 }
 
 int32_t tie_of(const Program& program, int32_t param) {
@@ -94,11 +120,7 @@ int32_t tie_of(const Program& program, int32_t param) {
 }
 
 std::vector<int32_t> class_of_params(const Program& program) {
-  std::vector<int32_t> result = tie_of_params(program);
-  const auto n_ties = static_cast<int32_t>(ties(program).size());
-  for (size_t p = 0; p < result.size(); ++p)
-    if (program.params[p].partial_gradient) result[p] += n_ties + 1;
-  return result;
+  return class_of_params(program, all_holders(program));
 }
 
 bool sums_partial(const Program& program, int32_t bucket) {
@@ -123,6 +145,15 @@ std::vector<int32_t> tied_ranks(const Program& program, int32_t bucket) {
 
 bool sums_tied(const Program& program, int32_t bucket) {
   return bucket_holders(program, bucket).size() > 1 && steps_here(program, bucket);
+}
+
+std::vector<bool> sums_tied(const Program& program) {
+  const std::vector<std::vector<int32_t>> all = all_holders(program);
+  std::vector<bool> result;
+  for (size_t b = 0; b < program.buckets.size(); ++b)
+    result.push_back(all[program.buckets[b].params.front()].size() > 1 &&
+                     steps_here(program, static_cast<int32_t>(b)));
+  return result;
 }
 
 std::vector<int32_t> chain(const Program& program, int32_t value) {
@@ -153,7 +184,7 @@ bool has_partial_loss(const Program& program) {
 
 std::vector<ProgramBucket> plain_buckets(const Program& program) {
   const std::vector<std::vector<int32_t>> all = all_holders(program);
-  const std::vector<int32_t> class_of = class_of_params(program);
+  const std::vector<int32_t> class_of = class_of_params(program, all);
   const int32_t last = class_of.empty() ? -1 : std::ranges::max(class_of);
   std::vector<ProgramBucket> buckets;
   for (gsel_dtype dtype : {GSEL_F32, GSEL_BF16, GSEL_F16})

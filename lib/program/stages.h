@@ -41,6 +41,7 @@ bool counts_for_tie(const Program& program, int32_t bucket);
 std::vector<int32_t> tied_ranks(const Program& program, int32_t bucket);
 // Whether this rank sums the bucket's gradients with other pipeline ranks: it is tied, and stepped here.
 bool sums_tied(const Program& program, int32_t bucket);
+std::vector<bool> sums_tied(const Program& program);  // by bucket
 
 // Pipeline ranks on which a layer produces or reads the value, in order of the first such stage: a value goes
 // along this chain, its gradient back. Inputs are filled where they are read and go nowhere.

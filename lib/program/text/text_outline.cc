@@ -50,8 +50,9 @@ void OutlineReader::check() const {
     lines_.refuse_text(
         fmt::format("rank {} does not fit a mesh of {}", program_.rank, with_noun(program_.mesh.world_size(), "rank")));
   checked(seen_stages_ ? stages_head_ : mesh_head_, [&] { check_stages(program_); });
+  const std::vector<std::vector<int32_t>> holders = all_holders(program_);
   for (size_t b = 0; b < bucket_heads_.size(); ++b)
-    checked(bucket_heads_[b], [&] { check_bucket(program_, static_cast<int32_t>(b)); });
+    checked(bucket_heads_[b], [&] { check_bucket(program_, static_cast<int32_t>(b), holders); });
   for (size_t m = 0; m < microbatch_heads_.size(); ++m)
     checked(microbatch_heads_[m], [&] { check_microbatch(program_, static_cast<int32_t>(m)); });
 }

@@ -78,7 +78,8 @@ void check_parts(const Job& job, int32_t coordinate) {
 void check_own_outline(const Program& program) {
   try {
     check_stages(program);
-    for (size_t b = 0; b < program.buckets.size(); ++b) check_bucket(program, static_cast<int32_t>(b));
+    const std::vector<std::vector<int32_t>> holders = all_holders(program);
+    for (size_t b = 0; b < program.buckets.size(); ++b) check_bucket(program, static_cast<int32_t>(b), holders);
     for (size_t m = 0; m < program.microbatches.size(); ++m) check_microbatch(program, static_cast<int32_t>(m));
   } catch (const Error& e) {
     refuse(program, e.message());
@@ -101,7 +102,7 @@ void check_own_outline(const Program& program) {
 
 }  // namespace
 
-void check_bucket(const Program& program, int32_t bucket) {
+void check_bucket(const Program& program, int32_t bucket, const std::vector<std::vector<int32_t>>& holders) {
   const ProgramBucket& b = program.buckets[bucket];
   auto refuse = [&](const std::string& why) { fail(GSEL_ERR_PROGRAM, "bucket {}: {}", bucket, why); };
   constexpr uint32_t known = GSEL_BUCKET_SHARD_STATE | GSEL_BUCKET_SHARD_GRADIENT | GSEL_BUCKET_SHARD_PARAM |
@@ -118,14 +119,13 @@ void check_bucket(const Program& program, int32_t bucket) {
           "its parameters \"{}\" and \"{}\" have gradients with two placements, of which one is partial on the {} "
           "axis; those of a bucket are summed alike",
           program.params[b.params.front()].name, program.params[p].name, axis_name(program.mesh.sharing_axis())));
-  const std::vector<std::vector<int32_t>> all = all_holders(program);
   for (int32_t p : b.params)
-    if (all[p] != all[b.params.front()])
+    if (holders[p] != holders[b.params.front()])
       refuse(
           fmt::format("its parameters \"{}\" and \"{}\" are held by pipeline ranks {} and {}; those of a "
                       "bucket are held by the same",
                       program.params[b.params.front()].name, program.params[p].name,
-                      fmt::join(all[b.params.front()], ", "), fmt::join(all[p], ", ")));
+                      fmt::join(holders[b.params.front()], ", "), fmt::join(holders[p], ", ")));
   if (b.shards_gradient() && !b.shards_state()) refuse("gradients in shards need state in shards");
   if (b.shards_param() && !b.shards_gradient()) refuse("parameters in shards need gradients in shards");
   if (b.flags & GSEL_BUCKET_OFFLOAD_PARAM && !b.shards_param())

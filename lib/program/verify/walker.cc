@@ -53,9 +53,10 @@ Walker::Walker(const Program& program, Exchange& all, Purpose purpose, int32_t t
       buckets_(program.buckets.size()),
       pending_(program.params.size()) {
   for (gsel_axis axis = 0; axis < kAxes; ++axis) groups_.push_back(&all.group(program, axis));
+  const std::vector<bool> tied = sums_tied(program);
   for (int32_t b = 0; b < static_cast<int32_t>(program.buckets.size()); ++b) {
     for (int32_t p : program.buckets[b].params) bucket_of_[p] = b;
-    if (sums_tied(program, b)) tied_groups_[b] = &all.tied_group(program, b);
+    if (tied[b]) tied_groups_[b] = &all.tied_group(program, b);
   }
   for (int32_t l = 0; l < static_cast<int32_t>(program.layers.size()); ++l)
     for (int32_t p : program.layers[l].params)

@@ -167,7 +167,7 @@ std::vector<double> Compiler::weights_of(gsel_axis axis) const {
 }
 
 // The model as this rank's coordinate on the sharing axis has it: as the strategy of that axis divides it.
-std::shared_ptr<const Model> Compiler::divided(int32_t rank, uint64_t& files_key) const {
+Compiler::Divided Compiler::divide_for(int32_t rank) const {
   const bool ring_shift = std::ranges::any_of(model_.layers(), [](const Layer& layer) {
     auto ring_shifts = [](const gsel_phase& phase) { return (phase.flags & GSEL_PHASE_RING_SHIFT) != 0; };
     return std::ranges::any_of(layer.forward_phases, ring_shifts) ||
@@ -175,7 +175,8 @@ std::shared_ptr<const Model> Compiler::divided(int32_t rank, uint64_t& files_key
   });
   const gsel_axis axis = mesh_.sharing_axis();
   const ChosenStrategy& chosen = strategies_[axis];
-  if (!ring_shift && !chosen.strategy) return {std::shared_ptr<void>{}, &model_};  // not owned
+  if (!ring_shift && !chosen.strategy) return {{std::shared_ptr<void>{}, &model_}};  // not owned
+  uint64_t files_key = 0;
   Division division = Division::none(model_, weights_of(axis), axis);
   if (chosen.strategy) {
     Program outline = base_program(model_, config_, mesh_, rank);
@@ -184,7 +185,13 @@ std::shared_ptr<const Model> Compiler::divided(int32_t rank, uint64_t& files_key
     run_pass(axis, pass);
     if (pass.files_key) files_key = derive_key(files_key, pass.files_key);
   }
-  return std::make_shared<const Model>(divide(model_, division, mesh_.sharing_index(rank)));
+  return {std::make_shared<const Model>(divide(model_, division, mesh_.sharing_index(rank))), files_key};
+}
+
+const Compiler::Divided& Compiler::divided(int32_t rank) const {
+  const int32_t coordinate = mesh_.sharing_index(rank);
+  const auto known = divided_.find(coordinate);
+  return known != divided_.end() ? known->second : divided_.emplace(coordinate, divide_for(rank)).first->second;
 }
 
 // Strategies of the other axes decide alike for ranks that share a model, whose parts may differ in size: they see that
@@ -205,12 +212,11 @@ Program Compiler::compile_for(const Model& model, const Model& first, int32_t ra
 }
 
 Compiled Compiler::compile(int32_t rank) const {
-  const int32_t coordinate = mesh_.sharing_index(rank);
-  uint64_t files_key = 0, other_key = 0;
-  const std::shared_ptr<const Model> model = divided(rank, files_key);
-  const auto first = coordinate == 0 ? model : divided(rank - coordinate, other_key);
-  Program program = compile_for(*model, *first, rank, files_key);
-  return {model, std::move(program), files_key};
+  const Divided& own = divided(rank);
+  const Divided& first = divided(rank - mesh_.sharing_index(rank));
+  Compiled result{own.model, {}, own.files_key};
+  result.program = compile_for(*own.model, *first.model, rank, result.files_key);
+  return result;
 }
 
 }  // namespace gsel

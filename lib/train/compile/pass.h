@@ -42,6 +42,7 @@ struct Compiled {
   uint64_t files_key = 0;  // of what the strategies read from files, which must be alike on all ranks; 0: nothing
 };
 
+// Of one thread.
 class Compiler {
  public:
   // Loads the plugins that config names and checks their options. GSEL_ERR_CONFIG, GSEL_ERR_PLUGIN.
@@ -57,7 +58,13 @@ class Compiler {
 
  private:
   ChosenStrategy choose(gsel_axis axis) const;
-  std::shared_ptr<const Model> divided(int32_t rank, uint64_t& files_key) const;
+  // Kept, since ranks of one coordinate on the sharing axis have the same model, which the verifier holds them to.
+  struct Divided {
+    std::shared_ptr<const Model> model;
+    uint64_t files_key = 0;
+  };
+  const Divided& divided(int32_t rank) const;
+  Divided divide_for(int32_t rank) const;
   Program compile_for(const Model& model, const Model& first, int32_t rank, uint64_t& files_key) const;
   void run_pass(gsel_axis axis, gsel_pass& pass) const;
 
@@ -65,6 +72,7 @@ class Compiler {
   const Config& config_;
   Mesh mesh_;
   std::array<ChosenStrategy, kAxes> strategies_;
+  mutable std::map<int32_t, Divided> divided_;  // by coordinate on the sharing axis
 };
 
 }  // namespace gsel

@@ -9,13 +9,13 @@
 namespace gsel {
 namespace {
 
-// In order of classes, then of parameters: ids of buckets differ between ranks of the pipeline.
-std::vector<int32_t> buckets_that(const Program& program, bool (*is_summed)(const Program&, int32_t)) {
-  const std::vector<int32_t> class_of = class_of_params(program);
+// In order of classes, then of parameters: ids of buckets differ between ranks of the pipeline. is_summed: by bucket.
+std::vector<int32_t> buckets_that(const Program& program, const std::vector<int32_t>& class_of,
+                                  const std::vector<bool>& is_summed) {
   std::vector<std::tuple<int32_t, int32_t, int32_t>> found;
   for (int32_t b = 0; b < static_cast<int32_t>(program.buckets.size()); ++b) {
     const std::vector<int32_t>& params = program.buckets[b].params;
-    if (is_summed(program, b)) found.emplace_back(class_of[params.front()], *std::ranges::min_element(params), b);
+    if (is_summed[b]) found.emplace_back(class_of[params.front()], *std::ranges::min_element(params), b);
   }
   std::ranges::sort(found);
   std::vector<int32_t> buckets;
@@ -53,7 +53,12 @@ void wait_first(std::vector<gsel_instr>& head, std::vector<gsel_instr>& tail, in
 }  // namespace
 
 void insert_tied_reductions(Program& program) {
-  const std::vector<int32_t> partial = buckets_that(program, sums_partial), tied = buckets_that(program, sums_tied);
+  const std::vector<int32_t> class_of = class_of_params(program);
+  std::vector<bool> over_sharing;
+  for (size_t b = 0; b < program.buckets.size(); ++b)
+    over_sharing.push_back(sums_partial(program, static_cast<int32_t>(b)));
+  const std::vector<int32_t> partial = buckets_that(program, class_of, over_sharing),
+                             tied = buckets_that(program, class_of, sums_tied(program));
   std::vector<int32_t> summed = partial;
   summed.insert(summed.end(), tied.begin(), tied.end());
   if (summed.empty()) return;

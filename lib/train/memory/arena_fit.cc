@@ -5,6 +5,8 @@
 #include "train/memory/arena_fit.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <map>
 #include <numeric>
 
@@ -75,31 +77,62 @@ uint64_t fit_by_time(std::vector<Buffer>& buffers, size_t length) {
   return holes.end();
 }
 
-// The smallest gap between the buffers placed so far that live at the same time.
-uint64_t tightest_gap(const std::vector<Buffer>& placed, const Buffer& wanted) {
-  uint64_t best = ~uint64_t{0}, best_size = best, end = 0;
-  for (const Buffer& other : placed) {  // in order of offset
-    if (other.last < wanted.first || other.first > wanted.last) continue;
-    if (other.offset >= end + wanted.bytes && other.offset - end < best_size) {
-      best = end;
-      best_size = other.offset - end;
-    }
-    end = std::max(end, other.offset + other.bytes);
+// Buffers that have their place, in order of offset, side by side, since each of them is looked at for each one more: as
+// often as a step is halved and halved again, those that live in each part of it.
+class Placed {
+ public:
+  explicit Placed(size_t length) : least_(std::max(static_cast<int32_t>(std::bit_width(length)) - kHalvings, 0)) {
+    for (int32_t i = 0; i <= kHalvings; ++i) parts_[i].resize((length >> (least_ + i)) + 1);
   }
-  return best_size == ~uint64_t{0} ? end : best;
-}
 
-uint64_t fit_by_size(std::vector<Buffer>& buffers) {
+  void add(const Buffer& b) {
+    for (int32_t i = 0; i <= kHalvings; ++i)
+      for (int32_t part = b.first >> (least_ + i); part <= b.last >> (least_ + i); ++part) {
+        std::vector<Buffer>& here = parts_[i][part];
+        here.insert(std::ranges::upper_bound(here, b.offset, {}, &Buffer::offset), b);
+      }
+  }
+
+  // Where the smallest gap begins between those that live at the same time.
+  uint64_t tightest_gap(const Buffer& wanted) const {
+    uint64_t best = ~uint64_t{0}, best_size = best, end = 0;
+    for (const Buffer& other : around(wanted)) {
+      if (other.last < wanted.first || other.first > wanted.last) continue;
+      if (other.offset >= end + wanted.bytes && other.offset - end < best_size) {
+        best = end;
+        best_size = other.offset - end;
+      }
+      end = std::max(end, other.offset + other.bytes);
+    }
+    return best_size == ~uint64_t{0} ? end : best;
+  }
+
+ private:
+  static constexpr int32_t kHalvings = 5;
+
+  // Of the smallest part that all of its life is in.
+  const std::vector<Buffer>& around(const Buffer& b) const {
+    int32_t i = 0;
+    while (b.first >> (least_ + i) != b.last >> (least_ + i)) ++i;
+    return parts_[i][b.first >> (least_ + i)];
+  }
+
+  const int32_t least_;  // a smallest part has 2 to so many instructions
+  std::array<std::vector<std::vector<Buffer>>, kHalvings + 1> parts_;
+};
+
+// Gives up at so many bytes.
+uint64_t fit_by_size(std::vector<Buffer>& buffers, size_t length, uint64_t too_many) {
   std::vector<size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return buffers[a].bytes > buffers[b].bytes; });
-  std::vector<Buffer> placed;  // side by side, since each of them is looked at for each one more
-  placed.reserve(buffers.size());
+  Placed placed(length);
   uint64_t end = 0;
   for (size_t b : order) {
-    buffers[b].offset = tightest_gap(placed, buffers[b]);
+    buffers[b].offset = placed.tightest_gap(buffers[b]);
     end = std::max(end, buffers[b].offset + buffers[b].bytes);
-    placed.insert(std::ranges::upper_bound(placed, buffers[b].offset, {}, &Buffer::offset), buffers[b]);
+    if (end >= too_many) return end;
+    placed.add(buffers[b]);
   }
   return end;
 }
@@ -123,7 +156,7 @@ uint64_t fit(std::vector<Buffer>& buffers, size_t length) {
   if (buffers.empty() || waste <= (buffers.size() <= kFew ? 1 : kGoodEnough) || buffers.size() > kTooMany)
     return by_time;
   std::vector<Buffer> other = buffers;
-  const uint64_t by_size = fit_by_size(other);
+  const uint64_t by_size = fit_by_size(other, length, by_time);
   if (by_size >= by_time) return by_time;
   buffers = std::move(other);
   return by_size;

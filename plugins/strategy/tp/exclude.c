@@ -98,17 +98,19 @@ static void exclude_one(struct placements* p, struct name name, unsigned char* e
 /* A parameter lies in parts or it does not: all layers that have it must be of one kind. */
 static void check_shared(struct placements* p, const unsigned char* excluded, gsel_error** err) {
   const int32_t n_layers = p->api->layer_count(p->pass), n_params = p->api->param_count(p->pass);
+  struct users {
+    const char* who[2]; /* divided, excluded */
+  }* of = calloc((size_t)n_params + 1, sizeof *of);
+  if (!of) p->status = GSEL_ERR_NOMEM;
+  for (int32_t l = 0; l < n_layers && !p->status; ++l) {
+    gsel_layer_info layer = {.struct_size = sizeof layer};
+    if (placements_layer(p, l, &layer)) break;
+    for (int32_t i = 0; i < layer.n_params; ++i) of[layer.params[i]].who[excluded[l]] = layer.name;
+  }
   for (int32_t one = 0; one < n_params && !p->status; ++one) {
     gsel_param_info param = {.struct_size = sizeof param};
-    gsel_layer_info layer = {.struct_size = sizeof layer};
-    const char* who[2] = {NULL, NULL}; /* divided, excluded */
-    if (p->api->param(p->pass, one, &param) || param.shard != GSEL_SHARD_DIM) continue;
-    for (int32_t l = 0; l < n_layers; ++l) {
-      if (placements_layer(p, l, &layer)) return;
-      for (int32_t i = 0; i < layer.n_params; ++i)
-        if (layer.params[i] == one) who[excluded[l]] = layer.name;
-    }
-    if (!who[0] || !who[1]) continue;
+    const char* const* who = of[one].who;
+    if (!who[0] || !who[1] || p->api->param(p->pass, one, &param) || param.shard != GSEL_SHARD_DIM) continue;
     char text[640];
     snprintf(text, sizeof text,
              "tp: strategy.tensor.exclude names layer \"%.100s\" and not layer \"%.100s\", and both have parameter "
@@ -116,6 +118,7 @@ static void check_shared(struct placements* p, const unsigned char* excluded, gs
              who[1], who[0], param.name);
     refuse(p, GSEL_ERR_CONFIG, text, err);
   }
+  free(of);
 }
 
 unsigned char* exclude_read(struct placements* p, gsel_error** err) {
