@@ -77,8 +77,8 @@ uint64_t fit_by_time(std::vector<Buffer>& buffers, size_t length) {
   return holes.end();
 }
 
-// Buffers that have their place, in order of offset, side by side, since each of them is looked at for each one more: as
-// often as a step is halved and halved again, those that live in each part of it.
+// Buffers that have their place, side by side, since each of them is looked at for each one more: as often as a step is
+// halved and halved again, those that live in each part of it.
 class Placed {
  public:
   explicit Placed(size_t length) : least_(std::max(static_cast<int32_t>(std::bit_width(length)) - kHalvings, 0)) {
@@ -87,16 +87,14 @@ class Placed {
 
   void add(const Buffer& b) {
     for (int32_t i = 0; i <= kHalvings; ++i)
-      for (int32_t part = b.first >> (least_ + i); part <= b.last >> (least_ + i); ++part) {
-        std::vector<Buffer>& here = parts_[i][part];
-        here.insert(std::ranges::upper_bound(here, b.offset, {}, &Buffer::offset), b);
-      }
+      for (int32_t part = b.first >> (least_ + i); part <= b.last >> (least_ + i); ++part)
+        parts_[i][part].buffers.push_back(b);
   }
 
   // Where the smallest gap begins between those that live at the same time.
-  uint64_t tightest_gap(const Buffer& wanted) const {
+  uint64_t tightest_gap(const Buffer& wanted) {
     uint64_t best = ~uint64_t{0}, best_size = best, end = 0;
-    for (const Buffer& other : around(wanted)) {
+    for (const Buffer& other : around(wanted).by_offset()) {
       if (other.last < wanted.first || other.first > wanted.last) continue;
       if (other.offset >= end + wanted.bytes && other.offset - end < best_size) {
         best = end;
@@ -110,15 +108,29 @@ class Placed {
  private:
   static constexpr int32_t kHalvings = 5;
 
-  // Of the smallest part that all of its life is in.
-  const std::vector<Buffer>& around(const Buffer& b) const {
+  struct Part {
+    std::vector<Buffer> buffers;
+    size_t sorted = 0;  // of them, since few parts are looked at for each one more
+
+    const std::vector<Buffer>& by_offset() {
+      const auto before = [](const Buffer& a, const Buffer& b) { return a.offset < b.offset; };
+      const auto more = buffers.begin() + static_cast<ptrdiff_t>(sorted);
+      std::stable_sort(more, buffers.end(), before);
+      std::inplace_merge(buffers.begin(), more, buffers.end(), before);
+      sorted = buffers.size();
+      return buffers;
+    }
+  };
+
+  // The smallest part that all of its life is in.
+  Part& around(const Buffer& b) {
     int32_t i = 0;
     while (b.first >> (least_ + i) != b.last >> (least_ + i)) ++i;
     return parts_[i][b.first >> (least_ + i)];
   }
 
   const int32_t least_;  // a smallest part has 2 to so many instructions
-  std::array<std::vector<std::vector<Buffer>>, kHalvings + 1> parts_;
+  std::array<std::vector<Part>, kHalvings + 1> parts_;
 };
 
 // Gives up at so many bytes.
