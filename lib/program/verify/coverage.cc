@@ -23,19 +23,27 @@ void Coverage::add_forward(int32_t layer, int32_t microbatch) {
 void Coverage::check() {
   if (members_.empty()) return;
   std::set<std::vector<Forward>> looked_at;
+  for (std::vector<Forward>& forwards : forwards_) std::ranges::sort(forwards);
   for (size_t l = 0; l < forwards_.size(); ++l)
     if (looked_at.insert(forwards_[l]).second) check_layer(static_cast<int32_t>(l));
 }
 
 std::vector<Coverage::Run> Coverage::runs_of(const std::vector<Forward>& forwards) const {
   std::vector<Run> runs;
-  for (const Forward& forward : forwards)
-    for (const Job::Replica& replica : members_[forward.member].replicas) {
-      const Microbatch& m = replica.microbatches[forward.microbatch];
-      if (m.count > 0) runs.push_back({m.first, m.first + m.count, replica.rank, forward.microbatch});
-    }
-  std::ranges::sort(
-      runs, [](const Run& a, const Run& b) { return a.first != b.first ? a.first < b.first : a.rank < b.rank; });
+  for (auto first = forwards.begin(); first != forwards.end();) {
+    const auto end = std::find_if(first, forwards.end(), [&](const Forward& f) { return f.member != first->member; });
+    // Most replicas have samples behind those of the one before.
+    for (const Job::Replica& replica : members_[first->member].replicas)
+      for (auto forward = first; forward != end; ++forward) {
+        const Microbatch& m = replica.microbatches[forward->microbatch];
+        if (m.count > 0) runs.push_back({m.first, m.first + m.count, replica.rank, forward->microbatch});
+      }
+    first = end;
+  }
+  const auto before = [](const Run& a, const Run& b) {
+    return a.first != b.first ? a.first < b.first : a.rank < b.rank;
+  };
+  if (!std::ranges::is_sorted(runs, before)) std::ranges::sort(runs, before);
   return runs;
 }
 

@@ -191,22 +191,28 @@ int64_t per_piece(const Share& part, int64_t amount) {
   return part.is_whole() ? amount : amount / (part.size() * part.blocks);
 }
 
+// A piece of a model, for messages.
+struct Named {
+  const char* kind;
+  const std::string& name;
+  std::string text() const { return fmt::format("{} \"{}\"", kind, name); }
+};
+
 // The next rank's part begins where this one's ends.
-void check_neighbours(const Program& a, const Share& here, const Program& b, const Share& there,
-                      const std::string& what) {
+void check_neighbours(const Program& a, const Share& here, const Program& b, const Share& there, const Named& what) {
   if (here.dim != there.dim || here.blocks != there.blocks || here.whole != there.whole)
-    refuse_pair(a, b, "{} is split in another way: {} and {}", what, here.is_whole() ? "not" : text_of(here),
+    refuse_pair(a, b, "{} is split in another way: {} and {}", what.text(), here.is_whole() ? "not" : text_of(here),
                 there.is_whole() ? "not" : text_of(there));
   if (!here.is_whole() && here.end != there.begin)
-    refuse_pair(a, b, "{} has {} and {}; parts follow each other without gap or overlap", what, text_of(here),
-                text_of(there));
+    refuse_pair(a, b, "{} has {} and {}; parts follow each other without gap or overlap", what.text(),
+                text_of(here), text_of(there));
 }
 
 void check_ends(const Program& first, const Share& head, const Program& last, const Share& tail,
-                const std::string& what) {
+                const Named& what) {
   if (head.is_whole() || (head.begin == 0 && tail.end == tail.whole)) return;
-  refuse_pair(first, last, "{} has parts from {} to {} of {}; together they are the whole", what, head.begin, tail.end,
-              tail.whole);
+  refuse_pair(first, last, "{} has parts from {} to {} of {}; together they are the whole", what.text(), head.begin,
+              tail.end, tail.whole);
 }
 
 // What is left of a piece when its part and size are taken away.
@@ -231,16 +237,15 @@ void check_pieces(std::span<const Program* const> programs, std::vector<Piece> P
       refuse_pair(a, b, "their models have {} and {}", (a.*pieces).size(), with_noun((b.*pieces).size(), kind));
     for (size_t k = 0; k < (a.*pieces).size(); ++k) {
       const Piece &here = (a.*pieces)[k], &there = (b.*pieces)[k];
-      const std::string what = fmt::format("{} \"{}\"", kind, here.name);
+      const Named what{kind, here.name};
       check_neighbours(a, here.part, b, there.part, what);
-      if (without_part(here) != without_part(there))
-        refuse_pair(a, b, "{} differs in more than the part that each has", what);
+      if (here != there && without_part(here) != without_part(there))
+        refuse_pair(a, b, "{} differs in more than the part that each has", what.text());
     }
   }
   const Program& last = *programs.back();
   for (size_t k = 0; k < (first.*pieces).size(); ++k)
-    check_ends(first, (first.*pieces)[k].part, last, (last.*pieces)[k].part,
-               fmt::format("{} \"{}\"", kind, (first.*pieces)[k].name));
+    check_ends(first, (first.*pieces)[k].part, last, (last.*pieces)[k].part, {kind, (first.*pieces)[k].name});
 }
 
 void check_layers(const Program& a, const Program& b) {

@@ -219,8 +219,10 @@ Program base_program(const Model& model, const Config& config, const Mesh& mesh,
   outline_model(model, config, program);
   program.microbatches = microbatches_of(config, mesh, rank);
   const std::vector<int32_t> recomputed = recomputed_before(model, config);
-  for (size_t m = 0; m < program.microbatches.size(); ++m)
+  for (size_t m = 0; m < program.microbatches.size(); ++m) {
     emit_microbatch(model, recomputed, static_cast<int32_t>(m), program.step);
+    if (m == 0) program.step.reserve(program.step.size() * (program.microbatches.size() + 1));  // as much for each
+  }
   emit_end(model, config, program);
   make_buckets(program);
   return program;
