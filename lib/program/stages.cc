@@ -151,8 +151,7 @@ std::vector<bool> sums_tied(const Program& program) {
   const std::vector<std::vector<int32_t>> all = all_holders(program);
   std::vector<bool> result;
   for (size_t b = 0; b < program.buckets.size(); ++b)
-    result.push_back(all[program.buckets[b].params.front()].size() > 1 &&
-                     steps_here(program, static_cast<int32_t>(b)));
+    result.push_back(all[program.buckets[b].params.front()].size() > 1 && steps_here(program, static_cast<int32_t>(b)));
   return result;
 }
 

@@ -204,12 +204,11 @@ void check_neighbours(const Program& a, const Share& here, const Program& b, con
     refuse_pair(a, b, "{} is split in another way: {} and {}", what.text(), here.is_whole() ? "not" : text_of(here),
                 there.is_whole() ? "not" : text_of(there));
   if (!here.is_whole() && here.end != there.begin)
-    refuse_pair(a, b, "{} has {} and {}; parts follow each other without gap or overlap", what.text(),
-                text_of(here), text_of(there));
+    refuse_pair(a, b, "{} has {} and {}; parts follow each other without gap or overlap", what.text(), text_of(here),
+                text_of(there));
 }
 
-void check_ends(const Program& first, const Share& head, const Program& last, const Share& tail,
-                const Named& what) {
+void check_ends(const Program& first, const Share& head, const Program& last, const Share& tail, const Named& what) {
   if (head.is_whole() || (head.begin == 0 && tail.end == tail.whole)) return;
   refuse_pair(first, last, "{} has parts from {} to {} of {}; together they are the whole", what.text(), head.begin,
               tail.end, tail.whole);
