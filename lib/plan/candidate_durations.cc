@@ -50,7 +50,7 @@ std::vector<double> slowness_of(const SearchInput& input, const Cluster& alike, 
 CandidateDurations::CandidateDurations(const SearchInput& input, const Candidate& candidate, const CompiledJob& job) {
   const Program& program = job.programs().front();
   const Model& model = job.model_of(0);
-  const Split stages = split_of(input.workload, candidate);
+  const Split stages = split_of(input.workload, input.recipe, candidate);
   const Shares& shares = candidate.shares;
   Cluster alike = input.cluster;
   alike.kinds.resize(1);
@@ -61,13 +61,27 @@ CandidateDurations::CandidateDurations(const SearchInput& input, const Candidate
   const bool unequal = !input.cluster.uniform() || !shares.data_weights.empty() || !shares.tensor_weights.empty();
   const std::vector<StageTimes> times =
       stage_times(unequal ? usual : input, unequal ? plain : candidate, stages, program.rank_of_stage);
-  // By operations, wherever the strategy has cut: a stage with more of them takes longer than the forecast says.
-  double flop = 0, forward = 0, backward = 0;
-  for (const Layer& layer : model.layers()) flop += layer.flop_per_sample;
-  for (const StageTimes& t : times) forward += t.forward, backward += t.backward_input + t.backward_weight;
+  // By operations, wherever the strategy has cut; those of the embedding and the head, which alone are not recomputable,
+  // take what the forecast has for these.
+  OfLayer all, ends;
+  for (const StageTimes& t : times) all.forward += t.forward, all.backward += t.backward_input + t.backward_weight;
+  const SearchInput& in = unequal ? usual : input;
+  const EffectiveWorkload workload(input.workload, candidate.layout.excluded);
+  for (const StageRun* run : {&stages.runs.front(), &stages.runs.back()}) {
+    if (run == &stages.runs.back() && stages.runs.size() == 1) break;
+    const StageTime t = stage_time(*workload, stages, *run, run->first, in.cluster, candidate.layout,
+                                   unequal ? plain.shares : candidate.shares, in.recipe, in.constants);
+    ends.forward += t.ends_forward, ends.backward += t.ends_backward;
+  }
+  double flop = 0, ends_flop = 0;
+  for (const Layer& layer : model.layers())
+    (layer.recomputable() ? flop : ends_flop) += layer.flop_per_sample;
+  if (!(ends.forward > 0 && flop > 0 && ends_flop > 0)) ends = {}, flop += ends_flop, ends_flop = 0;
   for (const Layer& layer : model.layers()) {
-    const double share = flop > 0 ? layer.flop_per_sample / flop : 0;
-    layers_.push_back({share * forward, share * backward});
+    const bool end = ends_flop > 0 && !layer.recomputable();
+    const double share = end ? layer.flop_per_sample / ends_flop : flop > 0 ? layer.flop_per_sample / flop : 0;
+    const OfLayer part = end ? ends : OfLayer{all.forward - ends.forward, all.backward - ends.backward};
+    layers_.push_back({share * part.forward, share * part.backward});
   }
   if (unequal) slowness_ = slowness_of(input, alike, candidate, stages);
   double bytes = 0;

@@ -26,7 +26,7 @@ EstimateRow row(const Request& request, std::string name, const Layout& layout) 
   EstimateRow out{std::move(name), layout, {}, false, {}};
   double room = request.cluster.kinds.front().memory_bytes;
   for (const DeviceKind& kind : request.cluster.kinds) room = std::min(room, kind.memory_bytes);
-  const Split stages = split(request.workload, layout.pipeline);
+  const Split stages = split_for(request.workload, layout, {}, request.recipe);
   const int32_t replicas = layout.ranks() / layout.pipeline;
   for (const StageRun& run : stages.runs)
     for (int32_t stage = run.first; stage < run.first + run.count; ++stage) {

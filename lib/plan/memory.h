@@ -9,6 +9,7 @@
 #include "plan/cluster.h"
 #include "plan/layout.h"
 #include "plan/recipe.h"
+#include "plan/split.h"
 #include "plan/workload.h"
 
 namespace gsel::plan {

@@ -199,7 +199,7 @@ std::string Plan::simulation_json(size_t i) const {
   if (l.pipeline == 1)
     fail(GSEL_ERR_ARG, "candidate {} is {}, which has no pipeline to draw; fix one, such as pipeline=2", i + 1,
          name_of(l));
-  const Split stages = split_of(request_.workload, c);
+  const Split stages = split_of(request_.workload, request_.recipe, c);
   const gsel::Schedule schedule =
       make_schedule(gsel::plan::name_of(l.schedule), l.pipeline, static_cast<int32_t>(l.microbatches), l.chunks);
   Simulation simulation = gsel::simulate(schedule, stage_times(input(), c, stages, schedule.rank_of), 0);

@@ -40,13 +40,13 @@ Json shares_json(const Shares& shares) {
 }
 
 Json stages_json(const Request& request, const Candidate& c) {
-  const Split stages = split_of(request.workload, c);
+  const Split stages = split_of(request.workload, request.recipe, c);
   Json out = Json::array();
   for (const StageRun& run : stages.runs) {
     Json one = memory_json(forecast_memory(stages, run, run.first, c.layout, request.recipe));
     one.set("first_stage", run.first);
     one.set("stages", run.count);
-    one.set("layers", stages.layers[static_cast<size_t>(run.first)]);
+    one.set("layers", run.layers);
     out.push(std::move(one));
   }
   return out;

@@ -82,18 +82,28 @@ std::string time_parts(const Candidate& c) {
 }
 
 std::string memory_parts(const Request& request, const Candidate& c) {
-  const Split stages = split_of(request.workload, c);
+  const Split stages = split_of(request.workload, request.recipe, c);
   std::vector<Row> rows{{"stage", "layers", "all"}};
   for (size_t i = 0; i < kMemoryParts; ++i) rows[0].emplace_back(name_of(static_cast<MemoryPart>(i)));
-  for (const StageRun& run : stages.runs) {
-    const StageMemory m = forecast_memory(stages, run, run.first, c.layout, request.recipe);
-    Row row{run.count > 1 ? fmt::format("{}-{}", run.first, run.first + run.count - 1) : std::to_string(run.first),
-            std::to_string(stages.layers[static_cast<size_t>(run.first)]), gib(m.total())};
-    for (const double part : m.parts) row.push_back(gib(part));
+  for (auto first = stages.runs.begin(); first != stages.runs.end();) {
+    const auto end = std::find_if(first + 1, stages.runs.end(), [&](const StageRun& run) {
+      return first->first == 0 || run.first + 1 == stages.stages || std::abs(run.layers - first->layers) >= 1;
+    });
+    StageMemory most;
+    double layers = 0;
+    for (auto run = first; run != end; ++run) {
+      const StageMemory m = forecast_memory(stages, *run, run->first, c.layout, request.recipe);
+      if (m.total() > most.total()) most = m, layers = run->layers;
+    }
+    const int32_t last = (end - 1)->first + (end - 1)->count - 1;
+    Row row{last > first->first ? fmt::format("{}-{}", first->first, last) : std::to_string(last),
+            fmt::format("{:.3g}", layers), gib(most.total())};
+    for (const double part : most.parts) row.push_back(gib(part));
     rows.push_back(row);
+    first = end;
   }
-  std::string text =
-      "\nMemory of a rank of the first choice, GiB, for the first stage of each range:\n" + columns(rows);
+  std::string text = "\nMemory of a rank of the first choice, GiB, for the stage of each range that needs most:\n" +
+                     columns(rows);
   if (c.memory.host_bytes > 0) text += fmt::format("host memory of a rank: {} GiB\n", gib(c.memory.host_bytes));
   return text;
 }

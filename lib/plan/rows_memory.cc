@@ -152,7 +152,7 @@ double memory_of(const PublishedRow& row, RowCase& run) {
            (chosen.chunks > 1 ? here[MemoryPart::staging] : 0);
   if (row.text("recompute") == "selective-op" && here[MemoryPart::activations] > 0) {
     const auto sequence = static_cast<double>(run.workload.sequence);
-    const auto layers = static_cast<double>(stages.layers[0]);
+    const auto layers = stages.runs[0].layers;
     const double all = here[MemoryPart::activations] / layers;
     here[MemoryPart::activations] = layers * kept_by_operation(run.shape, chosen, sequence, run.recipe.element_bytes);
     here[MemoryPart::live] = all;

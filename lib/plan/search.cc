@@ -3,6 +3,7 @@
 #include "plan/search.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -70,9 +71,9 @@ class Search {
     replace(shares_.tensor_weights, shares.tensor_weights);
     replace(shares_.stage_layers, shares.stage_layers);
     const EffectiveWorkload workload(in_.workload, l.excluded);
-    split_ = shares_.stage_layers.empty() ? split(*workload, l.pipeline) : split_as(*workload, shares_.stage_layers);
-    Candidate c = weighed(l);
-    c.time = forecast_time(*workload, split_, in_.cluster, l, shares_, in_.recipe, in_.constants);
+    const Split stages = split_for(*workload, l, shares_, in_.recipe);
+    Candidate c = weighed(l, stages);
+    c.time = forecast_time(*workload, stages, in_.cluster, l, shares_, in_.recipe, in_.constants);
     return c;
   }
 
@@ -150,8 +151,15 @@ class Search {
 
   void divide(const Layout& l) {
     shares_ = shares_of(in_.workload, in_.cluster, l, std::max<int64_t>(in_.batch, l.data));
-    split_ =
-        shares_.stage_layers.empty() ? split(in_.workload, l.pipeline) : split_as(in_.workload, shares_.stage_layers);
+    splits_ = {};
+  }
+
+  // One for layouts of a mesh that cut alike.
+  const Split& stages_of(const Layout& l) {
+    std::optional<Split>& known =
+        splits_[l.pipeline == 1 ? 0 : (l.recompute == Recompute::full ? 1 : 0) + (l.chunks > 1 ? 2 : 0)];
+    if (!known) known = split_for(in_.workload, l, shares_, in_.recipe);
+    return *known;
   }
 
   void schedules(Layout l) {
@@ -204,7 +212,8 @@ class Search {
   void one(const Layout& l) {
     if (++out_.dropped.tried % kProgressEvery == 0 && in_.progress && !in_.progress(out_.dropped.tried))
       fail(GSEL_ERR_ABORTED, "the search was ended behind {} layouts, as its caller asked", out_.dropped.tried);
-    Candidate c = weighed(l);
+    const Split& stages = stages_of(l);
+    Candidate c = weighed(l, stages);
     if (c.short_bytes() > 0) {
       ++out_.dropped.memory;
       if (!out_.least || c.short_bytes() < out_.least->short_bytes()) out_.least = std::move(c);
@@ -215,31 +224,31 @@ class Search {
       ++out_.dropped.host;
       return;
     }
-    c.time = forecast_time(in_.workload, split_, in_.cluster, l, shares_, in_.recipe, in_.constants);
+    c.time = forecast_time(in_.workload, stages, in_.cluster, l, shares_, in_.recipe, in_.constants);
     const auto [at, first] = groups_.try_emplace(group_of(l), c);
     if (!first && before(c, at->second)) at->second = std::move(c);
   }
 
   // With its memory, not yet timed.
-  Candidate weighed(const Layout& l) const {
+  Candidate weighed(const Layout& l, const Split& stages) const {
     Candidate c{.layout = l, .shares = {}, .memory = {}, .time = {}};
     if (in_.cluster.uniform() && shares_.tensor_weights.empty() && shares_.data_weights.empty()) {
-      c.memory = worst_memory(split_, l, in_.recipe, &c.stage);
+      c.memory = worst_memory(stages, l, in_.recipe, &c.stage);
       c.capacity = kUsable * in_.cluster.kinds.front().memory_bytes;
       return c;
     }
     c.shares = shares_;
-    unequal(l, c);
+    unequal(l, stages, c);
     return c;
   }
 
   // Each stage beside the smallest device of it. More samples or a larger part of a layer need more memory.
-  void unequal(const Layout& l, Candidate& c) const {
+  void unequal(const Layout& l, const Split& stages, Candidate& c) const {
     const int32_t replicas = l.tensor * l.context * l.data;
     bool first = true;
-    for (const StageRun& run : split_.runs) {
+    for (const StageRun& run : stages.runs) {
       for (int32_t stage = run.first; stage < run.first + run.count; ++stage) {
-        const StageMemory usual = forecast_memory(split_, run, stage, l, in_.recipe);
+        const StageMemory usual = forecast_memory(stages, run, stage, l, in_.recipe);
         for (int32_t r = stage * replicas; r < (stage + 1) * replicas; ++r) {
           StageMemory here = usual;
           scale(here, l, r);
@@ -277,7 +286,7 @@ class Search {
   SearchResult out_;
   std::map<Group, Candidate> groups_;
   Shares shares_;
-  Split split_;
+  std::array<std::optional<Split>, 4> splits_;
 };
 
 // The bubble of the schedule as it runs, in place of that of the closed form. More micro-batches make the busiest rank
@@ -285,7 +294,7 @@ class Search {
 void simulate_schedule(const SearchInput& in, Candidate& c) {
   const Layout& l = c.layout;
   if (l.pipeline == 1) return;
-  const Split stages = split_of(in.workload, c);
+  const Split stages = split_of(in.workload, in.recipe, c);
   const int64_t some = std::min(l.microbatches, kRoundsSimulated * l.pipeline);
   const gsel::Schedule schedule = make_schedule(name_of(l.schedule), l.pipeline, static_cast<int32_t>(some), l.chunks);
   const Simulation simulation = gsel::simulate(schedule, stage_times(in, c, stages, schedule.rank_of), 0);
@@ -297,9 +306,9 @@ void simulate_schedule(const SearchInput& in, Candidate& c) {
 
 }  // namespace
 
-Split split_of(const Workload& workload, const Candidate& c) {
+Split split_of(const Workload& workload, const Recipe& recipe, const Candidate& c) {
   const EffectiveWorkload own(workload, c.layout.excluded);
-  return c.shares.stage_layers.empty() ? split(*own, c.layout.pipeline) : split_as(*own, c.shares.stage_layers);
+  return split_for(*own, c.layout, c.shares, recipe);
 }
 
 std::vector<StageTimes> stage_times(const SearchInput& in, const Candidate& c, const Split& stages,

@@ -15,6 +15,7 @@
 #include "plan/layout.h"
 #include "plan/memory.h"
 #include "plan/recipe.h"
+#include "plan/split.h"
 #include "plan/time.h"
 #include "plan/workload.h"
 #include "program/schedule/simulate.h"
@@ -110,8 +111,8 @@ std::vector<UnitChoice> unit_choices(const SearchInput& input, const Candidate& 
 bool can_opt_out(const SearchInput& input, const Candidate& candidate);
 void choose_excluded(const SearchInput& input, Candidate& candidate);
 
-// The stages of a candidate, with the layers that opted out of its tensor axis. workload: of the request.
-Split split_of(const Workload& workload, const Candidate& candidate);
+// The stages of a candidate, with the layers that opted out of its tensor axis. workload, recipe: of the request.
+Split split_of(const Workload& workload, const Recipe& recipe, const Candidate& candidate);
 
 // Of each stage of a schedule for one micro-batch; rank_of: by stage.
 std::vector<StageTimes> stage_times(const SearchInput& input, const Candidate& candidate, const Split& stages,

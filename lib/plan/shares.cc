@@ -73,7 +73,7 @@ Shares shares_of(const Workload& workload, const Cluster& cluster, const Layout&
   const int32_t inner = layout.tensor * layout.context, replicas = inner * layout.data;
   if (layout.pipeline > 1) {
     const auto speeds = slowest(cluster, layout.ranks(), layout.pipeline, [&](int32_t r) { return r / replicas; });
-    if (differ(speeds)) out.stage_layers = split(workload, layout.pipeline, speeds).layers;
+    if (differ(speeds)) out.stage_layers = layers_of_stages(workload, layout.pipeline, speeds);
   }
   if (layout.data > 1) {
     const auto speeds =

@@ -66,14 +66,18 @@ int64_t Workload::layers() const {
 
 namespace {
 
+// Of the hidden numbers that the network behind attention computes for a token.
+double mlp_width(const Transformer& t, bool moe) {
+  return static_cast<double>(moe ? t.experts_per_token * t.expert_ffn + t.shared_ffn : t.ffn);
+}
+
 Costs layer_costs(const Transformer& t, bool moe, double s) {
   const auto h = static_cast<double>(t.hidden), d = static_cast<double>(t.head_dim);
   const auto a = static_cast<double>(t.heads), g = static_cast<double>(t.kv_heads);
   const double query = a * (d + static_cast<double>(t.kv_rank > 0 ? t.rope_dim : 0));
   const double value = t.kv_rank > 0 ? a * static_cast<double>(t.value_dim) : a * d;
   const double kv = t.kv_rank > 0 ? static_cast<double>(t.kv_rank + t.rope_dim) : 2 * g * d;
-  const double f =
-      moe ? static_cast<double>(t.experts_per_token * t.expert_ffn + t.shared_ffn) : static_cast<double>(t.ffn);
+  const double f = mlp_width(t, moe);
   const double vectors = static_cast<double>(t.layer_divided_vectors(moe));
   const double mask = t.dropout ? 1 : 0;
   const bool gated = t.mlp_matrices == 3;
@@ -98,6 +102,33 @@ Costs layer_costs(const Transformer& t, bool moe, double s) {
   c.reductions = 2;
   c.shifted = s * kv;
   return c;
+}
+
+// Queries, keys and values, the core of attention, its projection, the network's first product and its second: as
+// describe.cc has them.
+std::vector<double> pieces_of(const Transformer& t, bool moe, const Costs& c) {
+  const double all = 3 * (c.flop_dense + c.flop_whole) + 2 * c.flop_core;
+  const double tokens = c.flop_dense / (2 * (static_cast<double>(t.attention_matrices()) +
+                                             static_cast<double>(t.mlp_matrices * t.hidden) * mlp_width(t, moe)));
+  const auto share = [&](double elems) { return 3 * 2 * tokens * elems / all; };
+  const double out = static_cast<double>(t.heads * t.hidden) *
+                     static_cast<double>(t.kv_rank > 0 ? t.value_dim : t.head_dim);
+  const double query = t.kv_rank == 0 && t.kv_heads < t.heads ? out : 0;
+  const double one = static_cast<double>(t.hidden) * mlp_width(t, moe);
+  std::vector<double> pieces;
+  if (query > 0) pieces.push_back(share(query));
+  pieces.insert(pieces.end(), {share(static_cast<double>(t.attention_matrices()) - query - out),
+                               2 * c.flop_core / all, share(out)});
+  pieces.push_back(share(one * (t.mlp_matrices - 1)) + 3 * c.flop_whole / all);
+  pieces.push_back(share(one));
+  return pieces;
+}
+
+Block layers_of(const Transformer& t, bool moe, int64_t count, double s) {
+  Block block{moe ? "expert layer" : "layer", BlockKind::layer, count, true, layer_costs(t, moe, s),
+              s * static_cast<double>(t.hidden)};
+  block.pieces = pieces_of(t, moe, block.costs);
+  return block;
 }
 
 }  // namespace
@@ -131,9 +162,8 @@ Workload workload_of(const Transformer& t, int64_t sequence) {
   embedding.costs.reductions = 1;
   w.blocks.push_back(embedding);
   const int64_t moe = t.moe_layers();
-  if (t.layers > moe)
-    w.blocks.push_back({"layer", BlockKind::layer, t.layers - moe, true, layer_costs(t, false, s), s * h});
-  if (moe > 0) w.blocks.push_back({"expert layer", BlockKind::layer, moe, true, layer_costs(t, true, s), s * h});
+  if (t.layers > moe) w.blocks.push_back(layers_of(t, false, t.layers - moe, s));
+  if (moe > 0) w.blocks.push_back(layers_of(t, true, moe, s));
 
   Block head{"head", BlockKind::head, 1, true, {}, 0};
   head.costs.params_divided = (t.tied ? 0 : v * h) + (t.head_bias ? v : 0);
@@ -159,6 +189,8 @@ Workload workload_of(const Model& model, const std::string& name) {
     Block block;
     block.name = layer.name;
     block.divisible = false;
+    block.trains = !layer.params.empty();
+    block.recomputable = layer.recomputable();
     Costs& c = block.costs;
     c.layers = c.tensor_layers = 1;
     for (const int32_t p : layer.params) {

@@ -61,6 +61,10 @@ struct Block {
   bool divisible = true;  // by the tensor axis
   Costs costs;            // of one of them
   double output = 0;      // elements that go to the next layer: what a cut sends, and recomputation starts from
+  // Shares of its work between which a program cuts it into stages; none: it is whole.
+  std::vector<double> pieces = {};
+  bool trains = true;       // has parameters, tied ones with them
+  bool recomputable = true;  // the embedding and the head never are
 };
 
 // Layers that the tensor axis divides together, and that may opt out of it together.
@@ -98,27 +102,5 @@ Workload workload_of(const Model& model, const std::string& name);
 // key.
 Workload read_workload(std::string_view text, const std::string& file, int64_t sequence,
                        std::optional<Transformer>* shape = nullptr);
-
-// Stages that have the same blocks, one behind the other.
-struct StageRun {
-  int32_t first = 0, count = 1;  // stages
-  Costs costs;                   // of one of them
-  double blocks = 0;             // how many outputs recomputation keeps
-  double kept_outputs = 0;       // and their elements
-};
-
-// The blocks of a workload on the stages of a pipeline.
-struct Split {
-  int32_t stages = 1;
-  double boundary = 0;  // elements of what goes from stage to stage, of one sample
-  std::vector<StageRun> runs;
-  std::vector<int64_t> layers;  // of each stage
-};
-
-// weights: speeds of the stages; empty: equal. Layers are dealt as evenly as the weights allow; the embedding is on the
-// first stage, the head on the last. GSEL_ERR_ARG: fewer layers than stages.
-Split split(const Workload& workload, int32_t stages, const std::vector<double>& weights = {});
-// The given number of layers on each stage.
-Split split_as(const Workload& workload, const std::vector<int64_t>& layers);
 
 }  // namespace gsel::plan

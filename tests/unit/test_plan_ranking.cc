@@ -56,7 +56,7 @@ void embedding_and_head_are_in_one_chunk(void**) {
   const Request r = request("4xH100", 8, "");
   const Candidate c = in_chunks(r, 8);
   const SearchInput input{r.workload, r.cluster, r.recipe, r.constants, 8, {}, 1, {}};
-  const Split stages = split_of(r.workload, c);
+  const Split stages = split_of(r.workload, r.recipe, c);
   const std::vector<StageTimes> times = stage_times(input, c, stages, {0, 1, 2, 3, 0, 1, 2, 3});
   near("layers of the last rank", times[3].forward, times[2].forward);
   near("layers of the first rank", times[4].forward, times[2].forward);
@@ -73,7 +73,7 @@ void more_microbatches_make_no_longer_bubble(void**) {
     const Candidate c = in_chunks(r, microbatches);
     const SearchInput input{r.workload, r.cluster, r.recipe, r.constants, microbatches, {}, 1, {}};
     const gsel::Schedule schedule = make_schedule("interleaved-1f1b", 4, static_cast<int32_t>(microbatches), 2);
-    const Split stages = split_of(r.workload, c);
+    const Split stages = split_of(r.workload, r.recipe, c);
     near("makespan", c.simulated_s,
          gsel::simulate(schedule, stage_times(input, c, stages, schedule.rank_of), 0).makespan);
   }
