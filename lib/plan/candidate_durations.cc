@@ -61,8 +61,8 @@ CandidateDurations::CandidateDurations(const SearchInput& input, const Candidate
   const bool unequal = !input.cluster.uniform() || !shares.data_weights.empty() || !shares.tensor_weights.empty();
   const std::vector<StageTimes> times =
       stage_times(unequal ? usual : input, unequal ? plain : candidate, stages, program.rank_of_stage);
-  // By operations, wherever the strategy has cut; those of the embedding and the head, which alone are not recomputable,
-  // take what the forecast has for these.
+  // By operations, wherever the strategy has cut; those of the embedding and the head, which alone are not
+  // recomputable, take what the forecast has for these.
   OfLayer all, ends;
   for (const StageTimes& t : times) all.forward += t.forward, all.backward += t.backward_input + t.backward_weight;
   const SearchInput& in = unequal ? usual : input;
@@ -74,8 +74,7 @@ CandidateDurations::CandidateDurations(const SearchInput& input, const Candidate
     ends.forward += t.ends_forward, ends.backward += t.ends_backward;
   }
   double flop = 0, ends_flop = 0;
-  for (const Layer& layer : model.layers())
-    (layer.recomputable() ? flop : ends_flop) += layer.flop_per_sample;
+  for (const Layer& layer : model.layers()) (layer.recomputable() ? flop : ends_flop) += layer.flop_per_sample;
   if (!(ends.forward > 0 && flop > 0 && ends_flop > 0)) ends = {}, flop += ends_flop, ends_flop = 0;
   for (const Layer& layer : model.layers()) {
     const bool end = ends_flop > 0 && !layer.recomputable();

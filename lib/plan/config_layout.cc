@@ -237,8 +237,7 @@ Shares shares_of(const Config& config, const Workload& workload, const Cluster& 
   if (!shares.tensor_weights.empty() && workload.kv_heads >= l.tensor)
     sizes(share_bounds(workload.kv_heads, shares.tensor_weights), shares.tensor_weights);
   if (config.get("strategy.pipeline.weights"))
-    shares.stage_layers = 
-        layers_of_stages(workload, l.pipeline, axis_weights(config, GSEL_AXIS_PIPELINE, l.pipeline));
+    shares.stage_layers = layers_of_stages(workload, l.pipeline, axis_weights(config, GSEL_AXIS_PIPELINE, l.pipeline));
   else if (!cluster.uniform() && l.pipeline > 1)
     shares.stage_layers = layers_of_stages(workload, l.pipeline);
   return shares;

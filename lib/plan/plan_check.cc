@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kMostOfShortFirst = 400'000;  // of a short step of the first: some seconds
 constexpr double kMostOfChecks = 80'000;       // of short steps whose memory is looked at
+constexpr int64_t kMoreInShort = 8;            // micro-batches of a short step beside those that a stage holds
 // Programs of stages have been seen to need up to 21 % more memory than closed forms say, of ZeRO-3 up to 13 %, others
 // up to 6 %.
 constexpr double kMarginOfStages = 0.25, kMarginOfGathers = 0.15, kMargin = 0.1;
@@ -21,7 +22,9 @@ constexpr double kMarginOfStages = 0.25, kMarginOfGathers = 0.15, kMargin = 0.1;
 int64_t few_microbatches(const Candidate& c) {
   const Layout& l = c.layout;
   if (l.pipeline > 1 && l.schedule == ScheduleKind::gpipe) return 0;  // holds all of them
-  const int64_t few = std::min(l.microbatches, 2 * std::max<int64_t>(1, l.pipeline));
+  // A stage holds as many as there are stages behind it, more of chunks; some more show what messages and gaps take.
+  const int64_t stages = std::max<int64_t>(1, l.pipeline);
+  const int64_t few = std::min(l.microbatches, stages + (l.chunks > 1 ? stages : std::min(stages, kMoreInShort)));
   for (const double weight : c.shares.data_weights) {
     const double each = weight / static_cast<double>(l.microbatches);
     if (each != std::floor(each)) return 0;

@@ -102,8 +102,8 @@ std::string memory_parts(const Request& request, const Candidate& c) {
     rows.push_back(row);
     first = end;
   }
-  std::string text = "\nMemory of a rank of the first choice, GiB, for the stage of each range that needs most:\n" +
-                     columns(rows);
+  std::string text =
+      "\nMemory of a rank of the first choice, GiB, for the stage of each range that needs most:\n" + columns(rows);
   if (c.memory.host_bytes > 0) text += fmt::format("host memory of a rank: {} GiB\n", gib(c.memory.host_bytes));
   return text;
 }

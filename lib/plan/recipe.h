@@ -24,7 +24,7 @@ struct Recipe {
   bool keeps_gathered =
       false;  // inputs that sequence parallelism gathers stay until backward; else they are gathered again
   bool fused_attention = true;   // no scores are kept
-  bool cuts_anywhere = false;   // a stage of a pipeline ends behind any operation, not behind whole layers alone
+  bool cuts_anywhere = false;    // a stage of a pipeline ends behind any operation, not behind whole layers alone
   bool context_divides = false;  // ranks of the context axis divide what ZeRO divides, too
   bool tf32 = false;             // 4-byte products run on tensor cores
   bool eight_bit = false;        // matrix products in 8 bits

@@ -289,19 +289,28 @@ class Search {
   std::array<std::optional<Split>, 4> splits_;
 };
 
-// The bubble of the schedule as it runs, in place of that of the closed form. More micro-batches make the busiest rank
-// busier, and no rank waits longer for it.
+// The bubble of the schedule as it runs, in place of that of the closed form. Once all ranks are busy, each micro-batch
+// more takes as long as the one before it: the busiest rank's time, or longer where chunks are unlike.
 void simulate_schedule(const SearchInput& in, Candidate& c) {
   const Layout& l = c.layout;
   if (l.pipeline == 1) return;
   const Split stages = split_of(in.workload, in.recipe, c);
+  const auto run = [&](int64_t microbatches) {
+    const gsel::Schedule schedule =
+        make_schedule(name_of(l.schedule), l.pipeline, static_cast<int32_t>(microbatches), l.chunks);
+    return gsel::simulate(schedule, stage_times(in, c, stages, schedule.rank_of), 0);
+  };
   const int64_t some = std::min(l.microbatches, kRoundsSimulated * l.pipeline);
-  const gsel::Schedule schedule = make_schedule(name_of(l.schedule), l.pipeline, static_cast<int32_t>(some), l.chunks);
-  const Simulation simulation = gsel::simulate(schedule, stage_times(in, c, stages, schedule.rank_of), 0);
-  const double busiest = *std::ranges::max_element(simulation.busy);
-  const double more = static_cast<double>(l.microbatches - some) / static_cast<double>(some);
-  c.simulated_s = simulation.makespan + more * busiest;
-  c.time[TimePart::bubble] = simulation.makespan - busiest;
+  const Simulation simulation = run(some);
+  double busiest = *std::ranges::max_element(simulation.busy);
+  c.simulated_s = simulation.makespan;
+  if (l.microbatches > some) {
+    const int64_t fewer = some / 2;
+    const auto more = static_cast<double>(l.microbatches - some);
+    c.simulated_s += more * (simulation.makespan - run(fewer).makespan) / static_cast<double>(some - fewer);
+    busiest += more * busiest / static_cast<double>(some);
+  }
+  c.time[TimePart::bubble] = std::max(0.0, c.simulated_s - busiest);
 }
 
 }  // namespace

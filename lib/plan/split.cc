@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "plan/work_cuts.h"
 
 namespace gsel::plan {
 namespace {
@@ -98,116 +99,6 @@ class LayerWalk {
 
 // ---- equal work ----
 
-// Of one of a block's layers on a rank, in forward operations: as strategy "pp" counts it.
-double work_of(const Block& block, const Layout& l) {
-  const Costs& c = block.costs;
-  const double t = l.tensor, sequence = l.sequence_parallel ? t : 1;
-  const double again = l.recompute == Recompute::full && block.kind == BlockKind::layer && block.recomputable ? 1 : 0;
-  const double dense = c.flop_dense / t + c.flop_sequence / sequence + c.flop_whole;
-  const double core = c.flop_core / t + c.core_whole / sequence;
-  return dense * ((block.trains ? 3 : 2) + again) + core * (2 + again);
-}
-
-// Where stages end: at ends of pieces, so that the stage with most work, divided by its weight, has as little as may
-// be, and the others about what is due.
-class WorkCuts {
- public:
-  WorkCuts(const Workload& w, const Layout& l, std::vector<double> weights) : weights_(std::move(weights)) {
-    double at = 0;
-    for (const Block& block : w.blocks) {
-      const double work = work_of(block, l);
-      for (int64_t i = 0; i < block.count; ++i) {
-        const double begin = at;
-        double share = 0;
-        for (const double piece : block.pieces) add(begin + (share += piece) * work);
-        add(at = begin + work);
-      }
-    }
-    double sum = 0;
-    for (const double weight : weights_) due_.push_back((sum += weight) * at), most_ = std::max(most_, weight);
-    for (double& due : due_) due /= sum;
-    mean_ = at / sum;
-  }
-
-  bool can_be_cut() const { return ends_.size() >= weights_.size(); }
-
-  // Of each stage. everywhere: each stage is several chunks, whose ends move freely, but that of the last block.
-  std::vector<double> run(bool everywhere) {
-    return everywhere ? cut_everywhere() : cut_at_pieces();
-  }
-
- private:
-  static constexpr int32_t kRounds = 40;
-
-  void add(double end) {
-    if (end > (ends_.empty() ? 0 : ends_.back())) ends_.push_back(end);
-  }
-  size_t stages() const { return weights_.size(); }
-  double end_of(size_t i) const { return i == 0 ? 0 : ends_[i - 1]; }
-
-  std::vector<double> cut_everywhere() const {
-    std::vector<double> cuts;
-    const double last = end_of(ends_.size() - 1), due = due_[stages() - 2];
-    for (size_t s = 0; s + 1 < stages(); ++s) cuts.push_back(due_[s] * (due > last ? last / due : 1));
-    cuts.push_back(ends_.back());
-    return cuts;
-  }
-
-  // The farthest end of a stage that begins behind `begin` pieces and takes `load` for each unit of weight at most.
-  // Others need a piece each.
-  size_t reach(size_t stage, size_t begin, double load) const {
-    const double to = (end_of(begin) + load * weights_[stage]) * (1 + 1e-12);
-    const auto end = static_cast<size_t>(std::ranges::upper_bound(ends_, to) - ends_.begin());
-    return std::min(end, ends_.size() - (stages() - 1 - stage));
-  }
-  bool is_enough(double load) const {
-    size_t at = 0;
-    for (size_t s = 0; s < stages(); ++s) {
-      const size_t next = reach(s, at, load);
-      if (next <= at) return false;
-      at = next;
-    }
-    return at == ends_.size();
-  }
-
-  // Half of what is asked again and again.
-  double least_load() const {
-    double least = mean_, enough = mean_ * most_ * static_cast<double>(stages());
-    while (!is_enough(enough)) enough *= 2;
-    for (int32_t i = 0; i < kRounds && !is_enough(least); ++i) {
-      const double middle = (least + enough) / 2;
-      (is_enough(middle) ? enough : least) = middle;
-    }
-    return is_enough(least) ? least : enough;
-  }
-
-  std::vector<double> cut_at_pieces() const {
-    const double load = least_load();
-    // Where a stage begins at the latest; where it must have begun, so that those behind it can take the rest.
-    std::vector<size_t> latest(stages() + 1, 0);
-    for (size_t s = 0; s < stages(); ++s) latest[s + 1] = reach(s, latest[s], load);
-    std::vector<size_t> earliest = latest;
-    for (size_t s = stages() - 1; s > 0; --s)
-      while (earliest[s] > s && reach(s, earliest[s] - 1, load) >= earliest[s + 1]) --earliest[s];
-    std::vector<double> cuts;
-    size_t at = 0;
-    for (size_t s = 0; s + 1 < stages(); ++s) {
-      const size_t least = std::max(earliest[s + 1], at + 1), most = std::max(least, reach(s, at, load));
-      auto nearest = static_cast<size_t>(std::ranges::lower_bound(ends_, due_[s]) - ends_.begin()) + 1;
-      if (nearest > 1 && due_[s] - end_of(nearest - 1) < end_of(nearest) - due_[s]) --nearest;
-      at = std::clamp(nearest, least, most);
-      cuts.push_back(end_of(at));
-    }
-    cuts.push_back(ends_.back());
-    return cuts;
-  }
-
-  std::vector<double> weights_;  // of the stages
-  std::vector<double> due_;      // where each would end if there were cuts everywhere
-  std::vector<double> ends_;     // of pieces, ascending
-  double mean_ = 0, most_ = 0;   // work for each unit of weight; the largest weight
-};
-
 constexpr double kRounding = 1e-9;  // of a layer: sums of the same numbers in another order
 
 // What lies between the cuts; blocks without work go with the one behind them.
@@ -269,8 +160,8 @@ Split split_for(const Workload& w, const Layout& l, const Shares& shares, const 
   if (l.pipeline > 1 && recipe.cuts_anywhere) {
     std::vector<double> weights(shares.stage_layers.begin(), shares.stage_layers.end());
     if (weights.empty()) weights.resize(static_cast<size_t>(l.pipeline), 1);
-    WorkCuts cuts(w, l, std::move(weights));
-    if (cuts.can_be_cut()) return split_at(w, l, cuts.run(l.chunks > 1));
+    if (const std::vector<double> cuts = work_cuts(w, l, recipe, std::move(weights)); !cuts.empty())
+      return split_at(w, l, cuts);
   }
   return shares.stage_layers.empty() ? split(w, l.pipeline) : split_as(w, shares.stage_layers);
 }

@@ -1,5 +1,6 @@
-// plan/split.h: the blocks of a workload on the stages of a pipeline. Programs of other people have whole layers on each
-// stage; gsel's strategy cuts behind any operation, so that stages have equal work. Does not know devices and times.
+// plan/split.h: the blocks of a workload on the stages of a pipeline. Programs of other people have whole layers on
+// each stage; gsel's strategy cuts behind any operation, so that stages have equal work. Does not know devices and
+// times.
 #pragma once
 
 #include <cstdint>

@@ -63,7 +63,7 @@ struct Block {
   double output = 0;      // elements that go to the next layer: what a cut sends, and recomputation starts from
   // Shares of its work between which a program cuts it into stages; none: it is whole.
   std::vector<double> pieces = {};
-  bool trains = true;       // has parameters, tied ones with them
+  bool trains = true;        // has parameters, tied ones with them
   bool recomputable = true;  // the embedding and the head never are
 };
 

@@ -1,7 +1,6 @@
 // Shapes of transformers from config.json files: parameters against the counts that these models have, and what is
-// refused; lists of layers; the division of layers over stages.
+// refused; lists of layers.
 #include <cmath>
-#include <numeric>
 
 #include "base/error.h"
 #include "plan/workload.h"
@@ -333,29 +332,6 @@ void layers_can_be_listed(void**) {
   }
 }
 
-void every_split_has_all_layers(void**) {
-  const Workload w = workload_of(gpt("g", 31, 64, 4, 1000, 128), 128);
-  for (int32_t stages = 1; stages <= 31; ++stages) {
-    for (const bool weighted : {false, true}) {
-      std::vector<double> weights;
-      for (int32_t i = 0; weighted && i < stages; ++i) weights.push_back(1 + i % 3);
-      const Split s = split(w, stages, weights);
-      double params = 0, layers = 0;
-      int32_t counted = 0;
-      for (const StageRun& run : s.runs) {
-        assert_int_equal(run.first, counted);
-        counted += run.count;
-        params += run.count * run.costs.params();
-        layers += run.count * run.costs.layers;
-      }
-      assert_int_equal(counted, stages);
-      assert_true(layers == 31);
-      assert_true(params == w.params() + (stages > 1 ? w.tied_params : 0));
-    }
-  }
-  assert_int_equal(layers_of_stages(w, 2, {2, 1})[0], 21);
-}
-
 }  // namespace
 
 int main() {
@@ -371,7 +347,6 @@ int main() {
       cmocka_unit_test(keys_that_others_overrule_are_not_read),
       cmocka_unit_test(a_text_model_inside_another_is_found),
       cmocka_unit_test(layers_can_be_listed),
-      cmocka_unit_test(every_split_has_all_layers),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -206,7 +206,7 @@ void what_stays_idle_has_a_reason(void**) {
     const std::string text = Plan(r, {}).text();
     if (!strstr(text.c_str(), reason)) fail_msg("expected \"%s\" in %s", reason, text.c_str());
   };
-  says(request("2xA100-80GB+1xT4", 1, 48), "the fastest over more than 2 of the 3 devices is forecast to take ");
+  says(request("2xH200+1xT4", 1, 48), "the fastest over more than 2 of the 3 devices is forecast to take ");
   Request small = request("2xA100-80GB+1xT4", 1, 48, "offload=none, pipeline=1, tensor=1");
   for (DeviceKind& kind : small.cluster.kinds)
     if (kind.name == "T4") kind.memory_bytes = 1e9;

@@ -62,11 +62,19 @@ void the_reason_why_programs_are_not_compiled_is_told(void**) {
 
 // What a run refuses has a table of its memory, whose first line says it.
 void a_refusal_is_one_line(void**) {
-  const Plan plan(request("8xV100-PCIe", 48, "pipeline=2"), {});
-  assert_true(plan.result().dropped.programs > 0);
-  const std::string& refusal = plan.result().dropped.refusal;
-  expect_in(refusal, "GiB of 15.8 GiB");
-  if (std::ranges::count(refusal, '\n') != 0) fail_msg("%s", refusal.c_str());
+  Request r = request("8xV100-PCIe", 64, "pipeline=2");
+  Candidate c = Plan(r, {}).candidates().front();
+  assert_true(c.programs.has_value());
+  r.cluster.kinds.front().memory_bytes = static_cast<double>(c.programs->memory_bytes) - 1e6;
+  c.programs.reset();
+  try {
+    Plan(r, {}).verify(c);
+    fail_msg("programs that do not fit were accepted");
+  } catch (const Error& error) {
+    const std::string refusal = error.message();
+    expect_in(refusal, " GiB of ");
+    if (std::ranges::count(refusal, '\n') != 0) fail_msg("%s", refusal.c_str());
+  }
 }
 
 // Closed forms are near the programs, not above them: what is not marked is accepted by a run.
