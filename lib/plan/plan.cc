@@ -116,7 +116,9 @@ Candidate Plan::compiled(Candidate c) const {
     ranks.push_back({rank.rank, total_bytes(rank.memory)});
   }
   check_ranks(c, ranks);
-  const double step_s = f.step_s + c.time[TimePart::messages] + c.time[TimePart::overhead];
+  // What layers wait for their launches is part of their times.
+  const Constants& k = request_.constants;
+  const double step_s = f.step_s + c.time[TimePart::messages] + k.step_s * k.compute_scale;
   c.programs = Programs{step_s, f.most_bytes(), most_sent};
   return c;
 }
