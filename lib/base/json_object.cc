@@ -93,15 +93,23 @@ std::string field_text(const std::string& name) {
   return plain ? name : in_quotes(name);
 }
 
+Place place_in(const JsonSource& source, const std::string& path) {
+  const JsonSpot spot = source.text.empty() || path.empty() ? JsonSpot{} : json_spot_of(source.text, path);
+  return {source.file, spot.line, spot.column, path};
+}
+
 [[noreturn]] void refuse_at(const JsonSource& source, const std::string& path, const std::string& why) {
-  const int32_t line = source.text.empty() || path.empty() ? 0 : json_line_of(source.text, path);
-  throw Error(GSEL_ERR_PARSE,
-              fmt::format("{} {}: {}{} {}", source.what, source.file, line > 0 ? fmt::format("line {}: ", line) : "",
-                          path.empty() ? "the document" : path, why))
-      .at({source.file, line, 0, path});
+  const Place place = place_in(source, path);
+  throw Error(GSEL_ERR_PARSE, fmt::format("{} {}: {}{} {}", source.what, source.file, line_text(place),
+                                          path.empty() ? "the document" : path, why))
+      .at(place);
 }
 
 }  // namespace
+
+std::string line_text(const Place& place) {
+  return place.line > 0 ? fmt::format("line {}: ", place.line) : std::string();
+}
 
 std::shared_ptr<const json> parse_json(std::string_view text, const JsonSource& source) {
   Watch watch(source);
@@ -121,12 +129,17 @@ std::shared_ptr<const json> parse_json(std::string_view text, const JsonSource& 
 
 JsonObject::JsonObject(const json& value, std::string path, const JsonSource* source)
     : value_(value), path_(std::move(path)), source_(source) {
-  if (!value.is_object()) refuse({}, fmt::format("is {} ({}), an object is needed", json_text(value), value.type_name()));
+  if (!value.is_object())
+    refuse({}, fmt::format("is {} ({}), an object is needed", json_text(value), value.type_name()));
 }
 
 std::string JsonObject::path_of(std::string_view field) const {
   if (path_.empty() || field.empty()) return path_.empty() ? std::string(field) : path_;
   return fmt::format("{}.{}", path_, field);
+}
+
+Place JsonObject::place_of(std::string_view field) const {
+  return place_in(*source_, path_of(field));
 }
 
 void JsonObject::refuse(std::string_view field, const std::string& why) const {
@@ -168,7 +181,8 @@ std::string JsonObject::plain_text(std::string_view field, const json& value) co
 std::string JsonObject::any_text(const char* name) {
   const json* field = find(name);
   if (!field) return {};
-  if (!field->is_string()) refuse(name, fmt::format("is {} ({}), text is needed", json_text(*field), field->type_name()));
+  if (!field->is_string())
+    refuse(name, fmt::format("is {} ({}), text is needed", json_text(*field), field->type_name()));
   return field->get<std::string>();
 }
 
@@ -190,8 +204,8 @@ uint64_t JsonObject::number(const char* name, uint64_t minimum, uint64_t maximum
   if (!field) return absent;
   const bool whole = field->is_number_unsigned() || (field->is_number_integer() && field->get<int64_t>() >= 0);
   if (!whole)
-    refuse(name, fmt::format("is {} ({}), a whole number from {} to {} is needed", json_text(*field), field->type_name(),
-                             minimum, maximum));
+    refuse(name, fmt::format("is {} ({}), a whole number from {} to {} is needed", json_text(*field),
+                             field->type_name(), minimum, maximum));
   const uint64_t value = field->get<uint64_t>();
   if (value < minimum || value > maximum)
     refuse(name, fmt::format("is {}, a whole number from {} to {} is needed", value, minimum, maximum));

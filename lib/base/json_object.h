@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
+
 namespace gsel {
 
 // Where JSON text comes from. `what` is how messages call the document, such as "inventory"; with `text`, which must
@@ -22,6 +24,9 @@ struct JsonSource {
 
 // JSON text to a tree. Syntax errors and repeated fields are GSEL_ERR_PARSE with line and column.
 std::shared_ptr<const nlohmann::json> parse_json(std::string_view text, const JsonSource& source);
+
+// "line 3: ", for messages; empty where the line is not known.
+std::string line_text(const Place& place);
 
 class JsonArray;
 
@@ -49,6 +54,7 @@ class JsonObject {
   void finish() const;
 
   std::string path_of(std::string_view field) const;
+  Place place_of(std::string_view field) const;  // without line and column where the source has no text
   std::string require_text(const char* name);
   [[noreturn]] void refuse(std::string_view field, const std::string& why) const;
 

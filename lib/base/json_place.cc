@@ -94,9 +94,10 @@ class PathWalk {
 
 }  // namespace
 
-int32_t json_line_of(std::string_view text, std::string_view path) {
-  const size_t at = PathWalk(text, path).run();
-  return 1 + static_cast<int32_t>(std::ranges::count(text.substr(0, std::min(at, text.size())), '\n'));
+JsonSpot json_spot_of(std::string_view text, std::string_view path) {
+  const std::string_view before = text.substr(0, std::min(PathWalk(text, path).run(), text.size()));
+  const size_t line = before.rfind('\n') + 1;  // 0 without one
+  return {1 + static_cast<int32_t>(std::ranges::count(before, '\n')), 1 + static_cast<int32_t>(before.size() - line)};
 }
 
 }  // namespace gsel

@@ -1,4 +1,4 @@
-// base/json_place.h: on which line of JSON text something stands that a parsed tree no longer tells the place of. Does
+// base/json_place.h: where in JSON text something stands that a parsed tree no longer tells the place of. Does
 // not check the text: it has been parsed.
 #pragma once
 
@@ -7,8 +7,12 @@
 
 namespace gsel {
 
-// path: as JsonObject writes it, "hosts[0].devices[2].name". Where a field or an item is missing, the line of the
-// object or array that it is missing in. From 1.
-int32_t json_line_of(std::string_view text, std::string_view path);
+struct JsonSpot {
+  int32_t line = 0, column = 0;  // from 1, of the name of a field or the first character of an item
+};
+
+// path: as JsonObject writes it, "hosts[0].devices[2].name". Where a field or an item is missing, that of the object or
+// array that it is missing in.
+JsonSpot json_spot_of(std::string_view text, std::string_view path);
 
 }  // namespace gsel

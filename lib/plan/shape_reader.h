@@ -17,7 +17,7 @@ inline constexpr uint64_t kMostOfShape = 1'000'000'000;
 
 class ShapeReader {
  public:
-  ShapeReader(JsonObject& object, std::string file) : object_(object), file_(std::move(file)) {}
+  explicit ShapeReader(JsonObject& object) : object_(object) {}
 
   using Names = std::initializer_list<const char*>;
 
@@ -52,7 +52,10 @@ class ShapeReader {
     }
     std::string known;
     for (const char* name : names) known += (known.empty() ? "\"" : "\", \"") + std::string(name);
-    fail(GSEL_ERR_CONFIG, "{}: none of {}\" is there; a transformer needs one of them", file_, known);
+    const Place place = object_.place_of(*names.begin());
+    throw Error(GSEL_ERR_CONFIG, fmt::format("{}: {}none of {}\" is there; a transformer needs one of them", place.file,
+                                             line_text(place), known))
+        .at(place);
   }
   int64_t positive(Names names, int64_t absent) const {
     const int64_t found = number(names, absent);
@@ -85,13 +88,12 @@ class ShapeReader {
     return name && object_.is_text(name) ? object_.text(name) : std::string();
   }
   [[noreturn]] void refuse(const std::string& key, const std::string& why) const {
-    throw Error(GSEL_ERR_CONFIG, fmt::format("{}: {} {}", file_, object_.path_of(key), why))
-        .at({file_, 0, 0, object_.path_of(key)});
+    const Place place = object_.place_of(key);
+    throw Error(GSEL_ERR_CONFIG, fmt::format("{}: {}{} {}", place.file, line_text(place), place.token, why)).at(place);
   }
 
  private:
   JsonObject& object_;
-  std::string file_;
 };
 
 }  // namespace gsel::plan

@@ -266,7 +266,7 @@ void read_attention(const ShapeReader& reader, const std::string& type, Transfor
 }
 
 Transformer read_shape(JsonObject& object, const std::string& file) {
-  const ShapeReader reader(object, file);
+  const ShapeReader reader(object);
   const std::string type = reader.text({"model_type"});
   refuse_unplanned(reader, type);
   Transformer shape;
@@ -314,7 +314,7 @@ Transformer read_shape(JsonObject& object, const std::string& file) {
 }  // namespace
 
 Transformer read_transformer(std::string_view text, const std::string& file) {
-  const JsonSource source{"model", file};
+  const JsonSource source{"model", file, text};
   const auto tree = parse_json(text, source);
   JsonObject whole(*tree, source);
   for (const char* inner : {"text_config", "llm_config", "language_config"})

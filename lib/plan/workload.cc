@@ -263,7 +263,7 @@ Block read_block(JsonObject layer) {
 
 Workload read_workload(std::string_view text, const std::string& file, int64_t sequence,
                        std::optional<Transformer>* shape) {
-  const JsonSource source{"model", file};
+  const JsonSource source{"model", file, text};
   const auto tree = parse_json(text, source);
   JsonObject whole(*tree, source);
   if (!whole.has("layers")) {

@@ -251,7 +251,7 @@ static void what_is_wrong_is_named(void** state) {
     const char* says;
   } all[] = {
       {"{", "8xH100", NULL, NULL, NULL, 1, GSEL_ERR_PARSE, "config.json"},
-      {"{}", "8xH100", NULL, NULL, NULL, 1, GSEL_ERR_CONFIG, "config.json: none of \"hidden_size\""},
+      {"{}", "8xH100", NULL, NULL, NULL, 1, GSEL_ERR_CONFIG, "config.json: line 1: none of \"hidden_size\""},
       {kModel, "8xH1000", NULL, NULL, NULL, 1, GSEL_ERR_ARG,
        "accelerator \"H1000\" is not known; the nearest names are"},
       {kModel, "8xH100", "-1GB/s", NULL, NULL, 1, GSEL_ERR_ARG, "link \"-1GB/s\" is not understood"},

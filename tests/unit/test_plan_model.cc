@@ -189,50 +189,57 @@ struct Refused {
 void what_contradicts_itself_is_refused_with_its_key(void**) {
   const Refused all[] = {
       {R"({"model_type":"llama"})",
-       "m.json: none of \"hidden_size\", \"n_embd\", \"n_embed\", \"d_model\", \"hidden_dim\" is there; a transformer "
+       "m.json: line 1: none of \"hidden_size\", \"n_embd\", \"n_embed\", \"d_model\", \"hidden_dim\" is there; a "
+       "transformer "
        "needs one of "
        "them"},
       {R"({"model_type":"t5","d_model":512,"num_layers":6,"num_heads":8,"vocab_size":32128})",
-       "m.json: model_type is \"t5\", a model of an encoder with a decoder; one stack of layers with attention is "
+       "m.json: line 1: model_type is \"t5\", a model of an encoder with a decoder; one stack of layers with attention "
+       "is "
        "planned, "
        "and any other model as a list of \"layers\" (docs/plan.md)"},
       {R"({"model_type":"opt","hidden_size":1024,"ffn_dim":4096,"num_hidden_layers":24,"num_attention_heads":16,"vocab_size":50272,"word_embed_proj_dim":512})",
-       "m.json: word_embed_proj_dim is 512, and hidden_size is 1024; an embedding of the width of the layers is "
+       "m.json: line 1: word_embed_proj_dim is 512, and hidden_size is 1024; an embedding of the width of the layers "
+       "is "
        "planned"},
       {R"({"model_type":"llama","hidden_size":64,"num_hidden_layers":2,"vocab_size":8,"num_attention_heads":8,"intermediate_size":0})",
-       "m.json: intermediate_size is 0; a number from 1 is needed"},
+       "m.json: line 1: intermediate_size is 0; a number from 1 is needed"},
       {R"({"model_type":"llama","hidden_size":64,"num_hidden_layers":2,"vocab_size":8,"num_attention_heads":8})",
-       "m.json: none of \"intermediate_size\", \"n_inner\", \"ffn_dim\", \"ffn_hidden_size\", \"feed_forward_size\" is "
+       "m.json: line 1: none of \"intermediate_size\", \"n_inner\", \"ffn_dim\", \"ffn_hidden_size\", "
+       "\"feed_forward_size\" is "
        "there; a transformer needs one of them"},
       {R"({"model_type":"gpt2","n_embd":64,"n_layer":2,"num_hidden_layers":4,"vocab_size":8,"n_head":8})",
-       "m.json: n_layer is 2, and num_hidden_layers is 4; both mean one number, which is needed once"},
-      {R"({"hidden_size":0})", "m.json: hidden_size is 0; a number from 1 is needed"},
+       "m.json: line 1: n_layer is 2, and num_hidden_layers is 4; both mean one number, which is needed once"},
+      {R"({"hidden_size":0})", "m.json: line 1: hidden_size is 0; a number from 1 is needed"},
       {R"({"hidden_size":64,"num_hidden_layers":2,"vocab_size":8,"num_attention_heads":7})",
-       "m.json: hidden_size is 64, which 7 heads do not divide; another number of heads, or head_dim, is needed"},
+       "m.json: line 1: hidden_size is 64, which 7 heads do not divide; another number of heads, or head_dim, is "
+       "needed"},
       {R"({"hidden_size":64,"num_hidden_layers":2,"vocab_size":8,"num_attention_heads":8,"num_key_value_heads":3})",
-       "m.json: num_key_value_heads is 3, and num_attention_heads is 8; a divisor of it is needed"},
+       "m.json: line 1: num_key_value_heads is 3, and num_attention_heads is 8; a divisor of it is needed"},
       {R"({"hidden_size":64,"num_hidden_layers":2,"vocab_size":8,"num_attention_heads":8,"intermediate_size":128,"num_local_experts":4,"num_experts_per_tok":5})",
-       "m.json: num_experts_per_tok is 5; from 1 to the 4 experts is needed"},
+       "m.json: line 1: num_experts_per_tok is 5; from 1 to the 4 experts is needed"},
       {R"({SHAPE,"num_key_value_heads":4,"num_kv_heads":2})",
-       "m.json: num_kv_heads is 2, and num_key_value_heads is 4; both mean one number, which is needed once"},
+       "m.json: line 1: num_kv_heads is 2, and num_key_value_heads is 4; both mean one number, which is needed once"},
       {R"({SHAPE,"num_local_experts":4,"num_experts":8})",
-       "m.json: num_experts is 8, and num_local_experts is 4; both mean one number, which is needed once"},
+       "m.json: line 1: num_experts is 8, and num_local_experts is 4; both mean one number, which is needed once"},
       {R"({SHAPE,"num_local_experts":4,"num_experts_per_tok":2,"num_experts_per_token":1})",
-       "m.json: num_experts_per_token is 1, and num_experts_per_tok is 2; both mean one number, which is needed once"},
+       "m.json: line 1: num_experts_per_token is 1, and num_experts_per_tok is 2; both mean one number, which is "
+       "needed once"},
       {R"({SHAPE,"head_dim":8,"kv_channels":16})",
-       "m.json: kv_channels is 16, and head_dim is 8; both mean one number, which is needed once"},
+       "m.json: line 1: kv_channels is 16, and head_dim is 8; both mean one number, which is needed once"},
       {R"({SHAPE,"n_positions":1024,"n_ctx":2048})",
-       "m.json: n_ctx is 2048, and n_positions is 1024; both mean one number, which is needed once"},
+       "m.json: line 1: n_ctx is 2048, and n_positions is 1024; both mean one number, which is needed once"},
       {R"({SHAPE,"num_experts":4,"first_k_dense_replace":3})",
-       "m.json: first_k_dense_replace is 3, and there are 2 layers; from 0 to 2 is needed"},
+       "m.json: line 1: first_k_dense_replace is 3, and there are 2 layers; from 0 to 2 is needed"},
       {R"({"model_type":"qwen2",SHAPE,"sliding_window":8,"use_sliding_window":true,"max_window_layers":3})",
-       "m.json: max_window_layers is 3, and there are 2 layers; from 0 to 2 is needed"},
+       "m.json: line 1: max_window_layers is 3, and there are 2 layers; from 0 to 2 is needed"},
       {R"({"model_type":"qwen3_moe",SHAPE,"num_experts":4,"mlp_only_layers":[0,2]})",
-       "m.json: mlp_only_layers[1] is no layer; a number from 0 to 1 is needed"},
+       "m.json: line 1: mlp_only_layers[1] is no layer; a number from 0 to 1 is needed"},
       {R"({"hidden_size":8,"num_hidden_layers":1000000000,"vocab_size":8,"num_attention_heads":8,"intermediate_size":8,"num_experts":4})",
-       "m.json: num_hidden_layers is 1000000000; up to 1000000 are counted where some of them have experts"},
+       "m.json: line 1: num_hidden_layers is 1000000000; up to 1000000 are counted where some of them have experts"},
       {R"({"model_type":"zamba2",SHAPE})",
-       "m.json: model_type is \"zamba2\", a model of layers that are partly no attention; one stack of layers with "
+       "m.json: line 1: model_type is \"zamba2\", a model of layers that are partly no attention; one stack of layers "
+       "with "
        "attention is planned, and any other model as a list of \"layers\" (docs/plan.md)"},
   };
   for (const Refused& one : all) {
@@ -254,6 +261,39 @@ void what_contradicts_itself_is_refused_with_its_key(void**) {
       fail_msg("%s was accepted", text);
     } catch (const Error& error) {
       assert_non_null(strstr(error.what(), "m.json"));
+    }
+  }
+}
+
+// Where a key stands, or the object that lacks it.
+void what_is_refused_has_its_place(void**) {
+  const struct {
+    const char *config, *token;
+    int32_t line, column;
+    gsel_status code;
+  } rows[] = {
+      {"{\n  \"model_type\": \"llama\",\n  \"hidden_size\": 0\n}", "hidden_size", 3, 3, GSEL_ERR_CONFIG},
+      {"{\n  \"model_type\": \"llama\",\n  \"hidden_size\": \"many\"\n}", "hidden_size", 3, 3, GSEL_ERR_PARSE},
+      {"{\"hidden_size\": 64,\n \"num_hidden_layers\": 2.5}", "num_hidden_layers", 2, 2, GSEL_ERR_PARSE},
+      {"{\"text_config\":\n  {\"hidden_size\": 64,\n   \"num_hidden_layers\": 2}}", "text_config.vocab_size", 1, 2,
+       GSEL_ERR_CONFIG},
+      {"{\"hidden_size\": 64,\n\"n_embd\": 32}", "n_embd", 2, 1, GSEL_ERR_CONFIG},
+      {"{\"layers\": [\n  {\"name\": \"a\"},\n  {\"name\": \"b\", \"count\": 0}]}", "layers[1].count", 3, 17,
+       GSEL_ERR_PARSE},
+      {"{\"layers\": [\n  {\"name\": \"a\"},\n  {\"count\": 1}]}", "layers[1].name", 3, 3, GSEL_ERR_PARSE},
+  };
+  for (const auto& row : rows) {
+    try {
+      read_workload(row.config, "m.json", 8);
+      fail_msg("%s was accepted", row.config);
+    } catch (const Error& error) {
+      const Place& place = error.place();
+      assert_int_equal(error.code(), row.code);
+      assert_string_equal(place.file.c_str(), "m.json");
+      if (place.token != row.token || place.line != row.line || place.column != row.column)
+        fail_msg("%s: %s at %d:%d", error.what(), place.token.c_str(), place.line, place.column);
+      const std::string said = fmt::format("m.json: line {}: ", row.line);
+      if (!strstr(error.what(), said.c_str())) fail_msg("no \"%s\" in %s", said.c_str(), error.what());
     }
   }
 }
@@ -343,6 +383,7 @@ int main() {
       cmocka_unit_test(a_token_of_a_mixture_uses_few_experts),
       cmocka_unit_test(operations_are_those_of_the_closed_form),
       cmocka_unit_test(what_contradicts_itself_is_refused_with_its_key),
+      cmocka_unit_test(what_is_refused_has_its_place),
       cmocka_unit_test(layers_without_experts_are_counted),
       cmocka_unit_test(keys_that_others_overrule_are_not_read),
       cmocka_unit_test(a_text_model_inside_another_is_found),
