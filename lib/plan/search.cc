@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "plan/units.h"
-#include "program/schedule/simulate.h"
 
 namespace gsel::plan {
 namespace {
@@ -23,7 +22,6 @@ constexpr int64_t kMostBatch = 1'000'000'000;
 constexpr int64_t kMostMicrobatch = 512;  // samples; larger ones change nothing any more
 constexpr int64_t kMostChunks = 12;
 constexpr int64_t kLongSequence = 8192;  // tokens from which the context axis is tried unasked
-constexpr int64_t kRoundsSimulated = 8;  // micro-batches for each stage, of a schedule that has more
 constexpr int64_t kFewDevices = 16;      // up to which fewer ones than there are, are tried as well
 
 std::vector<int64_t> divisors(int64_t n, int64_t most) {
@@ -289,56 +287,7 @@ class Search {
   std::array<std::optional<Split>, 4> splits_;
 };
 
-// The bubble of the schedule as it runs, in place of that of the closed form. Once all ranks are busy, each micro-batch
-// more takes as long as the one before it: the busiest rank's time, or longer where chunks are unlike.
-void simulate_schedule(const SearchInput& in, Candidate& c) {
-  const Layout& l = c.layout;
-  if (l.pipeline == 1) return;
-  const Split stages = split_of(in.workload, in.recipe, c);
-  const auto run = [&](int64_t microbatches) {
-    const gsel::Schedule schedule =
-        make_schedule(name_of(l.schedule), l.pipeline, static_cast<int32_t>(microbatches), l.chunks);
-    return gsel::simulate(schedule, stage_times(in, c, stages, schedule.rank_of), 0);
-  };
-  const int64_t some = std::min(l.microbatches, kRoundsSimulated * l.pipeline);
-  const Simulation simulation = run(some);
-  double busiest = *std::ranges::max_element(simulation.busy);
-  c.simulated_s = simulation.makespan;
-  if (l.microbatches > some) {
-    const int64_t fewer = some / 2;
-    const auto more = static_cast<double>(l.microbatches - some);
-    c.simulated_s += more * (simulation.makespan - run(fewer).makespan) / static_cast<double>(some - fewer);
-    busiest += more * busiest / static_cast<double>(some);
-  }
-  c.time[TimePart::bubble] = std::max(0.0, c.simulated_s - busiest);
-}
-
 }  // namespace
-
-Split split_of(const Workload& workload, const Recipe& recipe, const Candidate& c) {
-  const EffectiveWorkload own(workload, c.layout.excluded);
-  return split_for(*own, c.layout, c.shares, recipe);
-}
-
-std::vector<StageTimes> stage_times(const SearchInput& in, const Candidate& c, const Split& stages,
-                                    const std::vector<int32_t>& rank_of) {
-  std::vector<StageTimes> times(rank_of.size());
-  const EffectiveWorkload workload(in.workload, c.layout.excluded);
-  for (const StageRun& run : stages.runs) {
-    const StageTime t =
-        stage_time(*workload, stages, run, run.first, in.cluster, c.layout, c.shares, in.recipe, in.constants);
-    // Chunks have equal parts of the layers; the embedding is in the first of all, the head in the last.
-    const double chunks = c.layout.chunks;
-    for (size_t s = 0; s < rank_of.size(); ++s) {
-      if (rank_of[s] < run.first || rank_of[s] >= run.first + run.count) continue;
-      const double ends = s == 0 || s + 1 == rank_of.size() ? 1 : 0;
-      const double forward = (t.forward - t.ends_forward) / chunks + ends * t.ends_forward;
-      const double backward = (t.backward - t.ends_backward) / chunks + ends * t.ends_backward;
-      times[s] = {forward, backward / 2, backward / 2};
-    }
-  }
-  return times;
-}
 
 SearchResult search(const SearchInput& input) {
   if (input.batch < 1 || input.batch > kMostBatch)

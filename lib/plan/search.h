@@ -114,6 +114,9 @@ void choose_excluded(const SearchInput& input, Candidate& candidate);
 // The stages of a candidate, with the layers that opted out of its tensor axis. workload, recipe: of the request.
 Split split_of(const Workload& workload, const Recipe& recipe, const Candidate& candidate);
 
+// search_schedule.cc: puts the bubble of the schedule as it runs in place of that of the closed form.
+void simulate_schedule(const SearchInput& input, Candidate& candidate);
+
 // Of each stage of a schedule for one micro-batch; rank_of: by stage.
 std::vector<StageTimes> stage_times(const SearchInput& input, const Candidate& candidate, const Split& stages,
                                     const std::vector<int32_t>& rank_of);
