@@ -169,6 +169,30 @@ static void a_rank_that_weighs_more_gets_more_of_the_work(void** state) {
   assert_float_equal(largest_share(&p, &p.first, begin), 1.0 / 3, 1e-12);
 }
 
+/* The layers of a Llama of 8 billion parameters on two ranks of two stages each: loads of ranks can be made equal to
+ * the last norm by stages of unlike lengths, for which a schedule then waits. */
+static void stages_of_a_rank_are_even_where_ranks_nearly_are(void** state) {
+  (void)state;
+  enum { OF_BLOCK = 9, BLOCKS = 32, N = OF_BLOCK * BLOCKS + 1 };
+  static const double block[OF_BLOCK] = {0.1, 50.3, 25.2, 67.1, 50.3, 0.1, 352.3, 0.2, 176.2};
+  static double time[N], kept[N];
+  static unsigned char may_begin[N];
+  double all = 0;
+  for (int32_t l = 0; l < N; ++l) {
+    all += time[l] = l + 1 < N ? block[l % OF_BLOCK] : 1576; /* the head */
+    kept[l] = time[l];
+    may_begin[l] = 1;
+  }
+  const int32_t rank_of_stage[] = {0, 1, 0, 1};
+  int32_t begin[4];
+  const struct partition p = {N, 4, 2, rank_of_stage, may_begin, {time, NULL, NULL}, {kept, NULL, NULL}, NULL};
+  assert_int_equal(partition_layers(&p, begin), PARTITION_OK);
+  assert_true(largest_share(&p, &p.first, begin) < 0.51);
+  for (int32_t s = 0; s < 4; ++s)
+    if (stage_amount(&p, &p.first, begin, s) > 0.27 * all)
+      fail_msg("stage %d has %.3f of the work", (int)s, stage_amount(&p, &p.first, begin, s) / all);
+}
+
 static void more_stages_than_there_are_cuts_for_are_impossible(void** state) {
   (void)state;
   const double ones[] = {1, 1, 1, 1};
@@ -191,6 +215,7 @@ int main(void) {
       cmocka_unit_test(many_stages_for_each_rank_come_near_to_it),
       cmocka_unit_test(equal_layers_are_cut_in_equal_stages),
       cmocka_unit_test(a_rank_that_weighs_more_gets_more_of_the_work),
+      cmocka_unit_test(stages_of_a_rank_are_even_where_ranks_nearly_are),
       cmocka_unit_test(more_stages_than_there_are_cuts_for_are_impossible),
   };
   return cmocka_run_group_tests_name("partition", tests, NULL, NULL);

@@ -25,9 +25,10 @@ enum { PARTITION_OK, PARTITION_IMPOSSIBLE, PARTITION_NO_MEMORY };
 /* Most stages that the layers can be cut into. */
 int32_t most_stages(const struct partition* p);
 
-/* begin[n_stages]: each stage's first layer. The largest rank's `first` is the least possible where each rank has one
- * stage, or few enough ways lead through all cuts; else what moving one or two cuts at a time cannot better. Of equals,
- * that with the smaller largest stage, then with the smaller `second` of the largest rank, then the most even. */
+/* begin[n_stages]: each stage's first layer. Where each rank has one stage, the largest rank's `first` is the least
+ * possible. Else loads of ranks that differ by less than 1 % are equals, and the result is the best of all where few
+ * enough ways lead through all cuts, or what moving one or two cuts at a time cannot better. Of equals, that with the
+ * smaller largest stage, then with the smaller `second` of the largest rank, then the most even. */
 int partition_layers(const struct partition* p, int32_t* begin);
 
 /* The largest rank's share of all that `measure` adds up to; of ranks that differ in weight, what it would be with

@@ -11,9 +11,13 @@ struct score {
   double rank_first, stage_first, rank_second, squares;
 };
 
+/* Loads of ranks that differ by less are as good: a schedule waits longer for a long stage among short ones. */
+static const double kAsGood = 0.01;
+
 static struct score score_of(const struct search* q, const int32_t* begin) {
   const struct partition* p = q->p;
   struct score score = {0, 0, 0, 0};
+  double all = 0;
   double *first = q->load, *second = q->load + p->n_ranks;
   for (int32_t rank = 0; rank < 2 * p->n_ranks; ++rank) q->load[rank] = 0;
   for (int32_t s = 0; s < p->n_stages; ++s) {
@@ -26,7 +30,10 @@ static struct score score_of(const struct search* q, const int32_t* begin) {
   for (int32_t rank = 0; rank < p->n_ranks; ++rank) {
     score.rank_first = fmax(score.rank_first, first[rank]);
     score.rank_second = fmax(score.rank_second, second[rank]);
+    all += first[rank];
   }
+  const double step = kAsGood * all / p->n_ranks;
+  if (step > 0 && p->n_stages > p->n_ranks) score.rank_first = ceil(score.rank_first / step - kSlack) * step;
   return score;
 }
 
