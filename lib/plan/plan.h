@@ -65,8 +65,9 @@ class Plan {
  private:
   void search_orders(const std::function<bool(int64_t)>& progress);
   Candidate compiled(Candidate candidate) const;
-  void check_ranks(const Candidate& candidate, const std::vector<RankMemory>& ranks) const;
-  void check_in_short(const Candidate& candidate) const;
+  // The largest share of its device's memory that a rank needs. GSEL_ERR_NOMEM where it needs more.
+  double check_ranks(const Candidate& candidate, const std::vector<RankMemory>& ranks) const;
+  bool check_in_short(const Candidate& candidate) const;
   void check_others();
   void check_first();
   void drop(size_t candidate, const Error& error);

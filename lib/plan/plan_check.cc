@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kMostOfShortFirst = 400'000;  // of a short step of the first: some seconds
 constexpr double kMostOfChecks = 80'000;       // of short steps whose memory is looked at
+constexpr double kMoreOfWhole = 0.06;          // that whole steps were seen to need, since buffers lie less well
 constexpr int64_t kMoreInShort = 8;            // micro-batches of a short step beside those that a stage holds
 // Programs of stages have been seen to need up to 21 % more memory than closed forms say, of ZeRO-3 up to 13 %, of both
 // up to 29 %, others up to 6 %.
@@ -24,7 +25,8 @@ int64_t few_microbatches(const Candidate& c) {
   if (l.pipeline > 1 && l.schedule == ScheduleKind::gpipe) return 0;  // holds all of them
   // A stage holds as many as there are stages behind it, more of chunks; some more show what messages and gaps take.
   const int64_t stages = std::max<int64_t>(1, l.pipeline);
-  const int64_t few = std::min(l.microbatches, stages + (l.chunks > 1 ? stages : std::min(stages, kMoreInShort)));
+  const int64_t more = std::min(stages, kMoreInShort);
+  const int64_t few = std::min(l.microbatches, l.chunks > 1 ? 2 * stages : stages + more);
   for (const double weight : c.shares.data_weights) {
     const double each = weight / static_cast<double>(l.microbatches);
     if (each != std::floor(each)) return 0;
@@ -55,18 +57,22 @@ double margin_of(const Layout& l) {
 
 }  // namespace
 
-void Plan::check_ranks(const Candidate& c, const std::vector<RankMemory>& ranks) const {
+double Plan::check_ranks(const Candidate& c, const std::vector<RankMemory>& ranks) const {
+  double most = 0;
   for (const RankMemory& rank : ranks) {
     const double need = static_cast<double>(rank.bytes) + c.memory[MemoryPart::context];
     if (const double room = request_.cluster.kind(rank.rank).memory_bytes; need > room)
       fail(GSEL_ERR_NOMEM, "rank {} needs {} GiB by its program, and its device has {}", rank.rank, gib(need),
            gib(room));
+    else if (room > 0)
+      most = std::max(most, need / room);
   }
+  return most;
 }
 
 // A step of few micro-batches needs the memory of a whole one: a stage holds no more of them than there are stages
-// ahead of it. An error where a run refuses them.
-void Plan::check_in_short(const Candidate& c) const {
+// ahead of it. An error where a run refuses them; false where the whole step may still need more than there is.
+bool Plan::check_in_short(const Candidate& c) const {
   Candidate few = c;
   Layout& l = few.layout;
   l.microbatches = few_microbatches(c);
@@ -79,7 +85,8 @@ void Plan::check_in_short(const Candidate& c) const {
   std::vector<RankMemory> ranks;
   for (size_t i = 0; i < job.programs().size(); ++i)
     ranks.push_back({job.programs()[i].rank, total_bytes(job.memory_of(i))});
-  check_ranks(c, ranks);
+  const double most = check_ranks(c, ranks);
+  return l.microbatches == c.layout.microbatches || most * (1 + kMoreOfWhole) <= 1;
 }
 
 // Of candidates that were not compiled: a few micro-batches of those whose closed form is near the bound, first ones
@@ -98,8 +105,8 @@ void Plan::check_others() {
       const double more = can_check_in_short(request_, c) ? instructions_in_short(request_, c) : kMostOfChecks + 1;
       if (instructions + more <= kMostOfChecks) {
         instructions += more;
-        check_in_short(c);
-        c.may_exceed = false, c.in_short = true;
+        c.may_exceed = !check_in_short(c);
+        c.in_short = true;
       }
       ++i;
     } catch (const Error& error) {
@@ -113,14 +120,15 @@ void Plan::check_first() {
   std::vector<Candidate>& all = result_.best;
   while (!all.empty() && !all[0].programs && !all[0].in_short) {
     Candidate& c = all[0];
+    bool sure = true;
     try {
       if (why_not_compiled(c).empty())
         c = compiled(c);
       else if (!can_check_in_short(request_, c) || instructions_in_short(request_, c) > kMostOfShortFirst)
         return;
       else
-        check_in_short(c), c.in_short = true;
-      c.may_exceed = false;
+        sure = check_in_short(c), c.in_short = true;
+      c.may_exceed = !sure;
       return;
     } catch (const Error& error) {
       drop(0, error);
