@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 #include <tuple>
 
 #include "base/error.h"
@@ -79,7 +80,7 @@ class Search {
     for (const int64_t world : worlds()) meshes(world);
     for (auto& [group, candidate] : groups_) out_.best.push_back(std::move(candidate));
     std::ranges::sort(out_.best, before);
-    if (out_.best.size() > in_.finalists) out_.best.resize(in_.finalists);
+    if (out_.best.size() > 2 * in_.finalists) out_.best.resize(2 * in_.finalists);
     return std::move(out_);
   }
 
@@ -223,7 +224,7 @@ class Search {
       return;
     }
     c.time = forecast_time(in_.workload, stages, in_.cluster, l, shares_, in_.recipe, in_.constants);
-    const auto [at, first] = groups_.try_emplace(group_of(l), c);
+    const auto [at, first] = groups_.try_emplace({group_of(l), l.chunks > 1}, c);
     if (!first && before(c, at->second)) at->second = std::move(c);
   }
 
@@ -282,7 +283,7 @@ class Search {
 
   const SearchInput& in_;
   SearchResult out_;
-  std::map<Group, Candidate> groups_;
+  std::map<std::pair<Group, bool>, Candidate> groups_;  // with chunks apart: how even they are shows in the schedule
   Shares shares_;
   std::array<std::optional<Split>, 4> splits_;
 };
@@ -299,6 +300,9 @@ SearchResult search(const SearchInput& input) {
   for (Candidate& candidate : result.best) choose_excluded(input, candidate);
   for (Candidate& candidate : result.best) simulate_schedule(input, candidate);
   std::ranges::stable_sort(result.best, before);
+  std::set<Group> seen;
+  std::erase_if(result.best, [&](const Candidate& c) { return !seen.insert(group_of(c.layout)).second; });
+  if (result.best.size() > input.finalists) result.best.resize(input.finalists);
   return result;
 }
 

@@ -79,12 +79,31 @@ void a_part_tells_of_a_long_schedule(void**) {
   }
 }
 
+// Chunks of which one has the head alone make a schedule wait: one stage a rank is faster, and is found.
+void the_schedule_decides_between_chunks_and_none(void**) {
+  const Request r = request("4xH100", 32, "pipeline=4, microbatch=1");
+  const SearchInput input{r.workload, r.cluster, r.recipe, r.constants, r.batch, r.fixed, 32, {}};
+  const SearchResult result = search(input);
+  double without = 0;
+  Layout l;
+  l.pipeline = 4, l.microbatches = 32;
+  without = evaluate(input, l).step_s();
+  assert_true(!result.best.empty());
+  if (result.best.front().step_s() > without * (1 + 1e-9))
+    fail_msg("%s takes %g s, one stage a rank %g s", name_of(result.best.front().layout).c_str(),
+             result.best.front().step_s(), without);
+  for (size_t i = 1; i < result.best.size(); ++i)
+    assert_true(result.best[i].layout.zero_stage != result.best[i - 1].layout.zero_stage ||
+                result.best[i].layout.offload != result.best[i - 1].layout.offload);
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(all_are_ranked_by_one_forecast),
       cmocka_unit_test(embedding_and_head_are_in_one_chunk),
+      cmocka_unit_test(the_schedule_decides_between_chunks_and_none),
       cmocka_unit_test(a_part_tells_of_a_long_schedule),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
