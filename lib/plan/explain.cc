@@ -125,6 +125,12 @@ std::string advice(const Request& request, const SearchResult& result) {
     text += ": parameters fit one device; what they need beside is divided over the ranks";
   else if (first.layout.tensor > 1)
     text += ": the tensor axis inside a node, where its collectives are cheap";
+  else if (first.layout.pipeline > 1)
+    text +=
+        fits ? ": stages of the layers, which send no more than the values at their ends"
+             : ": the model does not fit one device; stages of it do, and send no more than the values at their ends";
+  else if (first.layout.context > 1)
+    text += ": ranks divide the positions of a sample, and attention shifts keys and values round them";
   return text;
 }
 

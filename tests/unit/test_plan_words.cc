@@ -49,6 +49,17 @@ void one_device_has_its_own_words(void**) {
   assert_null(strstr(text.c_str(), "only gradients travel"));
 }
 
+void every_axis_has_its_reason(void**) {
+  const char* const fixed[][2] = {
+      {"pipeline=2, data=1, tensor=1", ": stages of the layers, which send no more than the values at their ends\n"},
+      {"context=2, data=1, pipeline=1",
+       ": ranks divide the positions of a sample, and attention shifts keys and values"},
+      {"tensor=2, data=1, pipeline=1, context=1", ": the tensor axis inside a node, where its collectives are cheap\n"},
+      {"data=2, tensor=1, pipeline=1, zero=0", ": replicas of a model that fits one device; only gradients travel\n"}};
+  for (const auto& [what, reason] : fixed) expect_in(Plan(request("2xH100", 8, what), {}).text(), reason);
+  expect_in(Plan(request("4xT4", 16, "pipeline=4"), {}).text(), ": the model does not fit one device; stages of it do");
+}
+
 void the_reason_why_programs_are_not_compiled_is_told(void**) {
   const Plan costs(request("8xH100", 64, "", false), {});
   expect_in(costs.text(), "\nIts programs were not compiled: 16 layers are too many.\n");
@@ -177,6 +188,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(times_have_the_unit_that_suits),
       cmocka_unit_test(one_device_has_its_own_words),
+      cmocka_unit_test(every_axis_has_its_reason),
       cmocka_unit_test(the_reason_why_programs_are_not_compiled_is_told),
       cmocka_unit_test(a_refusal_is_one_line),
       cmocka_unit_test(what_is_not_marked_runs),
