@@ -65,7 +65,8 @@ std::string ranked(const Request& request, const std::vector<Candidate>& candida
          (compiled ? "* of the compiled programs, whose collectives hide as far as their order allows; all are ranked "
                      "by step, the forecast of closed forms\n"
                    : "") +
-         (unsure ? "? programs were not compiled whole: they may need more than the device has, and a run may refuse them\n"
+         (unsure ? "? programs were not compiled whole: they may need more than the device has, and a run may refuse "
+                   "them\n"
                  : "");
 }
 
