@@ -20,7 +20,7 @@ fn candidates_are_layouts_fastest_first() {
     for c in &candidates {
         assert_eq!(c.tensor * c.context * c.data * c.pipeline, 16, "{:?}", c);
         assert_eq!(c.microbatch * c.microbatches * c.data, 256, "{:?}", c);
-        assert!(c.memory_bytes > 0.0 && c.memory_bytes < 80e9 && c.zero_stage <= 3 && c.chunks >= 1);
+        assert!(c.memory_bytes > 0.0 && c.memory_bytes < 84e9 && c.zero_stage <= 3 && c.chunks >= 1);
         assert!(
             c.mfu > 0.0 && c.mfu <= c.hfu && c.hfu < 1.0 && (0.0..1.0).contains(&c.exposed),
             "{:?}",
