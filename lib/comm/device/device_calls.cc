@@ -225,34 +225,35 @@ void DeviceBackend::enqueue(std::span<const Enqueued> calls) {
   for (const Enqueued& c : calls) enqueue_together({&c, 1});
 }
 
-// Over one transport.
+// Over one transport. Each communicator times its own: it must know what is under way on it.
 void DeviceBackend::enqueue_together(std::span<const Enqueued> calls) {
   std::vector<gsel_enqueued> all;
-  std::vector<gsel_stream*> streams;
+  std::map<DeviceBackend*, std::vector<gsel_stream*>> streams;
   double timeout_s = 0;
   for (const Enqueued& c : calls) {
     const double own = c.call.timeout_s > 0 ? c.call.timeout_s : c.backend->timeout_s_.load();
     timeout_s = std::max(timeout_s, own);
     all.push_back({c.backend->link_->get(), &c.call, c.stream.get()});
-    if (std::ranges::find(streams, c.stream.get()) == streams.end()) streams.push_back(c.stream.get());
+    std::vector<gsel_stream*>& known = streams[c.backend];
+    if (std::ranges::find(known, c.stream.get()) == known.end()) known.push_back(c.stream.get());
   }
   DeviceBackend& first = *calls[0].backend;
-  first.clock_.begin(streams);
+  for (const auto& [backend, own] : streams) backend->clock_.begin(own);
   gsel_error* err = nullptr;
   const gsel_status status = first.link_->table().enqueue(all.data(), all.size(), timeout_s, &err);
   try {
     throw_if_failed(status, err);
   } catch (...) {  // the other ranks have this call or wait for it
     const Error error = current_error();
-    first.clock_.drop();
+    for (const auto& [backend, own] : streams) backend->clock_.drop();
     if (error.code() == GSEL_ERR_PEER) first.control_.await_break(kCauseNs);
     for (const Enqueued& c : calls) c.backend->control_.throw_what_broke();
     for (const Enqueued& c : calls) c.backend->control_.break_with(error);
     throw;
   }
-  first.clock_.end(streams,
-                   calls.size() == 1 ? text_of(calls[0].call) : text_of(calls[0].call) + " and the calls of its group",
-                   timeout_s);
+  const std::string text =
+      calls.size() == 1 ? text_of(calls[0].call) : text_of(calls[0].call) + " and the calls of its group";
+  for (const auto& [backend, own] : streams) backend->clock_.end(own, text, timeout_s);
   for (const Enqueued& c : calls) describe_received(c.call);
 }
 

@@ -1,6 +1,5 @@
 /* fake/cuda/test_comm_bounds.c: what NCCL would wait for without an end is an error within the timeout, or told at
- * once: messages that nobody takes, calls that do not pair, two communicators in opposite order, and calls that depend
- * on each other through host memory. */
+ * once: messages that nobody takes, calls that do not pair, and two communicators in opposite order. */
 #include "fake/cuda/joined.h"
 
 /* ---- messages -----------------------------------------------------------------------------------------------------
@@ -168,67 +167,9 @@ static void test_two_communicators_in_opposite_order_end(void** state) {
   as_two(opposite_order);
 }
 
-/* ---- groups and requests ------------------------------------------------------------------------------------------
+/* ---- requests, and nobody who watches
+ * ------------------------------------------------------------------------------------------
  */
-
-static void second_call_differs(rank_run* run) {
-  joined j, twin;
-  gsel_error* err = NULL;
-  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
-  twin = j;
-  rank_ok(run, gsel_comm_dup(j.comm, &twin.comm, &err), err);
-  rank_ok(run, gsel_comm_set_stream(twin.comm, j.g.stream, &err), err);
-  rank_ok(run, gsel_mem_alloc(twin.comm, COUNT * sizeof(float), (void**)&twin.memory, &err), err);
-  rank_check(run, connect_ranks(&j) == GSEL_OK && connect_ranks(&twin) == GSEL_OK);
-  gsel_collective a = GSEL_COLLECTIVE_INIT;
-  a.kind = GSEL_COLLECTIVE_ALLREDUCE;
-  a.dtype = GSEL_F32;
-  a.op = GSEL_SUM;
-  a.send = a.recv = j.memory;
-  a.count = COUNT;
-  gsel_collective b = a;
-  b.send = b.recv = twin.memory;
-  b.count = run->rank ? 8 : 4;
-  gsel_comm* comms[] = {j.comm, twin.comm};
-  const gsel_collective* calls[] = {&a, &b};
-  const double began = seconds();
-  gsel_status status = gsel_group_run(comms, calls, 2, &err);
-  if (status == GSEL_OK) status = gsel_comm_synchronize(twin.comm, &err);
-  expect_end(run, &j, began, status, &err, GSEL_ERR_MISMATCH, "");
-  rank_check(run, run->failure[0] || gsel_comm_synchronize(j.comm, NULL) != GSEL_OK);
-  meet(run, 2);
-  gsel_comm_free(twin.comm);
-  gsel_comm_free(j.comm);
-}
-
-static void test_a_group_whose_second_call_differs_breaks_both(void** state) {
-  (void)state;
-  as_two(second_call_differs);
-}
-
-/* The second adds up what the first has made. */
-static void calls_that_depend(rank_run* run) {
-  joined j;
-  gsel_error* err = NULL;
-  rank_check(run, join_over(run, "host", 0, &j) == GSEL_OK);
-  gsel_collective a = GSEL_COLLECTIVE_INIT;
-  a.kind = GSEL_COLLECTIVE_ALLREDUCE;
-  a.dtype = GSEL_F32;
-  a.op = GSEL_SUM;
-  a.send = a.recv = j.memory;
-  a.count = COUNT;
-  gsel_comm* comms[] = {j.comm, j.comm};
-  const gsel_collective* calls[] = {&a, &a};
-  rank_ok(run, gsel_group_run(comms, calls, 2, &err), err);
-  rank_ok(run, gsel_comm_synchronize(j.comm, &err), err);
-  rank_check(run, element_5(&j, j.memory) == 220);
-  gsel_comm_free(j.comm);
-}
-
-static void test_calls_of_a_group_run_in_order_through_host_memory(void** state) {
-  (void)state;
-  as_two(calls_that_depend);
-}
 
 static void a_request_that_nobody_answers(rank_run* run) {
   joined j;
@@ -294,8 +235,6 @@ int main(void) {
       cmocka_unit_test(test_a_receive_of_another_type_is_a_mismatch),
       cmocka_unit_test(test_calls_that_do_not_pair_are_a_mismatch),
       cmocka_unit_test(test_two_communicators_in_opposite_order_end),
-      cmocka_unit_test(test_a_group_whose_second_call_differs_breaks_both),
-      cmocka_unit_test(test_calls_of_a_group_run_in_order_through_host_memory),
       cmocka_unit_test(test_a_receive_starts_without_its_message),
       cmocka_unit_test(test_a_death_without_a_watching_thread_ends_a_first_call),
   };
