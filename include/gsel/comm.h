@@ -501,10 +501,11 @@ GSEL_API gsel_status gsel_mem_unregister(gsel_comm *comm, void *memory, gsel_err
  * was enqueued on the stream before has ended, and work enqueued behind them sees the results. Nothing else waits for
  * them. Counts, offsets and the fields of gsel_message are of the host. A request is done when the stream has passed
  * its call. gsel_collective.stream names the stream of one call; NCCL still runs the calls of one communicator one
- * after the other. Buffers of another kind or device are GSEL_ERR_ARG. A call that the transport cannot make, such as
- * one with an operation of the caller's, goes through host memory, and then the caller waits for the stream and for
- * the other ranks; gsel_comm_explain tells, and the first such call is a warning in the log. Messages that go through
- * a transport have tag 0, are received from a named rank, and have the type and count of their receive, or both ranks
+ * after the other. Buffers of another kind or device are GSEL_ERR_ARG, and so is, where ranks are threads of one
+ * process and the transport reaches buffers where they are, a mapping that the devices of the other ones may not
+ * access. A call that the transport cannot make, such as one with an operation of the caller's, goes through host
+ * memory, and then the caller waits for the stream and for the other ranks; gsel_comm_explain tells, and the first
+ * such call is a warning in the log. Messages that go through a transport have tag 0, are received from a named rank, and have the type and count of their receive, or both ranks
  * get GSEL_ERR_MISMATCH; other messages are GSEL_ERR_UNSUPPORTED unless the transport is "host". A call that its
  * stream has reached and that does not end within its timeout is GSEL_ERR_TIMEOUT. What happens after a call has
  * returned is told by the next call, by gsel_comm_get_async_error and by gsel_comm_synchronize: GSEL_ERR_PEER,

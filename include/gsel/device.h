@@ -174,6 +174,11 @@ typedef struct gsel_device_v1 {
    * what enter wrote to *before and makes that current again. Since plugin ABI 1.3; NULL where no device is current. */
   gsel_status (*enter)(void *ctx, void **before, gsel_error **err);
   void (*leave)(void *ctx, void *before);
+
+  /* Whether memory of this device is closed to another one of this process, which reaches this device's memory
+   * otherwise: *closed is 1 where it may not both read and write at the address, as in a mapping made for its owner
+   * alone; else 0. Since plugin ABI 1.4; NULL: no memory is. */
+  gsel_status (*memory_closed)(void *ctx, const void *memory, int32_t ordinal, int32_t *closed, gsel_error **err);
 } gsel_device_v1;
 
 GSEL_EXTERN_C_END

@@ -64,6 +64,7 @@ typedef struct gsel_join {
 #define GSEL_TRANSPORT_ONE_ORDER 8u /* the calls of a link run in the order enqueued, also on several streams */
 #define GSEL_TRANSPORT_CAPTURE 16u  /* calls may be captured in a graph */
 #define GSEL_TRANSPORT_TAGS 32u     /* messages have tags, can be probed, and can come from any rank */
+#define GSEL_TRANSPORT_IN_PLACE 64u /* devices of one process reach the buffers of a call where they are */
 typedef struct gsel_transport_description {
   uint32_t struct_size;
   uint32_t flags;

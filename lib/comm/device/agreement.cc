@@ -1,12 +1,16 @@
 // comm/device/agreement.cc: see agreement.h.
 #include "comm/device/agreement.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/error.h"
+#include "base/os.h"
 
 namespace gsel {
 namespace {
@@ -19,10 +23,29 @@ struct Choice {
   int32_t version, named;
   uint32_t flags;  // GSEL_COMM_*
   uint32_t transport_flags;
+  uint64_t process;
+  int32_t pid, ordinal;
 };
 
 void copy_text(std::span<char> to, std::string_view text) {
   to[text.copy(to.data(), to.size() - 1)] = '\0';
+}
+
+// With the process's number, which a forked child does not share: unlike any other, also in another container.
+uint64_t number_of_process() {
+  static const uint64_t drawn = [] {
+    uint64_t number;
+    os::random_bytes(&number, sizeof number);
+    return number;
+  }();
+  return drawn;
+}
+
+std::vector<int32_t> other_devices_here(std::span<const Choice> all, const Choice& own) {
+  std::vector<int32_t> found;
+  for (const Choice& c : all)
+    if (c.process == own.process && c.pid == own.pid && c.ordinal != own.ordinal) found.push_back(c.ordinal);
+  return found;
 }
 
 Error about(const Control& control, size_t rank, gsel_status code, const std::string& text) {
@@ -88,6 +111,9 @@ Agreement agree_on_transport(const Accelerator& accelerator, Control& control, u
   own.named = accelerator.is_named;
   own.flags = flags;
   own.transport_flags = accelerator.can.flags;
+  own.process = number_of_process();
+  own.pid = getpid();
+  own.ordinal = accelerator.ordinal;
   std::vector<Choice> all(static_cast<size_t>(control.world_size()));
   control.exchange(&own, all.data(), sizeof own, "join transport");
   const auto named = std::ranges::find_if(all, [](const Choice& c) { return c.named != 0; });
@@ -102,8 +128,12 @@ Agreement agree_on_transport(const Accelerator& accelerator, Control& control, u
                        : wanted.why[0] ? wanted.why
                                        : "no transport takes memory of this device";
   else
-    agreement = {false, fmt::format("{}{}", accelerator.is_named ? "it was asked for" : "all ranks have it",
-                                    accelerator.others.empty() ? "" : "; " + accelerator.others)};
+    agreement = {false,
+                 fmt::format("{}{}", accelerator.is_named ? "it was asked for" : "all ranks have it",
+                             accelerator.others.empty() ? "" : "; " + accelerator.others),
+                 {}};
+  if (!agreement.through_host && (own.transport_flags & GSEL_TRANSPORT_IN_PLACE) != 0)
+    agreement.reached_by = other_devices_here(all, own);
   check_demands(control, all, wanted, agreement);
   return agreement;
 }

@@ -2,8 +2,8 @@
 // the same answer. Does not know how a transport works.
 #pragma once
 
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/control.h"
 #include "comm/device/accelerator.h"
@@ -12,7 +12,8 @@ namespace gsel {
 
 struct Agreement {
   bool through_host = true;
-  std::string reason;  // why that one, and why the others were not taken
+  std::string reason;               // why that one, and why the others were not taken
+  std::vector<int32_t> reached_by;  // devices of other ranks of this process, which reach buffers where they are
 };
 
 // Collective. Throws where a transport that some rank names cannot be used, or where some rank does not allow what the

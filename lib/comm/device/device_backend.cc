@@ -163,7 +163,7 @@ void DeviceBackend::free(void* memory) {
 // With a transport all ranks register together: libraries do not say what they do where only some have.
 void DeviceBackend::register_memory(void* memory, uint64_t bytes) {
   require("gsel_mem_register");
-  check_device_memory(*accelerator_, "gsel_mem_register", memory, bytes, "memory");
+  check_device_memory(*accelerator_, agreement_.reached_by, "gsel_mem_register", memory, bytes, "memory");
   if (!link_ || !link_->table().window_register) return;
   std::vector<uint64_t> all(static_cast<size_t>(control_.world_size()));
   control_.exchange(&bytes, all.data(), sizeof bytes, "register memory");

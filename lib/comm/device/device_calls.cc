@@ -39,8 +39,8 @@ std::string text_of(const gsel_collective& call) {
 void DeviceBackend::check(const gsel_collective& call) {
   const BufferBytes bytes = buffer_bytes(call, control_.rank(), control_.world_size());
   const char* name = collective_name(call.kind);
-  check_device_memory(*accelerator_, name, call.send, bytes.send, "send");
-  check_device_memory(*accelerator_, name, call.recv, bytes.recv, "recv");
+  check_device_memory(*accelerator_, agreement_.reached_by, name, call.send, bytes.send, "send");
+  check_device_memory(*accelerator_, agreement_.reached_by, name, call.recv, bytes.recv, "recv");
   if (!link_) return;
   if (is_point_to_point(call.kind)) refuse_message_of_host(call);
   if ((flags_ & GSEL_COMM_NOT_THROUGH_HOST) == 0) return;

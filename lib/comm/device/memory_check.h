@@ -3,14 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "comm/device/accelerator.h"
 
 namespace gsel {
 
 // GSEL_ERR_ARG for memory of the host that is not page-locked, for that of another device, and for a buffer that ends
-// before `bytes`. function, name: whose buffer it is.
-void check_device_memory(const Accelerator& accelerator, const char* function, const void* memory, uint64_t bytes,
-                         const char* name);
+// before `bytes`, and for one that is closed to a device of reached_by. function, name: whose buffer it is.
+void check_device_memory(const Accelerator& accelerator, std::span<const int32_t> reached_by, const char* function,
+                         const void* memory, uint64_t bytes, const char* name);
 
 }  // namespace gsel

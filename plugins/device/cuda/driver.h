@@ -21,6 +21,7 @@ namespace gsel_cuda {
   X(cuDeviceGetName, 2000, "cuDeviceGetName")                         \
   X(cuDeviceGetUuid, 11040, "cuDeviceGetUuid_v2")                     \
   X(cuDeviceGetAttribute, 2000, "cuDeviceGetAttribute")               \
+  X(cuDeviceCanAccessPeer, 4000, "cuDeviceCanAccessPeer")             \
   X(cuDevicePrimaryCtxRetain, 7000, "cuDevicePrimaryCtxRetain")       \
   X(cuDevicePrimaryCtxRelease, 11000, "cuDevicePrimaryCtxRelease_v2") \
   X(cuCtxPushCurrent, 4000, "cuCtxPushCurrent_v2")                    \
@@ -33,6 +34,7 @@ namespace gsel_cuda {
   X(cuMemFreeHost, 2000, "cuMemFreeHost")                             \
   X(cuMemGetAddressRange, 3020, "cuMemGetAddressRange_v2")            \
   X(cuPointerGetAttributes, 7000, "cuPointerGetAttributes")           \
+  X(cuMemGetAccess, 10020, "cuMemGetAccess")                          \
   X(cuMemcpyAsync, 4000, "cuMemcpyAsync")                             \
   X(cuMemcpy2DAsync, 3020, "cuMemcpy2DAsync_v2")                      \
   X(cuMemsetD8Async, 3020, "cuMemsetD8Async")                         \

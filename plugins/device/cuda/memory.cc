@@ -75,6 +75,23 @@ gsel_status memory_of(void* ctx, const void* memory, gsel_memory_info* out, gsel
   });
 }
 
+// Only mappings have access rights; what else the driver says to the question is no answer to it.
+gsel_status memory_closed(void* ctx, const void* memory, int32_t ordinal, int32_t* closed, gsel_error** err) {
+  *closed = 0;
+  return run(ctx, err, [&](Context& c) {
+    const CUmemLocation other{CU_MEM_LOCATION_TYPE_DEVICE, ordinal};
+    unsigned long long rights = 0;
+    if (c.driver->cuMemGetAccess(&rights, &other, address_of(memory)) != CUDA_SUCCESS) return;
+    if (rights == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return;
+    CUdevice device;
+    int reaches = 0;
+    check(c, c.driver->cuDeviceGet(&device, ordinal), "device " + std::to_string(ordinal));
+    check(c, c.driver->cuDeviceCanAccessPeer(&reaches, device, c.device),
+          "whether device " + std::to_string(ordinal) + " reaches memory");
+    *closed = reaches;
+  });
+}
+
 gsel_status copy(void* ctx, void* dst, const void* src, uint64_t bytes, int32_t, gsel_stream* stream,
                  gsel_error** err) {
   return run(ctx, err, [&](Context& c) {
@@ -115,6 +132,7 @@ void add_memory(gsel_device_v1& table) {
   table.alloc = alloc;
   table.free = free_memory;
   table.memory_of = memory_of;
+  table.memory_closed = memory_closed;
   table.copy = copy;
   table.copy_rows = copy_rows;
   table.zero = zero;

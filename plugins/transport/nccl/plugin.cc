@@ -4,6 +4,7 @@
 #include <gsel/transport.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "link.h"
 
@@ -36,6 +37,16 @@ constexpr uint64_t set_of(Bits... bits) {
   return ((uint64_t{1} << bits) | ...);
 }
 
+bool is_set(const char* name) {
+  const char* value = secure_getenv(name);
+  return value && atoi(value) != 0;
+}
+
+// NCCL's own variables may keep ranks of one process from each other's buffers.
+uint32_t in_place() {
+  return is_set("NCCL_P2P_DISABLE") || is_set("NCCL_P2P_DIRECT_DISABLE") ? 0 : GSEL_TRANSPORT_IN_PLACE;
+}
+
 gsel_status describe(void* ctx, gsel_transport_description* out, gsel_error** err) {
   const auto& transport = *static_cast<Transport*>(ctx);
   try {
@@ -43,7 +54,7 @@ gsel_status describe(void* ctx, gsel_transport_description* out, gsel_error** er
     const uint32_t size = out->struct_size;
     *out = {};
     out->struct_size = size;
-    out->flags = GSEL_TRANSPORT_OWN_DEVICE | GSEL_TRANSPORT_CAPTURE;
+    out->flags = GSEL_TRANSPORT_OWN_DEVICE | GSEL_TRANSPORT_CAPTURE | in_place();
     out->dlpack_types = set_of(kDlCuda);
     out->version = transport.version;
     out->library = {transport.nccl->path.data(), transport.nccl->path.size()};

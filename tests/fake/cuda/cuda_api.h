@@ -88,6 +88,7 @@ struct AccessRight {
   X(cuDeviceGetName, 2000, cuDeviceGetName, (char*, int, int))                                                \
   X(cuDeviceGetUuid, 11040, cuDeviceGetUuid_v2, (Uuid*, int))                                                 \
   X(cuDeviceGetAttribute, 2000, cuDeviceGetAttribute, (int*, int, int))                                       \
+  X(cuDeviceCanAccessPeer, 4000, cuDeviceCanAccessPeer, (int*, int, int))                                     \
   X(cuDevicePrimaryCtxRetain, 7000, cuDevicePrimaryCtxRetain, (Any*, int))                                    \
   X(cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2, (int))                                    \
   X(cuCtxPushCurrent, 4000, cuCtxPushCurrent_v2, (Any))                                                       \

@@ -144,6 +144,11 @@ EXPORT int cuDeviceGetAttribute(int* value, int, int) {
   return kOk;
 }
 
+EXPORT int cuDeviceCanAccessPeer(int* can, int device, int peer) {
+  *can = device != peer && Machine::get().has_peers();
+  return device >= 0 && device < kDevices && peer >= 0 && peer < kDevices ? kOk : kInvalidDevice;
+}
+
 EXPORT int cuDevicePrimaryCtxRetain(Any* context, int device) {
   const std::lock_guard lock(Machine::get().mutex());
   if (device < 0 || device >= kDevices) return kInvalidDevice;

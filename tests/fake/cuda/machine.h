@@ -13,6 +13,7 @@
 //   GSEL_FAKE_CUDA_STICKY  number of the kernel launch that ends CUDA in this process, from 1; "2:710" with that error
 //   GSEL_FAKE_CUDA_IMAGE   error of loading kernels: 209 (no image for this GPU), 222 (PTX newer than the driver)
 //   GSEL_FAKE_CUDA_REUSE   1: freed addresses are given out again, the last one first
+//   GSEL_FAKE_CUDA_PEERS   none: no device reaches another one's memory
 //   GSEL_FAKE_CUDA_CLOCKS  one: what one thread has waited for orders what all of them enqueue
 //
 // Not modelled: the host's own accesses to page-locked memory, managed memory, pools, peer access of cuMemAlloc memory
@@ -119,6 +120,8 @@ class Machine {
   uint64_t free_bytes() const;
   // Where work finds memory of the device; other memory is where it is.
   void* here(const void* memory) const;
+  // Whether devices reach each other's memory.
+  bool has_peers() const;
   // Whether a device may touch all of it.
   bool may_access(uintptr_t at, uint64_t bytes, int device) const;
 

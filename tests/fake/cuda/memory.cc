@@ -146,6 +146,10 @@ const Allocation* Machine::find(uintptr_t address) const {
   return address < at->second.end && !at->second.freed ? &at->second : nullptr;
 }
 
+bool Machine::has_peers() const {
+  return setting("GSEL_FAKE_CUDA_PEERS", "") != "none";
+}
+
 bool Machine::may_access(uintptr_t at, uint64_t bytes, int device) const {
   for (uintptr_t from = at; from < at + bytes;) {
     const Allocation* a = find(from);

@@ -117,9 +117,11 @@ bool Node::can_post(const Call& call) const {
   return comm_->clique->has_room(comm_->rank, call.send_bytes);
 }
 
-// Ranks of one process reach each other's memory where it is, also where their devices may not.
+// Ranks of one process reach each other's memory where it is, also where their devices may not; unless they cannot, or
+// are told to copy on the way.
 void Node::check_reach(const Call& call) const {
   const Machine& machine = Machine::get();
+  if (!machine.has_peers() || number_in("NCCL_P2P_DISABLE", 0) || number_in("NCCL_P2P_DIRECT_DISABLE", 0)) return;
   for (const Comm& other : all_comms()) {
     if (other.clique != comm_->clique || other.rank == comm_->rank) continue;
     const int device = fake_cuda::device_of(other.context);

@@ -1,5 +1,6 @@
 /* fake/cuda/test_comm_ranges.c: which memory a communicator with an accelerator takes: mappings made of several
- * segments, as PyTorch's expandable segments are, page-locked memory, and where each ends. */
+ * segments, as PyTorch's expandable segments are, for all devices or for one alone, page-locked memory, and where each
+ * ends. */
 #include "fake/cuda/program.h"
 
 #define SEGMENT ((size_t)2 << 20)
@@ -19,10 +20,10 @@ typedef struct access_right {
   int flags;
 } access_right;
 
-/* So many segments of a reserved range, for the device itself. */
-static uintptr_t map_segments(const gpu* g, int device, int n, int reserved) {
+/* So many segments of a reserved range, for the device itself; the first so many of them for another one, too. */
+static uintptr_t map_segments(const gpu* g, int device, int n, int reserved, int other, int n_open) {
   const properties what = {1, 0, {1, device}, NULL, {0}};
-  const access_right right = {{1, device}, 3};
+  const access_right rights[] = {{{1, device}, 3}, {{1, other}, 3}};
   unsigned long long at = 0, physical = 0;
   cuda.push(g->context);
   CUDA("cuMemAddressReserve", unsigned long long*, size_t, size_t, unsigned long long, unsigned long long)
@@ -33,7 +34,8 @@ static uintptr_t map_segments(const gpu* g, int device, int n, int reserved) {
     (&physical, SEGMENT, &what, 0);
     CUDA("cuMemMap", unsigned long long, size_t, size_t, unsigned long long, unsigned long long)
     (begin, SEGMENT, 0, physical, 0);
-    CUDA("cuMemSetAccess", unsigned long long, size_t, const access_right*, size_t)(begin, SEGMENT, &right, 1);
+    CUDA("cuMemSetAccess", unsigned long long, size_t, const access_right*, size_t)
+    (begin, SEGMENT, rights, i < n_open ? 2 : 1);
   }
   cuda.pop(&(void*){NULL});
   return (uintptr_t)at;
@@ -46,7 +48,7 @@ static void buffers_of_a_mapping(rank_run* run) {
   gsel_comm* comm;
   rank_ok(run, join_on(run, run->user, run->rank, &comm, &err), err);
   rank_ok(run, gsel_comm_set_stream(comm, g.stream, &err), err);
-  const uintptr_t at = map_segments(&g, run->rank, 3, 4);
+  const uintptr_t at = map_segments(&g, run->rank, 3, 4, -1, 0);
   float *across = (float*)(at + SEGMENT - 8), got[4] = {0};
   const float mine[] = {1, 2, 3, 4};
   copy(&g, across, mine, sizeof mine);
@@ -67,6 +69,55 @@ static void test_a_mapping_of_several_segments_is_one_buffer(void** state) {
   (void)state;
   as_processes(2, buffers_of_a_mapping, (void*)"nccl");
   as_processes(2, buffers_of_a_mapping, (void*)"host");
+}
+
+/* Ranks as threads: the device of each reaches the buffers of the other. `user`: whether that is so here. */
+static void buffers_for_one_device(rank_run* run) {
+  const gpu g = open_gpu(run->rank);
+  const int peer = 1 - run->rank;
+  gsel_error* err = NULL;
+  gsel_comm* comm;
+  rank_ok(run, join_on(run, "nccl", run->rank, &comm, &err), err);
+  rank_ok(run, gsel_comm_set_stream(comm, g.stream, &err), err);
+  const uintptr_t at = map_segments(&g, run->rank, 2, 2, peer, 1);
+  float *open = (float*)at, *across = (float*)(at + SEGMENT - 8), got[4] = {0};
+  const float mine[] = {1, 2, 3, 4};
+  copy(&g, open, mine, sizeof mine);
+  copy(&g, across, mine, sizeof mine);
+  rank_ok(run, gsel_allreduce(comm, open, open, 4, GSEL_F32, GSEL_SUM, &err), err);
+  if (run->user) {
+    char expected[200];
+    const char* what[] = {"allreduce: send is", "allgather: recv is", "gsel_mem_register: memory is"};
+    for (int i = 0; i < 3; ++i) {
+      snprintf(expected, sizeof expected, "%s memory of cuda:%d that device %d may not access, and a rank of this",
+               what[i], (int)run->rank, peer);
+      const gsel_status status = i == 0   ? gsel_allreduce(comm, across, open, 4, GSEL_F32, GSEL_SUM, &err)
+                                 : i == 1 ? gsel_allgather(comm, open, across, 2, GSEL_F32, &err)
+                                          : gsel_mem_register(comm, (void*)at, 2 * SEGMENT, &err);
+      rank_fails(run, status, err, GSEL_ERR_ARG, expected, -1);
+    }
+  } else {
+    rank_ok(run, gsel_allreduce(comm, across, across, 4, GSEL_F32, GSEL_SUM, &err), err);
+    copy(&g, got, across, sizeof got);
+    finish(&g);
+    for (int i = 0; i < 4; ++i) rank_check(run, got[i] == 2 * mine[i]);
+  }
+  rank_ok(run, gsel_comm_synchronize(comm, &err), err);
+  gsel_comm_free(comm);
+}
+
+static void test_memory_that_its_owner_alone_may_access_is_refused(void** state) {
+  (void)state;
+  load_doubles("fake_libnccl.so");
+  as_threads(2, buffers_for_one_device, (void*)"refused");
+  no_violations();
+  const char* copies[][2] = {{"GSEL_FAKE_CUDA_PEERS", "none"}, {"NCCL_P2P_DIRECT_DISABLE", "1"}};
+  for (size_t i = 0; i < 2; ++i) {
+    setenv(copies[i][0], copies[i][1], 1);
+    as_threads(2, buffers_for_one_device, NULL);
+    unsetenv(copies[i][0]);
+    no_violations();
+  }
 }
 
 static void page_locked_memory(rank_run* run) {
@@ -98,6 +149,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_a_mapping_of_several_segments_is_one_buffer),
       cmocka_unit_test(test_page_locked_memory_has_an_end),
+      cmocka_unit_test(test_memory_that_its_owner_alone_may_access_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

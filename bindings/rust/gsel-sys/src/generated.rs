@@ -1056,6 +1056,7 @@ pub struct gsel_device_v1 {
     pub optimizer_step: Option<unsafe extern "C" fn(ctx: *mut c_void, step: *const gsel_optimizer_step, stream: *mut gsel_stream, err: *mut *mut gsel_error) -> gsel_status>,
     pub enter: Option<unsafe extern "C" fn(ctx: *mut c_void, before: *mut *mut c_void, err: *mut *mut gsel_error) -> gsel_status>,
     pub leave: Option<unsafe extern "C" fn(ctx: *mut c_void, before: *mut c_void)>,
+    pub memory_closed: Option<unsafe extern "C" fn(ctx: *mut c_void, memory: *const c_void, ordinal: i32, closed: *mut i32, err: *mut *mut gsel_error) -> gsel_status>,
 }
 unsafe impl crate::Sized32 for gsel_device_v1 {}
 #[repr(C)]
@@ -1629,6 +1630,7 @@ pub const GSEL_TIMELINE_SVG: i32 = 1;
 pub const GSEL_TRANSPORT_BITWISE: u32 = 1;
 pub const GSEL_TRANSPORT_CAPTURE: u32 = 16;
 pub const GSEL_TRANSPORT_HOST_SYNCHRONOUS: u32 = 4;
+pub const GSEL_TRANSPORT_IN_PLACE: u32 = 64;
 pub const GSEL_TRANSPORT_ONE_ORDER: u32 = 8;
 pub const GSEL_TRANSPORT_OWN_DEVICE: u32 = 2;
 pub const GSEL_TRANSPORT_TAGS: u32 = 32;
