@@ -605,7 +605,7 @@ GSEL_API gsel_status gsel_comm_grow(gsel_comm *comm, const gsel_comm_options *op
  *   gsel_comm_start_create_group, gsel_comm_start_shrink  run on a thread of their own; without[n]: see
  *                                                         gsel_comm_shrink_without, n may be 0
  * The blocking form on another rank is the same call. Errors: those of the blocking form, of which what no other rank
- * need be asked about is told at once; GSEL_ERR_UNSUPPORTED with GSEL_COMM_NO_THREAD or an accelerator. Since 0.1. */
+ * need be asked about is told at once; GSEL_ERR_UNSUPPORTED with GSEL_COMM_NO_THREAD. Since 0.1. */
 GSEL_API gsel_status gsel_comm_start_split(gsel_comm *comm, int32_t colour, int32_t key, gsel_request **out,
                                            gsel_error **err);
 GSEL_API gsel_status gsel_comm_start_dup(gsel_comm *comm, gsel_request **out, gsel_error **err);

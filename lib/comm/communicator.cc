@@ -209,9 +209,6 @@ Communicator Communicator::shrink_without(std::span<const int32_t> ranks) {
 
 std::unique_ptr<Pending> Communicator::start_making(const Making& making,
                                                     std::shared_ptr<std::optional<Communicator>> made) {
-  if (accelerator_)
-    fail(GSEL_ERR_UNSUPPORTED,
-         "a communicator with an accelerator is not made while its caller goes on; use gsel_comm_split and its like");
   if (making.kind == Making::Kind::group) check_group(making.ranks);
   if (making.kind == Making::Kind::shrink) check_left_out(making.ranks);
   return control_->start_making(making, [this, made](std::unique_ptr<Control> control) {

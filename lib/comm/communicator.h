@@ -126,7 +126,7 @@ class Communicator {
     uint32_t flags;
   } joined_{};
   std::shared_ptr<const Accelerator> accelerator_;  // nullptr: memory of the host
-  std::unique_ptr<Control> control_;                // its end waits for a communicator that is being made, see above
+  std::unique_ptr<Control> control_;                // its end waits for communicators that are being made
   void* stream_ = nullptr;                          // the caller's
   std::unique_ptr<DeviceBackend> device_;
   Backend* backend_ = nullptr;  // one of the two: for the memory of its calls
