@@ -89,9 +89,24 @@ static void another_type(rank_run* run) {
   gsel_comm_free(j.comm);
 }
 
-static void test_a_receive_of_another_type_is_a_mismatch(void** state) {
+/* gsel/comm.h allows a receive that is longer than its message, NCCL does not. */
+static void another_count(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
+  rank_check(run, connect_ranks(&j) == GSEL_OK);
+  const double began = seconds();
+  const gsel_status status = run->rank ? gsel_send(j.comm, j.memory, 4, GSEL_F32, 0, &err)
+                                       : gsel_recv(j.comm, j.memory, COUNT, GSEL_F32, 1, &err);
+  expect_end(run, &j, began, status, &err, GSEL_ERR_MISMATCH, "with 4 of f32");
+  meet(run, 2);
+  gsel_comm_free(j.comm);
+}
+
+static void test_a_receive_of_another_type_or_count_is_a_mismatch(void** state) {
   (void)state;
   as_two(another_type);
+  as_two(another_count);
 }
 
 /* ---- collectives --------------------------------------------------------------------------------------------------
@@ -195,9 +210,32 @@ static void a_request_that_nobody_answers(rank_run* run) {
   gsel_comm_free(j.comm);
 }
 
-static void test_a_receive_starts_without_its_message(void** state) {
+/* Over nccl, where the other rank makes the call once this one has its request. */
+static void a_request_ahead_of_the_other_rank(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
+  rank_check(run, connect_ranks(&j) == GSEL_OK);
+  gsel_collective call = GSEL_COLLECTIVE_INIT;
+  call.kind = GSEL_COLLECTIVE_ALLREDUCE;
+  call.dtype = GSEL_F32;
+  call.op = GSEL_SUM;
+  call.send = call.recv = j.memory;
+  call.count = COUNT;
+  gsel_request* request = NULL;
+  if (run->rank == 1) meet(run, 2);
+  rank_ok(run, gsel_comm_start(j.comm, &call, &request, &err), err);
+  if (run->rank == 0) meet(run, 2);
+  rank_ok(run, gsel_request_wait(request, &err), err);
+  gsel_request_free(request);
+  rank_check(run, element_5(&j, j.memory) == 110);
+  gsel_comm_free(j.comm);
+}
+
+static void test_a_request_starts_without_the_other_rank(void** state) {
   (void)state;
   as_two(a_request_that_nobody_answers);
+  as_two(a_request_ahead_of_the_other_rank);
 }
 
 /* Nobody watches, and the first call of the survivor waits for the host of the dead. */
@@ -215,11 +253,28 @@ static void dies_unwatched(rank_run* run) {
   gsel_comm_free(j.comm);
 }
 
-static void test_a_death_without_a_watching_thread_ends_a_first_call(void** state) {
-  (void)state;
+/* The same behind a call of NCCL that the dead rank has announced and never makes: a call through host memory waits for
+ * the stream. */
+static void dies_before_the_way_through_host(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", GSEL_COMM_NO_THREAD, &j) == GSEL_OK);
+  rank_check(run, connect_ranks(&j) == GSEL_OK);
+  if (run->rank == 0) rank_ok(run, gsel_allreduce(j.comm, j.memory, j.memory, COUNT, GSEL_F32, GSEL_SUM, &err), err);
+  meet(run, 2);
+  if (run->rank == 1) raise(SIGKILL);
+  {
+    const double began = seconds();
+    const gsel_status status = gsel_allreduce(j.comm, j.memory, j.memory, 8, GSEL_I16, GSEL_SUM, &err);
+    expect_end(run, &j, began, status, &err, GSEL_ERR_PEER, "rank 1 (pid");
+  }
+  gsel_comm_free(j.comm);
+}
+
+static void survives_alone(rank_body body) {
   int32_t* word = shared_memory(sizeof *word);
   rank_run* runs = ranks_prepare(2, word);
-  const pid_t survivor = rank_fork(&runs[0], dies_unwatched), victim = rank_fork(&runs[1], dies_unwatched);
+  const pid_t survivor = rank_fork(&runs[0], body), victim = rank_fork(&runs[1], body);
   int status = 0;
   waitpid(victim, &status, 0);
   waitpid(survivor, &status, 0);
@@ -228,15 +283,21 @@ static void test_a_death_without_a_watching_thread_ends_a_first_call(void** stat
   munmap(word, sizeof *word);
 }
 
+static void test_a_death_without_a_watching_thread_ends_a_call(void** state) {
+  (void)state;
+  survives_alone(dies_unwatched);
+  survives_alone(dies_before_the_way_through_host);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_messages_without_their_other_side_end),
       cmocka_unit_test(test_a_message_whose_other_side_has_left_names_it),
-      cmocka_unit_test(test_a_receive_of_another_type_is_a_mismatch),
+      cmocka_unit_test(test_a_receive_of_another_type_or_count_is_a_mismatch),
       cmocka_unit_test(test_calls_that_do_not_pair_are_a_mismatch),
       cmocka_unit_test(test_two_communicators_in_opposite_order_end),
-      cmocka_unit_test(test_a_receive_starts_without_its_message),
-      cmocka_unit_test(test_a_death_without_a_watching_thread_ends_a_first_call),
+      cmocka_unit_test(test_a_request_starts_without_the_other_rank),
+      cmocka_unit_test(test_a_death_without_a_watching_thread_ends_a_call),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,6 +120,39 @@ static void test_memory_that_its_owner_alone_may_access_is_refused(void** state)
   }
 }
 
+/* An address is given out again for less, then not at all. */
+static void addresses_that_come_back(rank_run* run) {
+  setenv("GSEL_FAKE_CUDA_REUSE", "1", 1);
+  load_doubles("fake_libnccl.so");
+  const gpu g = open_gpu(run->rank);
+  gsel_error* err = NULL;
+  gsel_comm* comm;
+  rank_ok(run, join_on(run, run->user, run->rank, &comm, &err), err);
+  const uintptr_t first = alloc(&g, 4000);
+  void* at = (void*)first;
+  rank_ok(run, gsel_allreduce(comm, at, at, 1000, GSEL_F32, GSEL_SUM, &err), err);
+  rank_ok(run, gsel_comm_synchronize(comm, &err), err);
+  cuda.push(g.context);
+  CUDA("cuMemFree_v2", uintptr_t)(first);
+  cuda.pop(&(void*){NULL});
+  rank_check(run, alloc(&g, 3900) == first);
+  rank_fails(run, gsel_allreduce(comm, at, at, 1000, GSEL_F32, GSEL_SUM, &err), err, GSEL_ERR_ARG,
+             "send needs 4000 bytes and its memory on cuda:0 ends after 3900", -1);
+  cuda.push(g.context);
+  CUDA("cuMemFree_v2", uintptr_t)(first);
+  cuda.pop(&(void*){NULL});
+  rank_fails(run, gsel_allreduce(comm, at, at, 1, GSEL_F32, GSEL_SUM, &err), err, GSEL_ERR_ARG,
+             "send is memory of the host", -1);
+  gsel_comm_free(comm);
+  rank_check(run, cuda.violations() == 0);
+}
+
+static void test_an_address_is_known_anew_after_it_was_freed(void** state) {
+  (void)state;
+  as_processes(1, addresses_that_come_back, (void*)"nccl");
+  as_processes(1, addresses_that_come_back, (void*)"host");
+}
+
 static void page_locked_memory(rank_run* run) {
   load_doubles("fake_libnccl.so");
   const gpu g = open_gpu(run->rank);
@@ -148,6 +181,7 @@ static void test_page_locked_memory_has_an_end(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_a_mapping_of_several_segments_is_one_buffer),
+      cmocka_unit_test(test_an_address_is_known_anew_after_it_was_freed),
       cmocka_unit_test(test_page_locked_memory_has_an_end),
       cmocka_unit_test(test_memory_that_its_owner_alone_may_access_is_refused),
   };

@@ -10,13 +10,22 @@ static int fail_with(const char* what, gsel_error* err) {
   return 1;
 }
 
-static int be_rank(const char* transport, int numbered) {
+/* how: NULL: by the launcher's number; "numbered": as "cuda:1"; "named": by GSEL_DEVICE, in the opposite order. */
+static int be_rank(const char* transport, const char* how) {
   gsel_error* err = NULL;
   gsel_comm* comm = NULL;
   char accelerator[32];
-  snprintf(accelerator, sizeof accelerator, numbered ? "cuda:%s" : "cuda", getenv("LOCAL_RANK"));
+  snprintf(accelerator, sizeof accelerator, how && !strcmp(how, "numbered") ? "cuda:%s" : "cuda", getenv("LOCAL_RANK"));
   load_doubles("fake_libnccl.so");
-  const gpu g = open_gpu(atoi(getenv("LOCAL_RANK")));
+  int device = atoi(getenv("LOCAL_RANK"));
+  if (how && !strcmp(how, "named")) {
+    static const char* const names[] = {"GPU-33333333-3333-3333-3333-333333333333",
+                                        "GPU-22222222-2222-2222-2222-222222222222",
+                                        "GPU-11111111-1111-1111-1111-111111111111"};
+    setenv("GSEL_DEVICE", names[device], 1);
+    device = 2 - device;
+  }
+  const gpu g = open_gpu(device);
   gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
   options.accelerator = gsel_str_from(accelerator);
   options.transport = gsel_str_from(transport);
@@ -53,12 +62,14 @@ static void test_ranks_of_gsel_run_have_a_device_each(void** state) {
   (void)state;
   run_over("nccl numbered");
   run_over("host numbered");
+  run_over("nccl named");
+  run_over("host named");
   run_over("nccl");
   run_over("host");
 }
 
 int main(int argc, char** argv) {
-  if (argc > 1) return be_rank(argv[1], argc > 2);
+  if (argc > 1) return be_rank(argv[1], argc > 2 ? argv[2] : NULL);
   self = argv[0];
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_ranks_of_gsel_run_have_a_device_each)};
   return cmocka_run_group_tests(tests, NULL, NULL);
