@@ -1,6 +1,7 @@
 // plugins/transport/nccl/link.cc: see link.h.
 #include "link.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -14,6 +15,7 @@ namespace gsel_nccl {
 namespace {
 
 constexpr useconds_t kPollUs = 20;
+constexpr int kYields = 200;         // before that: a sleep takes longer than the thread that NCCL starts for a call
 constexpr double kAbortSeconds = 2;  // that an abort may take before the communicator and its memory are given up
 constexpr int kPollsBetweenLooks = 1000;
 constexpr int kMostDevices = 64;
@@ -270,7 +272,7 @@ void abort(gsel_link* link) noexcept {
 void settle(std::span<gsel_link* const> links, const std::string& what, double timeout_s) {
   const auto deadline = after(timeout_s);
   for (gsel_link* link : links)
-    for (int polls = 1;; ++polls, usleep(kPollUs)) {
+    for (int polls = 1;; ++polls) {
       const int state = state_of(*link);
       if (polls % kPollsBetweenLooks == 0)
         must([&](gsel_error** err) { return link->control->look(link->control->ctx, err); });
@@ -280,6 +282,7 @@ void settle(std::span<gsel_link* const> links, const std::string& what, double t
       if (Clock::now() > deadline)
         fail(GSEL_ERR_TIMEOUT,
              "nccl: " + what + " timed out before it was on its stream: another rank has not made it");
+      polls < kYields ? static_cast<void>(sched_yield()) : static_cast<void>(usleep(kPollUs));
     }
 }
 
