@@ -28,13 +28,13 @@ struct Scratch {
 }  // namespace gsel_cuda
 
 struct gsel_stream {
-  CUstream native;
+  gsel_cuda::CUstream native;
   bool own;
   gsel_cuda::Scratch scratch;
 };
 
 struct gsel_event {
-  CUevent native;
+  gsel_cuda::CUevent native;
   bool own;
 };
 
@@ -54,7 +54,7 @@ struct Context {
   std::map<void*, int32_t> kinds;  // of memory that alloc gave
   std::map<std::string, CUfunction> functions;
   std::string poison;  // why CUDA is over in this process; empty: it is not
-  gsel_stream default_stream{CU_STREAM_LEGACY, false, {}};
+  gsel_stream default_stream{reinterpret_cast<CUstream>(kLegacyStream), false, {}};
 };
 
 inline Context& context_of(void* ctx) {

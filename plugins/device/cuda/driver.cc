@@ -19,13 +19,13 @@ class Finder {
  public:
   explicit Finder(void* library)
       : library_(library),
-        get_v2_(reinterpret_cast<PFN_cuGetProcAddress_v12000>(dlsym(library, "cuGetProcAddress_v2"))),
-        get_v1_(reinterpret_cast<PFN_cuGetProcAddress_v11030>(dlsym(library, "cuGetProcAddress"))) {}
+        get_v2_(reinterpret_cast<GetProcAddressV2*>(dlsym(library, "cuGetProcAddress_v2"))),
+        get_v1_(reinterpret_cast<GetProcAddress*>(dlsym(library, "cuGetProcAddress"))) {}
 
   // An unknown name is a success with a NULL address. Streams: NULL is the legacy default stream.
   void* find(const char* name, int version, const char* symbol) const {
     void* address = nullptr;
-    CUdriverProcAddressQueryResult result;
+    int result;
     if (get_v2_)
       get_v2_(name, &address, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &result);
     else if (get_v1_)
@@ -37,8 +37,8 @@ class Finder {
 
  private:
   void* library_;
-  PFN_cuGetProcAddress_v12000 get_v2_;
-  PFN_cuGetProcAddress_v11030 get_v1_;
+  GetProcAddressV2* get_v2_;
+  GetProcAddress* get_v1_;
 };
 
 std::string text_of(const Driver& driver, CUresult result) {
@@ -55,9 +55,9 @@ Loaded load() {
     return loaded;
   }
   const Finder finder(library);
-#define GSEL_CUDA_FIND(name, version, symbol)                                                          \
-  loaded.driver.name = reinterpret_cast<PFN_##name##_v##version>(finder.find(#name, version, symbol)); \
-  if (!loaded.driver.name && loaded.why.empty())                                                       \
+#define GSEL_CUDA_FIND(name, version, symbol, parameters)                                             \
+  loaded.driver.name = reinterpret_cast<CUresult(*) parameters>(finder.find(#name, version, symbol)); \
+  if (!loaded.driver.name && loaded.why.empty())                                                      \
     loaded.why = std::string(kLibrary) + " has no " #name "; a driver of version 525 or newer would do";
   GSEL_CUDA_FUNCTIONS(GSEL_CUDA_FIND)
 #undef GSEL_CUDA_FIND

@@ -1,4 +1,5 @@
-// plugins/device/cuda/image.cc: the fatbin that nvcc made of kernels.cu, as bytes of this plugin.
+// plugins/device/cuda/image.cc: the fatbin that nvcc made of kernels.cu, as bytes of this plugin; without nvcc a 0.
+#ifdef GSEL_CUDA_FATBIN
 asm(R"(
   .section .rodata
   .balign 16
@@ -8,3 +9,14 @@ gsel_cuda_kernels:
   .incbin ")" GSEL_CUDA_FATBIN R"("
   .previous
 )");
+#else
+#define GSEL_CUDA_TOOLKIT 0
+extern "C" {
+extern const unsigned char gsel_cuda_kernels[];
+const unsigned char gsel_cuda_kernels[] = {0};
+}
+#endif
+extern "C" {
+extern const int gsel_cuda_kernels_version;
+const int gsel_cuda_kernels_version = GSEL_CUDA_TOOLKIT;
+}

@@ -18,7 +18,7 @@ gsel_status alloc(void* ctx, int32_t kind, uint64_t bytes, void** out, gsel_erro
       check(c, c.driver->cuMemAlloc(&address, some), std::to_string(bytes) + " bytes of device memory");
       memory = reinterpret_cast<void*>(address);
     } else if (kind == GSEL_MEMORY_PINNED) {
-      check(c, c.driver->cuMemHostAlloc(&memory, some, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+      check(c, c.driver->cuMemHostAlloc(&memory, some, kHostAllocPortable | kHostAllocMapped),
             std::to_string(bytes) + " bytes of page-locked memory");
     } else {
       fail(GSEL_ERR_ARG,

@@ -9,8 +9,10 @@
 
 #include "context.h"
 
-// The compiled kernels, for the GPUs that the toolkit at hand knows, and as PTX for later ones.
+// The compiled kernels, for the GPUs that the toolkit at hand knows, and as PTX for later ones; a 0 where there was no
+// toolkit. Its version, as cuda.h writes it.
 extern "C" const unsigned char gsel_cuda_kernels[];
+extern "C" const int gsel_cuda_kernels_version;
 
 namespace gsel_cuda {
 namespace {
@@ -61,6 +63,10 @@ std::string version_text(int version) {
 
 // Where they do not load, the device still has memory, streams, and calls of other libraries.
 void load_kernels(Context& c) {
+  if (gsel_cuda_kernels[0] == 0) {
+    c.no_kernels = "gsel was built without a CUDA toolkit; build it with one of 12.0 or newer";
+    return;
+  }
   AllKernels& all = all_kernels();
   const std::lock_guard lock(all.mutex);
   Kernels& kernels = all.of[c.context];
@@ -72,7 +78,7 @@ void load_kernels(Context& c) {
       c.driver->cuDriverGetVersion(&version);
       kernels.module = nullptr;
       c.no_kernels = failure.text + "; the driver is one for CUDA " + version_text(version) +
-                     ", the kernels were built with CUDA " + version_text(CUDA_VERSION);
+                     ", the kernels were built with CUDA " + version_text(gsel_cuda_kernels_version);
       if (!c.poison.empty()) throw;
       return;
     }

@@ -1,10 +1,48 @@
-// fake/cuda/cuda_check.cc: the declarations of the double of the driver, held against cuda.h and cudaTypedefs.h while
-// this file is compiled; it has nothing to run. Only where a toolkit is installed.
+// fake/cuda/cuda_check.cc: the declarations of the double of the driver and those of the plugin, held against cuda.h
+// and cudaTypedefs.h while this file is compiled; it has nothing to run. Only where a toolkit is installed.
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
+#include <cstdint>
+
 #include "cuda_api.h"
+#include "plugins/device/cuda/interface.h"
 #include "same_abi.h"
+
+namespace gsel_cuda {
+namespace {
+
+#define COMPARE_PLUGIN(name, version, symbol, parameters)                                          \
+  static_assert(is_same_call<std::remove_pointer_t<PFN_##name##_v##version>, CUresult parameters>, \
+                #name " differs from cudaTypedefs.h");
+GSEL_CUDA_FUNCTIONS(COMPARE_PLUGIN)
+static_assert(is_same_call<std::remove_pointer_t<PFN_cuGetProcAddress_v11030>, GetProcAddress>);
+static_assert(is_same_call<std::remove_pointer_t<PFN_cuGetProcAddress_v12000>, GetProcAddressV2>);
+
+#define COMPARE_CONSTANT(name, value) static_assert(int{::name} == value, #name " differs from cuda.h");
+GSEL_CUDA_RESULTS(COMPARE_CONSTANT)
+GSEL_CUDA_POINTER_ATTRIBUTES(COMPARE_CONSTANT)
+GSEL_CUDA_MEMORY_TYPES(COMPARE_CONSTANT)
+GSEL_CUDA_NUMBERS(COMPARE_CONSTANT)
+static_assert(kHostAllocPortable == CU_MEMHOSTALLOC_PORTABLE && kHostAllocMapped == CU_MEMHOSTALLOC_DEVICEMAP);
+
+#define COMPARE_PLACE(type, member) static_assert(offsetof(gsel_cuda::type, member) == offsetof(::type, member));
+COMPARE_PLACE(CUmemLocation, type)
+COMPARE_PLACE(CUmemLocation, id)
+COMPARE_PLACE(CUDA_MEMCPY2D, srcMemoryType)
+COMPARE_PLACE(CUDA_MEMCPY2D, srcDevice)
+COMPARE_PLACE(CUDA_MEMCPY2D, srcPitch)
+COMPARE_PLACE(CUDA_MEMCPY2D, dstMemoryType)
+COMPARE_PLACE(CUDA_MEMCPY2D, dstDevice)
+COMPARE_PLACE(CUDA_MEMCPY2D, dstPitch)
+COMPARE_PLACE(CUDA_MEMCPY2D, WidthInBytes)
+COMPARE_PLACE(CUDA_MEMCPY2D, Height)
+static_assert(sizeof(gsel_cuda::CUuuid) == sizeof(::CUuuid) &&
+              sizeof(gsel_cuda::CUmemLocation) == sizeof(::CUmemLocation) &&
+              sizeof(gsel_cuda::CUDA_MEMCPY2D) == sizeof(::CUDA_MEMCPY2D));
+
+}  // namespace
+}  // namespace gsel_cuda
 
 namespace fake_cuda {
 namespace {

@@ -1,7 +1,5 @@
 // fake/cuda/test_double.cc: what the double reports, and what the plugin `cuda` makes of a driver that is old, lacks
 // names, runs out of memory or fails: each in a process of its own, since a driver is loaded once.
-#include <gsel/transport.h>
-
 #include <cstring>
 #include <string>
 #include <vector>
@@ -189,42 +187,6 @@ void test_each_failure_that_ends_cuda_is_known_as_such(void**) {
     });
 }
 
-// Whether a plugin can be used here is asked for in programs that never use it, and fork afterwards.
-void test_a_probe_does_not_start_the_driver(void**) {
-  expect({}, "score 100, 0 calls, then some", [] {
-    const FakeCuda cuda;
-    char reason[256] = "";
-    const int score = cuda.plugin->probe(&gsel::host_services(), reason, sizeof reason);
-    const auto calls = reinterpret_cast<int (*)()>(dlsym(cuda.driver, "fake_cuda_calls"));
-    fprintf(stderr, "score %d, %d calls, ", score, calls());
-    Opened o;
-    fprintf(stderr, "then %s", calls() > 0 ? "some" : "none");
-  });
-}
-
-// A transport is described before a communicator has a device.
-void test_a_transport_is_probed_without_nccl_and_described_without_a_device(void**) {
-  expect({}, "score 100, 0 calls, then 22809 and 0 of the driver", [] {
-    void* driver = open_module("/tests/fixtures/fake_libcuda.so", RTLD_GLOBAL);
-    void* nccl = open_module("/tests/fixtures/fake_libnccl.so", RTLD_GLOBAL);
-    const auto of_driver = reinterpret_cast<int (*)()>(dlsym(driver, "fake_cuda_calls"));
-    const auto of_nccl = reinterpret_cast<int (*)()>(dlsym(nccl, "fake_nccl_calls"));
-    const auto* plugin = static_cast<const gsel_plugin_v1*>(
-        dlsym(open_module("/lib/gsel/plugins-1/nccl.so", RTLD_LOCAL), "gsel_plugin_v1"));
-    const auto& table = *static_cast<const gsel_transport_v2*>(plugin->table);
-    char reason[256] = "";
-    const int score = plugin->probe(&gsel::host_services(), reason, sizeof reason);
-    fprintf(stderr, "score %d, %d calls, ", score, of_nccl());
-    void* ctx = nullptr;
-    gsel_error* err = nullptr;
-    gsel_transport_description found{};
-    found.struct_size = sizeof found;
-    if (table.open(&gsel::host_services(), &ctx, &err) || table.describe(ctx, &found, &err)) _exit(1);
-    fprintf(stderr, "then %d and %d of the driver", found.version, of_driver());
-    table.close(ctx);
-  });
-}
-
 // Memory and streams need no kernels, and neither do calls of NCCL.
 void test_a_device_opens_without_kernels_for_it(void**) {
   for (const char* error : {"209", "222"})
@@ -313,8 +275,6 @@ int main() {
       cmocka_unit_test(test_no_memory_is_an_error_and_no_more),
       cmocka_unit_test(test_a_failure_that_ends_cuda_is_remembered),
       cmocka_unit_test(test_each_failure_that_ends_cuda_is_known_as_such),
-      cmocka_unit_test(test_a_probe_does_not_start_the_driver),
-      cmocka_unit_test(test_a_transport_is_probed_without_nccl_and_described_without_a_device),
       cmocka_unit_test(test_a_device_opens_without_kernels_for_it),
       cmocka_unit_test(test_kernels_are_loaded_once_for_a_device),
       cmocka_unit_test(test_a_stream_of_another_device_is_refused),

@@ -1,0 +1,88 @@
+// fake/cuda/test_plugins.cc: the plugins `cuda` and `nccl` before anything is opened, and `cuda` as it is built where
+// there is no toolkit. Each in a process of its own, since a double is loaded once.
+#include <gsel/transport.h>
+
+#include <cstring>
+
+#include "base/host_services.h"
+#include "fake/cuda/children.h"
+#include "support/fake_cuda.h"
+
+namespace {
+
+void* open_first(const gsel_device_v1& table) {
+  void* ctx = nullptr;
+  gsel_error* err = nullptr;
+  gsel_device_options options{};
+  options.struct_size = sizeof options;
+  if (table.open(&gsel::host_services(), &options, &ctx, &err) == GSEL_OK) return ctx;
+  fprintf(stderr, "%s\n", gsel_error_message(err).data);
+  _exit(1);
+}
+
+// Whether a plugin can be used here is asked for in programs that never use it, and fork afterwards.
+void test_a_probe_does_not_start_the_driver(void**) {
+  expect({}, "score 100, 0 calls, then some", [] {
+    const FakeCuda cuda;
+    char reason[256] = "";
+    const int score = cuda.plugin->probe(&gsel::host_services(), reason, sizeof reason);
+    const auto calls = reinterpret_cast<int (*)()>(dlsym(cuda.driver, "fake_cuda_calls"));
+    fprintf(stderr, "score %d, %d calls, ", score, calls());
+    open_first(*cuda.table);
+    fprintf(stderr, "then %s", calls() > 0 ? "some" : "none");
+  });
+}
+
+// A transport is described before a communicator has a device.
+void test_a_transport_is_probed_without_nccl_and_described_without_a_device(void**) {
+  expect({}, "score 100, 0 calls, then 22809 and 0 of the driver", [] {
+    void* driver = open_module("/tests/fixtures/fake_libcuda.so", RTLD_GLOBAL);
+    void* nccl = open_module("/tests/fixtures/fake_libnccl.so", RTLD_GLOBAL);
+    const auto of_driver = reinterpret_cast<int (*)()>(dlsym(driver, "fake_cuda_calls"));
+    const auto of_nccl = reinterpret_cast<int (*)()>(dlsym(nccl, "fake_nccl_calls"));
+    const auto* plugin = static_cast<const gsel_plugin_v1*>(
+        dlsym(open_module("/lib/gsel/plugins-1/nccl.so", RTLD_LOCAL), "gsel_plugin_v1"));
+    const auto& table = *static_cast<const gsel_transport_v2*>(plugin->table);
+    char reason[256] = "";
+    const int score = plugin->probe(&gsel::host_services(), reason, sizeof reason);
+    fprintf(stderr, "score %d, %d calls, ", score, of_nccl());
+    void* ctx = nullptr;
+    gsel_error* err = nullptr;
+    gsel_transport_description found{};
+    found.struct_size = sizeof found;
+    if (table.open(&gsel::host_services(), &ctx, &err) || table.describe(ctx, &found, &err)) _exit(1);
+    fprintf(stderr, "then %d and %d of the driver", found.version, of_driver());
+    table.close(ctx);
+  });
+}
+
+// Communicators need memory and streams; a kernel says what is missing.
+void test_cuda_without_a_toolkit_has_all_but_kernels(void**) {
+  expect({}, "kernel gsel_scale_f32 on device 0: gsel was built without a CUDA toolkit", [] {
+    open_module("/tests/fixtures/fake_libcuda.so", RTLD_GLOBAL);
+    const auto* plugin = static_cast<const gsel_plugin_v1*>(
+        dlsym(open_module("/tests/fixtures/without_kernels/cuda.so", RTLD_LOCAL), "gsel_plugin_v1"));
+    const auto& d = *static_cast<const gsel_device_v1*>(plugin->table);
+    void *ctx = open_first(d), *memory = nullptr;
+    gsel_stream* stream = nullptr;
+    gsel_error* err = nullptr;
+    int x = 7;
+    if (d.stream_create(ctx, 0, &stream, &err) || d.alloc(ctx, GSEL_MEMORY_DEVICE, sizeof x, &memory, &err)) _exit(1);
+    if (d.zero(ctx, memory, sizeof x, stream, &err)) _exit(2);
+    if (d.copy(ctx, &x, memory, sizeof x, GSEL_COPY_TO_HOST, stream, &err)) _exit(3);
+    if (d.stream_wait(ctx, stream, &err) || x != 0) _exit(4);
+    if (d.scale(ctx, memory, GSEL_F32, 2, 1, stream, &err) != GSEL_ERR_UNSUPPORTED) _exit(5);
+    fprintf(stderr, "%s\n", gsel_error_message(err).data);
+  });
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(test_a_probe_does_not_start_the_driver),
+      cmocka_unit_test(test_a_transport_is_probed_without_nccl_and_described_without_a_device),
+      cmocka_unit_test(test_cuda_without_a_toolkit_has_all_but_kernels),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
