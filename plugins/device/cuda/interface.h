@@ -57,10 +57,13 @@ struct CUuuid {
   X(CU_EVENT_WAIT_DEFAULT, 0)                     \
   X(CU_GET_PROC_ADDRESS_LEGACY_STREAM, 1)
 
+#define GSEL_CUDA_CAPTURE_MODES(X) X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)
+
 #define GSEL_CUDA_CONSTANT(name, value) name = value,
 enum CUresult : int { GSEL_CUDA_RESULTS(GSEL_CUDA_CONSTANT) };
 enum CUpointer_attribute : int { GSEL_CUDA_POINTER_ATTRIBUTES(GSEL_CUDA_CONSTANT) };
 enum CUmemorytype : int { GSEL_CUDA_MEMORY_TYPES(GSEL_CUDA_CONSTANT) };
+enum CUstreamCaptureMode : int { GSEL_CUDA_CAPTURE_MODES(GSEL_CUDA_CONSTANT) };
 enum Number : int { GSEL_CUDA_NUMBERS(GSEL_CUDA_CONSTANT) };
 #undef GSEL_CUDA_CONSTANT
 
@@ -121,6 +124,7 @@ struct CUDA_MEMCPY2D {
   X(cuStreamDestroy, 4000, "cuStreamDestroy_v2", (CUstream))                                                       \
   X(cuStreamSynchronize, 2000, "cuStreamSynchronize", (CUstream))                                                  \
   X(cuStreamWaitEvent, 3020, "cuStreamWaitEvent", (CUstream, CUevent, unsigned))                                   \
+  X(cuThreadExchangeStreamCaptureMode, 10010, "cuThreadExchangeStreamCaptureMode", (CUstreamCaptureMode*))         \
   X(cuEventCreate, 2000, "cuEventCreate", (CUevent*, unsigned))                                                    \
   X(cuEventDestroy, 4000, "cuEventDestroy_v2", (CUevent))                                                          \
   X(cuEventRecord, 2000, "cuEventRecord", (CUevent, CUstream))                                                     \

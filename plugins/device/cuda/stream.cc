@@ -106,9 +106,24 @@ gsel_status event_wait(void* ctx, gsel_event* event, gsel_error** err) {
              [&](Context& c) { check(c, c.driver->cuEventSynchronize(event->native), "waiting for an event"); });
 }
 
+// A thread of the library's looks at events while the program captures a stream elsewhere, which a capture of the whole
+// process would not survive.
+class ApartFromCaptures {
+ public:
+  explicit ApartFromCaptures(Context& c) : c_(c) { c_.driver->cuThreadExchangeStreamCaptureMode(&mode_); }
+  ~ApartFromCaptures() { c_.driver->cuThreadExchangeStreamCaptureMode(&mode_); }
+  ApartFromCaptures(const ApartFromCaptures&) = delete;
+  ApartFromCaptures& operator=(const ApartFromCaptures&) = delete;
+
+ private:
+  Context& c_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;  // then that of before
+};
+
 gsel_status event_done(void* ctx, gsel_event* event, int32_t* done, gsel_error** err) {
   *done = 0;
   return run(ctx, err, [&](Context& c) {
+    const ApartFromCaptures apart(c);
     const CUresult result = c.driver->cuEventQuery(event->native);
     if (result == CUDA_ERROR_NOT_READY) return;
     check(c, result, "looking at an event");

@@ -1,0 +1,45 @@
+/* fake/cuda/test_comm_capture.c: a program captures a stream while a thread looks at calls of a communicator that are
+ * under way on another one, as the communicator's own thread does. */
+#include "fake/cuda/joined.h"
+
+static void* look(void* argument) {
+  joined* j = (joined*)argument;
+  return gsel_comm_get_async_error(j->comm, NULL) == GSEL_OK ? NULL : argument;
+}
+
+static void captures_beside_a_call(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  void *stream = NULL, *graph = NULL, *failed = NULL;
+  pthread_t looking;
+  rank_check(run, join_over(run, "nccl", GSEL_COMM_NO_THREAD, &j) == GSEL_OK);
+  run->timeout_s = 20;
+  rank_ok(run, gsel_comm_set_timeout(j.comm, 20, &err), err);
+  rank_check(run, connect_ranks(&j) == GSEL_OK);
+  if (run->rank == 1) meet(run, 2);
+  rank_ok(run, gsel_allreduce(j.comm, j.memory, j.memory, COUNT, GSEL_F32, GSEL_SUM, &err), err);
+  if (run->rank == 0) {
+    cuda.push(j.g.context);
+    cuda.create(&stream, 1, 0);
+    rank_check(run, CUDA("cuStreamBeginCapture_v2", void*, int)(stream, 0) == 0); /* of the whole process */
+    pthread_create(&looking, NULL, look, &j);
+    pthread_join(looking, &failed);
+    const int ended = CUDA("cuStreamEndCapture", void*, void**)(stream, &graph);
+    cuda.pop(&(void*){NULL});
+    meet(run, 2);
+    rank_check(run, !failed && ended == 0 && graph);
+  }
+  rank_ok(run, gsel_comm_synchronize(j.comm, &err), err);
+  rank_check(run, element_5(&j, j.memory) == 110);
+  gsel_comm_free(j.comm);
+}
+
+static void test_looking_at_calls_breaks_no_capture(void** state) {
+  (void)state;
+  as_two(captures_beside_a_call);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_looking_at_calls_breaks_no_capture)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
