@@ -127,6 +127,56 @@ static void test_leaving_waits_for_work(void** state) {
   as_processes(2, leaves_at_once, NULL);
 }
 
+static void* frees(void* comm) {
+  gsel_comm_free((gsel_comm*)comm);
+  return NULL;
+}
+
+/* Rank 0 leaves with a call that waits for rank 1, which waits for what rank 0 does on the same device meanwhile. */
+static void leaves_beside_others(rank_run* run) {
+  volatile int32_t* step = (volatile int32_t*)run->user;
+  joined j = join_nccl(run, 0);
+  rank_check(run, j.comm != NULL);
+  gsel_comm* twin;
+  gsel_error* err = NULL;
+  float* own = (float*)alloc(&j.g, 4096);
+  const float mine[COUNT] = {1, 2, 3, 4};
+  float got[COUNT] = {0};
+  copy(&j.g, own, mine, sizeof mine);
+  rank_ok(run, gsel_comm_dup(j.comm, &twin, &err), err);
+  rank_ok(run, sum(&j, j.memory, &err), err); /* connects */
+  rank_ok(run, gsel_comm_synchronize(j.comm, &err), err);
+  pthread_t leaving;
+  if (run->rank == 0) {
+    rank_ok(run, sum(&j, own, &err), err);
+    pthread_create(&leaving, NULL, frees, j.comm);
+    usleep(20000); /* until it waits; were it later, it would find the way free */
+  }
+  rank_ok(run, gsel_mem_register(twin, (void*)alloc(&j.g, 4096), 4096, &err), err);
+  if (run->rank == 0) {
+    reach_step(step, 1);
+    pthread_join(leaving, NULL);
+  } else {
+    await_step(step, 1);
+    rank_ok(run, sum(&j, own, &err), err);
+    gsel_comm_free(j.comm);
+  }
+  copy(&j.g, got, own, sizeof got);
+  finish(&j.g);
+  for (int i = 0; i < COUNT; ++i) rank_check(run, got[i] == 2 * mine[i]);
+  gsel_comm_free(twin);
+}
+
+static void test_leaving_holds_no_lock_of_the_device(void** state) {
+  (void)state;
+  int32_t* step = shared_memory(sizeof *step);
+  rank_run* runs = ranks_prepare(2, step);
+  for (int r = 0; r < 2; ++r) runs[r].timeout_s = 2;
+  ranks_run_processes(runs, 2, leaves_beside_others);
+  ranks_verdict(runs, 2);
+  munmap(step, sizeof *step);
+}
+
 static void abort_hangs(rank_run* run) {
   setenv("GSEL_FAKE_NCCL_ABORT_MS", "hang", 1);
   joined j = join_nccl(run, 0);
@@ -249,6 +299,7 @@ int main(void) {
       cmocka_unit_test(test_one_thread_at_a_time_is_inside_of_nccl),
       cmocka_unit_test(test_no_lock_is_held_while_ranks_are_waited_for),
       cmocka_unit_test(test_leaving_waits_for_work),
+      cmocka_unit_test(test_leaving_holds_no_lock_of_the_device),
       cmocka_unit_test(test_an_abort_that_hangs_is_left_behind),
       cmocka_unit_test(test_the_dead_rank_is_named_though_nccl_is_first),
       cmocka_unit_test(test_memory_is_zeroed_and_its_lack_is_named),
