@@ -71,7 +71,7 @@ static void test_calls_of_a_group_run_in_order_through_host_memory(void** state)
   as_two(calls_that_depend);
 }
 
-/* The calls of both wait for a message on the second, which waits for no connection. */
+/* A message on the second that nobody sends, and that waits for no connection. */
 static void second_call_never_ends(rank_run* run) {
   joined j, twin;
   gsel_error* err = NULL;
@@ -88,13 +88,16 @@ static void second_call_never_ends(rank_run* run) {
   const double began = seconds();
   const gsel_status status = gsel_group_run(comms, calls, 2, &err);
   expect_end(run, &twin, began, status, &err, GSEL_ERR_TIMEOUT, "timed out");
-  rank_check(run, run->failure[0] || gsel_comm_synchronize(j.comm, NULL) == GSEL_ERR_TIMEOUT);
+  if (!run->failure[0]) { /* the end of the second may have let the first go on in its time */
+    const gsel_status first = gsel_comm_synchronize(j.comm, NULL);
+    rank_check(run, first == GSEL_ERR_TIMEOUT || (first == GSEL_OK && element_5(&j, j.memory) == 110));
+  }
   meet(run, 2);
   gsel_comm_free(twin.comm);
   gsel_comm_free(j.comm);
 }
 
-static void test_a_group_whose_second_call_never_ends_breaks_both(void** state) {
+static void test_a_group_whose_second_call_never_ends_is_ended(void** state) {
   (void)state;
   as_two(second_call_never_ends);
 }
@@ -138,7 +141,7 @@ static void test_memory_of_a_twin_is_deregistered_behind_the_group(void** state)
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_a_group_whose_second_call_differs_breaks_both),
-      cmocka_unit_test(test_a_group_whose_second_call_never_ends_breaks_both),
+      cmocka_unit_test(test_a_group_whose_second_call_never_ends_is_ended),
       cmocka_unit_test(test_memory_of_a_twin_is_deregistered_behind_the_group),
       cmocka_unit_test(test_calls_of_a_group_run_in_order_through_host_memory),
   };
