@@ -47,9 +47,32 @@ static void second_call_differs(rank_run* run) {
   gsel_comm_free(j.comm);
 }
 
+/* Rank 0 comes last and finds it: the first communicator is broken by it, and about rank 1 as the second is. */
+static void found_by_the_last(rank_run* run) {
+  joined j, twin;
+  gsel_error* err = NULL;
+  rank_check(run, join_twins(run, &j, &twin) == GSEL_OK);
+  const gsel_collective a = call_on(GSEL_COLLECTIVE_ALLREDUCE, j.memory);
+  gsel_collective b = call_on(GSEL_COLLECTIVE_ALLREDUCE, twin.memory);
+  b.count = run->rank ? 8 : 4;
+  gsel_comm* comms[] = {j.comm, twin.comm};
+  const gsel_collective* calls[] = {&a, &b};
+  if (run->rank == 0) {
+    await_step((volatile int32_t*)run->user, 1);
+    rank_fails(run, gsel_group_run(comms, calls, 2, &err), err, GSEL_ERR_MISMATCH, "count 8", 1);
+  } else {
+    rank_ok(run, gsel_group_run(comms, calls, 2, &err), err);
+    reach_step((volatile int32_t*)run->user, 1);
+  }
+  rank_fails(run, gsel_comm_synchronize(j.comm, &err), err, GSEL_ERR_MISMATCH, "count 8", 1);
+  gsel_comm_free(twin.comm);
+  gsel_comm_free(j.comm);
+}
+
 static void test_a_group_whose_second_call_differs_breaks_both(void** state) {
   (void)state;
   as_two(second_call_differs);
+  as_two(found_by_the_last);
 }
 
 /* The second adds up what the first has made. */

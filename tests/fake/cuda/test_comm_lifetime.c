@@ -220,6 +220,22 @@ static void test_registered_memory_that_one_rank_uses_is_a_mismatch(void** state
   as_two(one_rank_uses_what_is_registered);
 }
 
+static void registers_more_than_the_other(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
+  void* own = (void*)alloc(&j.g, 8192);
+  rank_fails(run, gsel_mem_register(j.comm, own, run->rank ? 8192 : 4096, &err), err, GSEL_ERR_MISMATCH,
+             "registers 8192 bytes, rank 0 ", 1);
+  rank_ok(run, gsel_mem_register(j.comm, own, 4096, &err), err);
+  gsel_comm_free(j.comm);
+}
+
+static void test_as_much_is_registered_on_every_rank(void** state) {
+  (void)state;
+  as_two(registers_more_than_the_other);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_memory_outlives_the_communicator_that_gave_it),
@@ -229,6 +245,7 @@ int main(void) {
       cmocka_unit_test(test_the_rest_works_on_devices_after_a_failed_resync),
       cmocka_unit_test(test_leaving_deregisters_behind_the_work),
       cmocka_unit_test(test_registered_memory_that_one_rank_uses_is_a_mismatch),
+      cmocka_unit_test(test_as_much_is_registered_on_every_rank),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

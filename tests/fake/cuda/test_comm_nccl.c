@@ -208,6 +208,7 @@ static void one_rank_goes_first(rank_run* run) {
   joined j = join_nccl(run, GSEL_COMM_NO_THREAD);
   rank_check(run, j.comm != NULL);
   gsel_error* err = NULL;
+  rank_ok(run, gsel_mem_register(j.comm, j.memory, COUNT * sizeof(float), &err), err);
   rank_ok(run, sum(&j, j.memory, &err), err);
   rank_ok(run, gsel_comm_synchronize(j.comm, &err), err);
   if (run->rank == 0) {

@@ -203,41 +203,6 @@ static void test_the_end_of_a_request_comes_through_a_queue(void** state) {
   no_violations();
 }
 
-static void count_warnings(gsel_log_level level, gsel_str component, gsel_str line, void* user) {
-  (void)component;
-  if (level == GSEL_LOG_WARN && strstr(line.data, "goes through host memory, since nccl does not make it"))
-    __atomic_add_fetch((int*)user, 1, __ATOMIC_SEQ_CST);
-}
-
-/* i16, which NCCL does not reduce; on a communicator that does not allow the way, it is an error before anybody waits.
- */
-static void calls_through_host(rank_run* run) {
-  gsel_error* err = NULL;
-  gsel_comm *comm, *strict;
-  rank_ok(run, join_on(run, "nccl", run->rank, &comm, &err), err);
-  void* memory;
-  rank_ok(run, gsel_mem_alloc(comm, 64, &memory, &err), err);
-  rank_ok(run, gsel_allreduce(comm, memory, memory, 4, GSEL_F32, GSEL_SUM, &err), err);
-  for (int i = 0; i < 3; ++i) rank_ok(run, gsel_allreduce(comm, memory, memory, 4, GSEL_I16, GSEL_SUM, &err), err);
-  run->id.bytes[0] ^= 1;
-  rank_ok(run, join_with(run, "nccl", run->rank, GSEL_COMM_NOT_THROUGH_HOST, &strict, &err), err);
-  rank_fails(run, gsel_allreduce(strict, memory, memory, 4, GSEL_I16, GSEL_SUM, &err), err, GSEL_ERR_UNSUPPORTED,
-             "made with GSEL_COMM_NOT_THROUGH_HOST", -1);
-  gsel_comm_free(strict);
-  gsel_comm_free(comm);
-}
-
-static void test_the_way_through_host_memory_is_told_once_or_refused(void** state) {
-  (void)state;
-  load_doubles("fake_libnccl.so");
-  int warnings = 0;
-  gsel_log_set(count_warnings, GSEL_LOG_WARN, &warnings, NULL);
-  as_threads(2, calls_through_host, NULL);
-  gsel_log_set(NULL, GSEL_LOG_WARN, NULL, NULL);
-  assert_int_equal(warnings, 2); /* one for each rank */
-  no_violations();
-}
-
 static void streams_that_do_not_fit(rank_run* run) {
   const gpu g = open_gpu(run->rank), other = open_gpu(1 - run->rank);
   gsel_error* err = NULL;
@@ -283,7 +248,6 @@ int main(void) {
       cmocka_unit_test(test_calls_of_a_group_have_a_stream_each),
       cmocka_unit_test(test_a_request_gives_its_event),
       cmocka_unit_test(test_the_end_of_a_request_comes_through_a_queue),
-      cmocka_unit_test(test_the_way_through_host_memory_is_told_once_or_refused),
       cmocka_unit_test(test_a_stream_of_another_device_is_refused),
       cmocka_unit_test(test_a_communicator_of_the_host_takes_no_stream),
   };
