@@ -1,6 +1,7 @@
 // fake/cuda/shim.h: what nvcc gives kernels.cu, for a host compiler. The threads of a block are contexts of one thread
-// of the host, which changes between them at barriers and nowhere else: at each barrier the last thread comes first, so
-// that whoever reads what another thread has not written yet, for want of a barrier, gets something else.
+// of the host, which changes between them at barriers and nowhere else: at each barrier the last thread comes first,
+// and at the first one in every other block, so that whoever reads what another thread has not written yet, for want of
+// a barrier, gets something else in one block or the next.
 #pragma once
 
 #include <cmath>
@@ -87,10 +88,12 @@ class Block {
   static void run(unsigned threads, const std::function<void()>& body) {
     static thread_local std::unique_ptr<char[]> stacks;
     static thread_local unsigned n_stacks;
+    static thread_local bool begins_forward = false;
     if (n_stacks < threads) stacks.reset(new char[threads * kStack]), n_stacks = threads;
     Block block(threads, body, stacks.get());
     the_block_ = &block;
-    for (bool is_forward = true; block.left_ > 0; is_forward = !is_forward)
+    begins_forward = !begins_forward;
+    for (bool is_forward = begins_forward; block.left_ > 0; is_forward = !is_forward)
       for (unsigned i = 0; i < threads; ++i) block.go_on(is_forward ? i : threads - 1 - i);
     the_block_ = nullptr;
   }

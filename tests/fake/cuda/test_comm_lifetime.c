@@ -166,6 +166,33 @@ static void test_the_rest_works_on_devices_after_a_failed_resync(void** state) {
   as_ranks_over(2, shrinks_after_a_failed_resync, "host");
 }
 
+/* A wait of the program's own comes back as well when the work of a call was ended, and its results are undefined. */
+static void own_wait(rank_run* run) {
+  volatile int32_t* step = (volatile int32_t*)run->user;
+  joined j;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
+  run->timeout_s = 20;
+  rank_ok(run, gsel_comm_set_timeout(j.comm, 20, &err), err);
+  rank_check(run, connect_ranks(&j) == GSEL_OK);
+  if (run->rank == 0) {
+    rank_ok(run, gsel_allreduce(j.comm, j.memory, j.memory, COUNT, GSEL_F32, GSEL_SUM, &err), err);
+    rank_ok(run, gsel_comm_get_async_error(j.comm, &err), err);
+    reach_step(step, 1);
+    finish(&j.g); /* cuStreamSynchronize */
+  } else {
+    await_step(step, 1);
+    gsel_comm_abort(j.comm, gsel_str_from("by intent"));
+  }
+  rank_fails(run, gsel_comm_get_async_error(j.comm, &err), err, GSEL_ERR_ABORTED, "by intent", 1);
+  gsel_comm_free(j.comm);
+}
+
+static void test_a_wait_of_the_program_that_an_abort_ended_is_told(void** state) {
+  (void)state;
+  as_two(own_wait);
+}
+
 /* A call on registered memory is under way when the program unregisters it, or frees the communicator: the memory stays
  * registered until the result is there. */
 static void deregisters_behind_the_work(rank_run* run, int unregisters) {
@@ -243,6 +270,7 @@ int main(void) {
       cmocka_unit_test(test_memory_of_others_is_not_freed_and_own_goes_with_the_last),
       cmocka_unit_test(test_memory_and_stream_stay_over_a_resync),
       cmocka_unit_test(test_the_rest_works_on_devices_after_a_failed_resync),
+      cmocka_unit_test(test_a_wait_of_the_program_that_an_abort_ended_is_told),
       cmocka_unit_test(test_leaving_deregisters_behind_the_work),
       cmocka_unit_test(test_registered_memory_that_one_rank_uses_is_a_mismatch),
       cmocka_unit_test(test_as_much_is_registered_on_every_rank),

@@ -317,9 +317,27 @@ int turned_round(bool has_barrier) {
   return wrong;
 }
 
+// The same of a neighbour, whom one of two directions has behind it already.
+int neighbours(int step, bool has_barrier) {
+  constexpr unsigned kThreads = 8;
+  int shared[kThreads + 2] = {}, wrong = 0;
+  Block::run(kThreads, [&] {
+    const auto own = static_cast<int>(threadIdx.x) + 1;
+    shared[own] = own;
+    if (has_barrier) __syncthreads();
+    const int other = own + step;
+    wrong += other > 0 && other <= static_cast<int>(kThreads) && shared[other] != other;
+  });
+  return wrong;
+}
+
 void test_a_missing_barrier_shows(void**) {
   assert_int_equal(turned_round(true), 0);
   assert_int_equal(turned_round(false), 4);
+  for (const int step : {-1, 1}) {
+    assert_int_equal(neighbours(step, true) + neighbours(step, true), 0);
+    assert_int_equal(neighbours(step, false) + neighbours(step, false), 7);
+  }
 }
 
 }  // namespace
