@@ -126,6 +126,10 @@ gsel_status event_done(void* ctx, gsel_event* event, int32_t* done, gsel_error**
     const ApartFromCaptures apart(c);
     const CUresult result = c.driver->cuEventQuery(event->native);
     if (result == CUDA_ERROR_NOT_READY) return;
+    if (result == CUDA_ERROR_CAPTURED_EVENT) {  // a graph has the record, which has not happened
+      *done = 1;
+      return;
+    }
     check(c, result, "looking at an event");
     *done = 1;
   });

@@ -50,7 +50,8 @@ void order(fake_cuda::Stream* before, fake_cuda::Stream* after) {
   Machine::get().await(*after, events.back());
 }
 
-// Calls of one communicator are one launch, which all their streams wait for and which waits for all of them.
+// Calls of one communicator are one launch, which all their streams wait for and which waits for all of them. A capture
+// takes them, and drops them as the machine does.
 void enqueue(const std::vector<Call>& calls) {
   static uint64_t units;
   Machine& machine = Machine::get();
@@ -61,6 +62,7 @@ void enqueue(const std::vector<Call>& calls) {
   for (Comm* comm : comms) {
     const Call& first = *std::ranges::find(calls, comm, &Call::comm);
     fake_cuda::Stream* stream = machine.stream(first.stream, comm->context);
+    if (stream->capture) continue;
     const auto node = std::make_shared<Node>(stream, comm, units);
     std::vector<fake_cuda::Stream*> others;
     Operation operation;

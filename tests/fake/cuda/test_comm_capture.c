@@ -1,5 +1,5 @@
 /* fake/cuda/test_comm_capture.c: a program captures a stream while a thread looks at calls of a communicator that are
- * under way on another one, as the communicator's own thread does. */
+ * under way on another one, as the communicator's own thread does; and it captures a call. */
 #include "fake/cuda/joined.h"
 
 static void* look(void* argument) {
@@ -39,7 +39,36 @@ static void test_looking_at_calls_breaks_no_capture(void** state) {
   as_two(captures_beside_a_call);
 }
 
+/* What a capture took has not happened, so that nobody waits for its end. */
+static void captures_a_call(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  void* graph = NULL;
+  rank_check(run, join_over(run, "nccl", GSEL_COMM_NO_THREAD, &j) == GSEL_OK);
+  rank_check(run, connect_ranks(&j) == GSEL_OK);
+  rank_ok(run, gsel_allreduce(j.comm, j.memory, j.memory, COUNT, GSEL_F32, GSEL_SUM, &err), err);
+  cuda.push(j.g.context);
+  rank_check(run, CUDA("cuStreamBeginCapture_v2", void*, int)(j.g.stream, 1) == 0); /* of this thread */
+  rank_ok(run, gsel_allreduce(j.comm, j.memory, j.memory, COUNT, GSEL_F32, GSEL_SUM, &err), err);
+  rank_check(run, CUDA("cuStreamEndCapture", void*, void**)(j.g.stream, &graph) == 0 && graph);
+  cuda.pop(&(void*){NULL});
+  rank_ok(run, gsel_comm_synchronize(j.comm, &err), err);
+  rank_check(run, element_5(&j, j.memory) == 110);
+  rank_ok(run, gsel_allreduce(j.comm, j.memory, j.memory, COUNT, GSEL_F32, GSEL_SUM, &err), err);
+  rank_ok(run, gsel_comm_synchronize(j.comm, &err), err);
+  rank_check(run, element_5(&j, j.memory) == 220);
+  gsel_comm_free(j.comm);
+}
+
+static void test_a_captured_call_leaves_the_communicator_whole(void** state) {
+  (void)state;
+  as_two(captures_a_call);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_looking_at_calls_breaks_no_capture)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_looking_at_calls_breaks_no_capture),
+      cmocka_unit_test(test_a_captured_call_leaves_the_communicator_whole),
+  };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
