@@ -439,6 +439,61 @@ void test_optimizer_steps_round_and_quantise(void**) {
     table->free(ctx, memory);
 }
 
+struct ByteStates {
+  std::vector<float> param;
+  std::vector<uint8_t> codes;
+  std::vector<float> scales;
+};
+
+// Two steps of 1000 elements, whose largest stand at other places in each block of state.
+ByteStates after_steps(const gsel_device_v1& d, void* c, const std::vector<float>& gradient) {
+  const uint64_t n = gradient.size(), blocks = (n + 255) / 256;
+  ByteStates out{std::vector<float>(n, 1.0f), std::vector<uint8_t>(2 * n), std::vector<float>(2 * blocks)};
+  gsel_error* err = nullptr;
+  std::vector<void*> memory;
+  const auto put = [&](const auto& values) {
+    void* at = nullptr;
+    const uint64_t bytes = values.size() * sizeof values[0];
+    check_ok(d.alloc(c, GSEL_MEMORY_DEVICE, bytes, &at, &err), err);
+    check_ok(d.copy(c, at, values.data(), bytes, GSEL_COPY_TO_DEVICE, nullptr, &err), err);
+    memory.push_back(at);
+    return at;
+  };
+  const auto get = [&](auto& values, const void* from) {
+    check_ok(d.copy(c, values.data(), from, values.size() * sizeof values[0], GSEL_COPY_TO_HOST, nullptr, &err), err);
+  };
+  auto* param = static_cast<float*>(put(out.param));
+  auto* codes = static_cast<uint8_t*>(put(out.codes));
+  auto* scales = static_cast<float*>(put(out.scales));
+  auto step = step_on(GSEL_OPTIMIZER_ADAMW_8BIT, param, static_cast<const float*>(put(gradient)),
+                      reinterpret_cast<float*>(codes), reinterpret_cast<float*>(codes + n), n);
+  step.beta1 = 0.9, step.beta2 = 0.99, step.epsilon = 1e-8;
+  step.scale0 = scales, step.scale1 = scales + blocks;
+  for (step.t = 1; step.t <= 2; ++step.t) check_ok(d.optimizer_step(c, &step, nullptr, &err), err);
+  get(out.param, param), get(out.codes, codes), get(out.scales, scales);
+  check_ok(d.stream_wait(c, nullptr, &err), err);
+  for (void* at : memory) d.free(c, at);
+  return out;
+}
+
+// So every thread of a block has seen what the others found.
+void test_state_of_8_bits_is_that_of_the_host(void**) {
+  std::vector<float> gradient;
+  for (int i = 0; i < 1000; ++i)
+    gradient.push_back(i % 256 == 37 + i / 256 * 71 ? -8.0f : static_cast<float>(i * 37 % 101 - 50) / 16);
+  const gsel_device_v1& host = gsel::host_device_table();
+  gsel_device_options options{};
+  options.struct_size = sizeof options;
+  void* host_ctx = nullptr;
+  gsel_error* err = nullptr;
+  check_ok(host.open(&gsel::host_services(), &options, &host_ctx, &err), err);
+  const ByteStates expected = after_steps(host, host_ctx, gradient), got = after_steps(*table, ctx, gradient);
+  host.close(host_ctx);
+  assert_true(got.scales == expected.scales);
+  assert_true(got.codes == expected.codes);
+  assert_true(got.param == expected.param);
+}
+
 const CMUnitTest tests[] = {
     cmocka_unit_test(test_the_table_is_complete),
     cmocka_unit_test(test_a_device_that_is_not_there_is_refused),
@@ -455,6 +510,7 @@ const CMUnitTest tests[] = {
     cmocka_unit_test(test_a_scale_of_16_bits_rounds_to_nearest_even),
     cmocka_unit_test(test_optimizer_steps_follow_their_formulas),
     cmocka_unit_test(test_optimizer_steps_round_and_quantise),
+    cmocka_unit_test(test_state_of_8_bits_is_that_of_the_host),
 };
 
 int run_on_cuda() {
