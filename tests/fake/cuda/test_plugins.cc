@@ -56,6 +56,43 @@ void test_a_transport_is_probed_without_nccl_and_described_without_a_device(void
   });
 }
 
+gsel_status exchange_alone(void*, const void* mine, void* all, uint64_t bytes, gsel_error**) {
+  memcpy(all, mine, bytes);
+  return GSEL_OK;
+}
+
+// A rank by itself, joined through the table alone.
+void test_a_link_gives_the_communicator_of_nccl(void**) {
+  expect({}, "state 0, then left", [] {
+    const FakeCuda cuda;
+    void* nccl = open_module("/tests/fixtures/fake_libnccl.so", RTLD_GLOBAL);
+    const auto* plugin = static_cast<const gsel_plugin_v1*>(
+        dlsym(open_module("/lib/gsel/plugins-1/nccl.so", RTLD_LOCAL), "gsel_plugin_v1"));
+    const auto& table = *static_cast<const gsel_transport_v2*>(plugin->table);
+    gsel_control_v1 control{};
+    control.struct_size = sizeof control;
+    control.exchange = exchange_alone;
+    control.look = [](void*, gsel_error**) { return gsel_status{GSEL_OK}; };
+    gsel_join join{};
+    join.struct_size = sizeof join;
+    join.world_size = 1;
+    join.timeout_s = join.join_timeout_s = 20;
+    join.device_table = cuda.table;
+    join.device_ctx = open_first(*cuda.table);
+    join.control = &control;
+    void* ctx = nullptr;
+    gsel_link* link = nullptr;
+    gsel_error* err = nullptr;
+    if (table.open(&gsel::host_services(), &ctx, &err) || table.link_join(ctx, &join, &link, &err)) _exit(1);
+    const auto state_of = reinterpret_cast<int (*)(void*, int*)>(dlsym(nccl, "ncclCommGetAsyncError"));
+    int state = 7;
+    if (state_of(table.link_native(link), &state)) _exit(2);
+    fprintf(stderr, "state %d, ", state);
+    table.link_leave(link);
+    fprintf(stderr, "then left");
+  });
+}
+
 // Communicators need memory and streams; a kernel says what is missing.
 void test_cuda_without_a_toolkit_has_all_but_kernels(void**) {
   expect({}, "kernel gsel_scale_f32 on device 0: gsel was built without a CUDA toolkit", [] {
@@ -82,6 +119,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(test_a_probe_does_not_start_the_driver),
       cmocka_unit_test(test_a_transport_is_probed_without_nccl_and_described_without_a_device),
+      cmocka_unit_test(test_a_link_gives_the_communicator_of_nccl),
       cmocka_unit_test(test_cuda_without_a_toolkit_has_all_but_kernels),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
