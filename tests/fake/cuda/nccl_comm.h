@@ -71,6 +71,10 @@ struct Comm {
   bool has_registered(const void* memory, uint64_t bytes) const;
 };
 
+inline Comm& of(Handle handle) {
+  return *static_cast<Comm*>(handle);
+}
+
 // A call of the interface on a communicator: one thread at a time, and only while there is one.
 class Inside {
  public:

@@ -11,10 +11,6 @@ using namespace fake_nccl;
 
 namespace {
 
-Comm& of(Handle handle) {
-  return *static_cast<Comm*>(handle);
-}
-
 thread_local std::string memory_error;
 
 }  // namespace
