@@ -75,6 +75,7 @@ maintainer="${DEBFULLNAME:-gsel maintainers} <${DEBEMAIL:-gsel@packages.invalid}
 date=$(date -u -R -d "@$SOURCE_DATE_EPOCH")
 
 needs() { # PACKAGE: what its programs and libraries link
+  [ -d "$work/$1" ] || return 0
   files=$(cd "$work" && find "$1" -type f \( -name '*.so*' -o -path '*/bin/*' \))
   [ -n "$files" ] || return 0
   (cd "$work" && dpkg-shlibdeps -O -l"libgsel0/$libdir" $files 2> "$work/shlibdeps.log") | sed 's/^shlibs:Depends=//' ||

@@ -236,7 +236,7 @@ int launch_own_ranks(int64_t ranks, const std::vector<std::string>& arguments, c
   program.push_back("--joined");
   Environment shared = job_environment(ranks);
   for (const auto& [name, value] : added) shared[name] = value;
-  Launch what{.job = shared["GSEL_JOB"], .program = program, .environments = {}, .places = place_ranks(ranks)};
+  Launch what{.job = shared["GSEL_JOB"], .program = program, .environments = {}, .places = place_ranks(ranks), .world_size = ranks};
   for (int64_t rank = 0; rank < ranks; ++rank) {
     Environment environment = shared;
     add_rank(environment, rank);

@@ -83,6 +83,14 @@ void add_library_folder(Environment& environment) {
   if ((":" + path + ":").find(":" + folder + ":") == path.npos) path += (path.empty() ? "" : ":") + folder;
 }
 
+// Of "tcp://HOST:PORT", as libraries that meet by themselves look for it.
+void add_master(Environment& environment, const std::string& rendezvous) {
+  const size_t begin = rendezvous.find("//"), colon = rendezvous.rfind(':');
+  if (begin == rendezvous.npos || colon == rendezvous.npos || colon < begin + 2) return;
+  environment["MASTER_ADDR"] = rendezvous.substr(begin + 2, colon - begin - 2);
+  environment["MASTER_PORT"] = rendezvous.substr(colon + 1);
+}
+
 }  // namespace
 
 Environment own_environment() {
@@ -93,7 +101,7 @@ Environment own_environment() {
   return out;
 }
 
-Environment job_environment(int64_t ranks) {
+Environment job_environment(int64_t ranks, const Nodes& nodes) {
   unsigned char random[16];
   if (getrandom(random, sizeof random, 0) != sizeof random)
     refuse(GSEL_ERR_IO, std::string("no random numbers: ") + std::strerror(errno));
@@ -101,10 +109,15 @@ Environment job_environment(int64_t ranks) {
   for (size_t i = 0; i < sizeof random; ++i) std::snprintf(job + 2 * i, 3, "%02x", random[i]);
 
   Environment out = own_environment();
-  out["WORLD_SIZE"] = out["LOCAL_WORLD_SIZE"] = std::to_string(ranks);
-  out["GROUP_RANK"] = "0";
+  out["WORLD_SIZE"] = std::to_string(ranks * nodes.count);
+  out["LOCAL_WORLD_SIZE"] = std::to_string(ranks);
+  out["GROUP_RANK"] = std::to_string(nodes.rank);
   out["MASTER_ADDR"] = "127.0.0.1";
   out["MASTER_PORT"] = std::to_string(20000 + (random[0] << 8 | random[1]) % 10000);
+  if (!nodes.rendezvous.empty()) {
+    add_master(out, nodes.rendezvous);
+    out["GSEL_RENDEZVOUS"] = nodes.rendezvous;
+  }
   out["GSEL_JOB"] = job;
   add_library_folder(out);
   if (ranks > 1) {
@@ -114,8 +127,9 @@ Environment job_environment(int64_t ranks) {
   return out;
 }
 
-void add_rank(Environment& environment, int64_t rank) {
-  environment["RANK"] = environment["LOCAL_RANK"] = std::to_string(rank);
+void add_rank(Environment& environment, int64_t local, int64_t first_rank) {
+  environment["LOCAL_RANK"] = std::to_string(local);
+  environment["RANK"] = std::to_string(first_rank + local);
 }
 
 std::vector<std::string> lines(const Environment& environment) {

@@ -14,9 +14,16 @@ constexpr int64_t kMaxRanks = 256;  // as many as shared memory joins
 using Environment = std::map<std::string, std::string>;
 
 Environment own_environment();
-// What all ranks of one job share; `from` ours.
-Environment job_environment(int64_t ranks);
-void add_rank(Environment& environment, int64_t rank);
+// This host among those of the job, each of which has as many ranks. rendezvous: where their ranks meet, "tcp://a:1";
+// empty where this host has all.
+struct Nodes {
+  int64_t count = 1, rank = 0;
+  std::string rendezvous;
+};
+// What all ranks of one job share; `from` ours. ranks: on this host.
+Environment job_environment(int64_t ranks, const Nodes& nodes = {});
+// local: of this host's.
+void add_rank(Environment& environment, int64_t local, int64_t first_rank = 0);
 std::vector<std::string> lines(const Environment& environment);
 
 // A core or hardware thread for each rank, near each other: distinct cores, then the second threads of these. Empty

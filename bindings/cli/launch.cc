@@ -107,8 +107,8 @@ class Launcher {
   }
 
   // Standard input goes to rank 0, but not a terminal: a group in the background would be stopped reading it.
-  static int input_of(int rank) {
-    if (rank == 0 && !isatty(0) && fcntl(0, F_GETFD) >= 0) return fcntl(0, F_DUPFD_CLOEXEC, 3);
+  int input_of(int rank) const {
+    if (what_.first_rank == 0 && rank == 0 && !isatty(0) && fcntl(0, F_GETFD) >= 0) return fcntl(0, F_DUPFD_CLOEXEC, 3);
     return open("/dev/null", O_RDONLY | O_CLOEXEC);
   }
 
@@ -124,8 +124,8 @@ class Launcher {
                      what_.places.empty() ? anywhere : what_.places[index]};
     std::vector<int> ours{spawn_what.in};
     if (what_.tag_output) {
-      ours.push_back(spawn_what.out = output_.open(rank, 1));
-      ours.push_back(spawn_what.err = output_.open(rank, 2));
+      ours.push_back(spawn_what.out = output_.open(number_of(index), 1));
+      ours.push_back(spawn_what.err = output_.open(number_of(index), 2));
     }
     const bool opened = std::none_of(ours.begin(), ours.end(), [](int fd) { return fd < 0; });
     const Spawned spawned = opened ? spawn(spawn_what) : Spawned{-1, errno};
@@ -138,8 +138,8 @@ class Launcher {
   }
 
   void start_failed(int rank, const Spawned& spawned) {
-    std::string text = "rank " + std::to_string(rank) + ": cannot start " + what_.program.front() + ": " +
-                       std::strerror(spawned.error);
+    std::string text = "rank " + std::to_string(number_of(static_cast<size_t>(rank))) + ": cannot start " +
+                       what_.program.front() + ": " + std::strerror(spawned.error);
     const bool is_file = access(what_.program.front().c_str(), F_OK) == 0;
     if (spawned.error == ENOENT && what_.program.front().find('/') != std::string::npos && is_file)
       text += ", the interpreter its first line names";
@@ -152,6 +152,8 @@ class Launcher {
       status_ = spawned.error == ENOENT ? kNotFound : kNotExecutable;
     end_ranks();
   }
+
+  int number_of(size_t index) const { return static_cast<int>(what_.first_rank) + static_cast<int>(index); }
 
   // ---- life ----
 
@@ -228,10 +230,10 @@ class Launcher {
   void tell_of(size_t rank) {
     const int status = ranks_[rank].end.status;
     const std::string ending = ending_text(ranks_[rank].pid, status);
-    const std::string name = "rank " + std::to_string(rank);
-    endings_.tell(name + " of " + std::to_string(what_.environments.size()) + ending);
+    const std::string name = "rank " + std::to_string(number_of(rank));
+    endings_.tell(name + " of " + std::to_string(what_.world_size) + ending);
     if (status == 0) return;
-    if (end_.first_failed < 0 && !ending_) end_.first_failed = static_cast<int32_t>(rank);
+    if (end_.first_failed < 0 && !ending_) end_.first_failed = number_of(rank);
     failed(name + ending, status);
   }
 
@@ -281,7 +283,7 @@ class Launcher {
   std::string ranks_text() const {
     std::string list;
     for (size_t i = 0; i < ranks_.size(); ++i)
-      if (ranks_[i].running) list += (list.empty() ? "" : ", ") + std::to_string(i);
+      if (ranks_[i].running) list += (list.empty() ? "" : ", ") + std::to_string(number_of(i));
     return (running() == 1 ? "rank " : "ranks ") + list;
   }
 

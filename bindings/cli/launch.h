@@ -15,6 +15,8 @@ struct Launch {
   std::vector<std::string> program;                    // and its arguments
   std::vector<std::vector<std::string>> environments;  // one per rank, NAME=VALUE
   std::vector<Place> places;                           // one per rank; none: anywhere
+  int64_t first_rank = 0;                              // of those of this host, which are numbered from it
+  int64_t world_size = 0;                              // of all hosts
   bool tag_output = false;
   bool keep_going = false;  // without the ranks that fail
   double wait_s = 1;        // between a failure and asking the others to end

@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "job.h"
 #include "launch.h"
+#include "nodes.h"
 #include "usage.h"
 
 namespace gsel::cli {
@@ -17,7 +18,7 @@ namespace {
 
 const CommandText kRunText{
     .name = "run",
-    .summary = "Start the ranks of a job on this host",
+    .summary = "Start the ranks of a job, on one host or on each of several",
     .description =
         "Starts the program once for each rank, with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and the "
         "like in its environment. Standard input goes to rank 0 unless it is a terminal; standard output and standard "
@@ -25,6 +26,8 @@ const CommandText kRunText{
         "When a rank fails, the others are ended, or go on (--on-failure continue). Signals go to every rank; a second "
         "Ctrl-C ends the ranks, a third one kills them. No process that a rank started is left behind.",
     .examples = {{"gsel run -n 4 -- ./app --its-options", "Four ranks."},
+                 {"gsel run -n 2 --nodes 2 --node-rank 0 --rendezvous tcp://10.0.0.1:29500 -- ./app",
+                  "Two ranks of four; with --node-rank 1 on the second host the others."},
                  {"gsel run --config gsel.toml -n 2 --devices count:2 -- ./trainer", "Two ranks, a device for each."},
                  {"gsel run -n 4 --json end.json -- ./app", "Writes how each rank ended, as JSON."}},
     .sections =
@@ -54,7 +57,8 @@ const CommandText kRunText{
     .starts_program = true};
 
 struct RunOptions {
-  std::string ranks, config, devices, inventory, wait, grace, timeout, pin = "core", on_failure = "end";
+  std::string ranks, nodes, node_rank, rendezvous, config, devices, inventory, wait, grace, timeout, pin = "core",
+                                                                                                     on_failure = "end";
   bool tag_output = false, reserve = false, share_devices = false, verbose = false;
   std::vector<std::string> program;
   Parser parser;
@@ -213,13 +217,17 @@ int run_ranks(const RunOptions& options, const std::string& json_file) {
   const double timeout_s = options.given("--timeout-kill") ? seconds("--timeout-kill", options.timeout, 0.001, 1e9) : 0;
   if (options.program.empty()) refuse(GSEL_ERR_ARG, "no program to run; gsel run -n 4 -- program arguments");
   const JobDevices devices(options, config.get(), ranks);
-  Environment shared = job_environment(ranks);
+  const Nodes nodes = nodes_of({options.nodes, options.node_rank, options.rendezvous});
+  const int64_t first_rank = nodes.rank * ranks;
+  Environment shared = job_environment(ranks, nodes);
   if (options.given("--config")) shared["GSEL_CONFIG"] = std::filesystem::absolute(options.config).lexically_normal();
 
   Launch launch_what{.job = shared["GSEL_JOB"],
                      .program = options.program,
                      .environments = {},
                      .places = places(options, shared, ranks),
+                     .first_rank = first_rank,
+                     .world_size = ranks * nodes.count,
                      .tag_output = options.tag_output,
                      .keep_going = options.on_failure == "continue",
                      .wait_s = wait_s,
@@ -227,7 +235,7 @@ int run_ranks(const RunOptions& options, const std::string& json_file) {
                      .timeout_s = timeout_s};
   for (int32_t rank = 0; rank < ranks; ++rank) {
     Environment environment = shared;
-    add_rank(environment, rank);
+    add_rank(environment, rank, first_rank);
     devices.add(rank, environment);
     launch_what.environments.push_back(lines(environment));
   }
@@ -245,6 +253,13 @@ Command run_command(CommandLine& line, std::vector<std::string> program) {
   options->parser = parser;
   parser.option("-n,--ranks", options->ranks, "N",
                 "Ranks; default: the product of the sizes of [mesh] in the config, where \"auto\" counts as 1.");
+  parser.option("--nodes", options->nodes, "N",
+                "Hosts of the job, with as many ranks each: the command is given on every one of them; default: 1.");
+  parser.option("--node-rank", options->node_rank, "R", "This host, from 0; ranks are numbered host by host.");
+  parser.option(
+      "--rendezvous", options->rendezvous, "PLACE",
+      "Where the ranks meet: tcp://HOST:PORT, an address of node 0, as GSEL_RENDEZVOUS. GSEL_TOKEN_FILE names "
+      "the token of the job.");
   parser.option("--config", options->config, "FILE", "gsel.toml for the ranks, as GSEL_CONFIG.");
   parser.option("--devices", options->devices, "SPEC", "Give each rank one of these devices; see gsel-resolve(1).");
   parser.option("--inventory", options->inventory, "FILE", "Select on the machine of this file, and not on this one.");

@@ -1,6 +1,6 @@
-/* gsel/comm.h: communication between ranks. A communicator joins `world_size` ranks, which are processes or threads of
- * one host, through shared memory that has no name in any file system. With an accelerator it works on that device's
- * memory, see the section "devices".
+/* gsel/comm.h: communication between ranks. A communicator joins `world_size` ranks, which are processes or threads:
+ * those of one host through shared memory that has no name in any file system, those of several hosts over a network, see
+ * `rendezvous` below. With an accelerator it works on that device's memory, see the section "devices".
  *
  *     gsel_comm *comm;
  *     if (gsel_comm_init(NULL, &comm, &err)) ...                  under `gsel run`, torchrun, mpirun or srun
@@ -79,14 +79,17 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *                     an index, it must be the uuid of that device
  *   transport         borrowed for the call: for an accelerator, how its memory travels: the name of a transport plugin
  *                     such as "nccl"; "host": copied through host memory; "auto": the first of these that all ranks
- *                     can use. Empty: [comm] transport of config, which is "auto" by default
- *   rendezvous        borrowed for the call: where ranks meet that cannot meet under a name of the kernel's, such as those
- *                     of several containers or network namespaces: "tcp://HOST:PORT", an address of rank 0's host and a
- *                     port that nobody uses, the same on every rank. Rank 0 listens there until all have come. Who does
- *                     not show that it knows the job's token is not heard: `id`, if it is given, else the content of the
- *                     file that GSEL_TOKEN_FILE names, which only its user may read. What is said there is signed and
- *                     not encrypted. Not given: the environment variable GSEL_RENDEZVOUS, if rank and size are read from
- *                     the environment, too; else all ranks are on this host */
+ *                     can use. Between hosts, how memory of the host travels: a plugin such as "gloo", or "auto". Empty:
+ *                     [comm] transport of config, which is "auto" by default
+ *   rendezvous        borrowed for the call: where ranks meet that are on several hosts, or in several containers or
+ *                     network namespaces: "tcp://HOST:PORT", an address of rank 0's host and a port that nobody uses, the
+ *                     same on every rank. Rank 0 listens there until all have come. Who does not show that it knows the
+ *                     job's token is not heard: `id`, if it is given, else the content of the file that GSEL_TOKEN_FILE
+ *                     names, which only its user may read. What is said there is signed and not encrypted. Ranks on
+ *                     several hosts share everything but accelerators, recordings, create_group, shrink, resync and grow
+ *                     (GSEL_ERR_UNSUPPORTED; docs/communicator.md); gsel_comm_free waits two seconds at most for what was
+ *                     sent to other hosts. Not given: the environment variable GSEL_RENDEZVOUS, if rank and size are read
+ *                     from the environment, too; else all ranks are on this host */
 #define GSEL_ORDER_RANKS 0 /* (((x0 + x1) + x2) + x3) */
 #define GSEL_ORDER_TREE 1  /* ((x0 + x1) + (x2 + x3)): pairs of neighbours, level by level; the last of an odd number
                             * goes to the next level unchanged. If each rank first reduces its own parts with

@@ -1,5 +1,6 @@
 /* gsel/transport.h: for authors of transports. A transport moves bytes between ranks whose buffers are memory of devices:
- * collectives and messages, enqueued on a stream. It is small, because the control of the communicator keeps every
+ * collectives and messages, enqueued on a stream; or between hosts, from memory of the host: bytes from rank to rank,
+ * of which the host makes collectives and messages. It is small, because the control of the communicator keeps every
  * promise of gsel/comm.h: whether ranks make the same calls, whether all of them live, timeouts, recordings, and links
  * made from links, which join anew. Memory, streams and kernels are another table: gsel/device.h. Ranks of one host and
  * memory of the host need no transport. */
@@ -16,6 +17,7 @@ GSEL_EXTERN_C_BEGIN
 
 typedef struct gsel_link gsel_link;     /* one rank's end of a communicator */
 typedef struct gsel_window gsel_window; /* memory that a link knows */
+typedef struct gsel_posted gsel_posted; /* bytes that are on their way */
 
 /* The control of the communicator that a link belongs to. Lives until link_leave has returned.
  *   ctx          the first argument of all functions
@@ -81,6 +83,19 @@ typedef struct gsel_enqueued {
   gsel_stream *stream;
 } gsel_enqueued;
 
+/* Bytes that go to a rank of the link, or come from one. Those that go from one rank to another under one tag arrive in
+ * the order posted, each in one that takes as many bytes. Layout is frozen.
+ *   peer   not this rank
+ *   tag    0 to 2^24 - 1
+ *   bytes  at most 2^40; 0 is a message as well */
+typedef struct gsel_transfer {
+  int32_t peer;
+  uint32_t tag;
+  const void *send; /* NULL: the bytes come */
+  void *recv;
+  uint64_t bytes;
+} gsel_transfer;
+
 /* One thread at a time calls the functions of a link, except link_abort and link_error, which any thread may call.
  *   open, close       what the transport needs once for all its links. `ctx` is the first argument of link_join
  *   describe          what it is; starts nothing on a device
@@ -99,7 +114,17 @@ typedef struct gsel_enqueued {
  *                     table. It belongs to no link
  *   window_register   all ranks of a link: memory[bytes] of each of them may be read and written by the others in place;
  *                     NULL: not needed. window_release: no call on the memory is under way
- *   link_native       the handle of the library behind it, such as ncclComm_t; NULL: none. For people who know it */
+ *   link_native       the handle of the library behind it, such as ncclComm_t; NULL: none. For people who know it
+ * Between hosts, for memory of the host (dlpack_types has kDLCPU, GSEL_TRANSPORT_HOST_SYNCHRONOUS is set); supports and
+ * enqueue need not make any call then:
+ *   post              begins to move bytes and returns at once, whatever other ranks do; the memory stays as it is, and
+ *                     allocated, until they have gone or come
+ *   test              *done: 1 once the bytes have gone, so that their memory can be used again, or come. Waits for at
+ *                     most so long, without a lock that another thread's post or test needs; 0: only looks. It may
+ *                     return before either. An error says that the link is broken: GSEL_ERR_PEER, GSEL_ERR_ABORTED
+ *   release           the memory is used no more when it returns. Before the end of what was posted only behind
+ *                     link_abort. Any thread; before link_leave
+ *                     post and test may be called by several threads at the same time */
 typedef struct gsel_transport_v2 {
   uint32_t struct_size;
   uint32_t reserved;
@@ -122,6 +147,10 @@ typedef struct gsel_transport_v2 {
   gsel_status (*window_register)(gsel_link *link, void *memory, uint64_t bytes, gsel_window **out, gsel_error **err);
   void (*window_release)(gsel_link *link, gsel_window *window);
   void *(*link_native)(gsel_link *link);
+
+  gsel_status (*post)(gsel_link *link, const gsel_transfer *transfer, gsel_posted **out, gsel_error **err);
+  gsel_status (*test)(gsel_posted *posted, double seconds, int32_t *done, gsel_error **err);
+  void (*release)(gsel_posted *posted);
 } gsel_transport_v2;
 
 GSEL_EXTERN_C_END

@@ -91,9 +91,13 @@ void take_any(Accelerator& accelerator, int32_t dlpack_type) {
   }
 }
 
+std::string_view transport_of(const gsel_comm_options& given, const Config& settings) {
+  const std::string_view named = view(given.transport);
+  return named.empty() ? std::string_view(settings.comm.transport) : named;
+}
+
 std::shared_ptr<const Accelerator> open_accelerator(const gsel_comm_options& given, const Config& settings) {
-  std::string_view transport = view(given.transport);
-  if (transport.empty()) transport = settings.comm.transport;
+  const std::string_view transport = transport_of(given, settings);
   const Named named = parse(view(given.accelerator));
   auto accelerator = std::make_shared<Accelerator>();
   const auto& table = *static_cast<const gsel_device_v1*>(load_plugin(GSEL_PLUGIN_DEVICE, named.plugin).table);
@@ -111,14 +115,43 @@ std::shared_ptr<const Accelerator> open_accelerator(const gsel_comm_options& giv
   return accelerator;
 }
 
+std::shared_ptr<const Accelerator> open_between_hosts(const gsel_comm_options& given, const Config& settings) {
+  const std::string_view transport = transport_of(given, settings);
+  auto host = std::make_shared<Accelerator>();
+  host->device = DeviceContext::open_host();
+  const gsel_device_description device = host->device->describe();
+  host->name = "host";
+  host->is_named = transport != "auto";
+  if (transport == "auto")
+    take_any(*host, device.dlpack_type);
+  else if (transport != "host")
+    add_plugin(*host, load_plugin(GSEL_PLUGIN_TRANSPORT, transport), device.dlpack_type);
+  if (host->transport &&
+      (!host->transport->table().post || !host->transport->table().test || !host->transport->table().release))
+    fail(GSEL_ERR_UNSUPPORTED, "{} does not move bytes between hosts", host->transport_name);
+  if (!host->transport)
+    fail(GSEL_ERR_UNSUPPORTED, "no plugin moves memory of the host between hosts{}{}", host->others.empty() ? "" : ": ",
+         host->others);
+  return host;
+}
+
 }  // namespace
 
-Communicator::FindAccelerator accelerator_of(const gsel_comm_options& given, const Config& settings) {
+std::function<std::shared_ptr<const Accelerator>()> between_hosts_of(const gsel_comm_options& given,
+                                                                     const Config& settings) {
+  return [&] { return open_between_hosts(given, settings); };
+}
+
+Communicator::FindAccelerator accelerator_of(const gsel_comm_options& given, const Config& settings,
+                                             const JoinOptions& join) {
   const std::string_view name = view(given.accelerator), transport = view(given.transport);
   if (!name.empty() && name != "cpu") return [&] { return open_accelerator(given, settings); };
-  if (!transport.empty() && transport != "auto")
-    fail(GSEL_ERR_ARG, "gsel_comm_options.transport is {} without an accelerator; memory of the host has one transport",
-         in_quotes(transport));
+  if (!transport.empty() && transport != "auto" && !gsel::given(join.rendezvous))
+    fail(
+        GSEL_ERR_ARG,
+        "gsel_comm_options.transport is {} without an accelerator and without a rendezvous; memory of one host has one "
+        "transport",
+        in_quotes(transport));
   return {};
 }
 

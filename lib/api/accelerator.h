@@ -3,6 +3,9 @@
 
 #include <gsel/comm.h>
 
+#include <functional>
+#include <memory>
+
 #include "base/config.h"
 #include "comm/communicator.h"
 #include "comm/device/accelerator.h"
@@ -10,6 +13,10 @@
 namespace gsel {
 
 // What opens the accelerator; empty: the caller wants memory of the host. given and settings must outlive it.
-Communicator::FindAccelerator accelerator_of(const gsel_comm_options& given, const Config& settings);
+Communicator::FindAccelerator accelerator_of(const gsel_comm_options& given, const Config& settings,
+                                             const JoinOptions& join);
+// What opens the transport that moves memory of the host between hosts. given and settings must outlive it.
+std::function<std::shared_ptr<const Accelerator>()> between_hosts_of(const gsel_comm_options& given,
+                                                                     const Config& settings);
 
 }  // namespace gsel

@@ -28,7 +28,8 @@ gsel_status gsel_comm_init(const gsel_comm_options* options, gsel_comm** out, gs
     gsel_comm_options given{};
     if (options) given = gsel::read_struct(options, "gsel_comm_options");
     const gsel::Config settings = gsel::settings_of(given);
-    *out = new gsel_comm{gsel::Communicator(gsel::join_of(given, settings), gsel::accelerator_of(given, settings))};
+    const gsel::JoinOptions join = gsel::join_of(given, settings);
+    *out = new gsel_comm{gsel::Communicator(join, gsel::accelerator_of(given, settings, join))};
   });
 }
 

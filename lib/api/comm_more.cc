@@ -63,7 +63,8 @@ gsel_status gsel_comm_grow(gsel_comm* comm, const gsel_comm_options* options, gs
                  given.id ? "world_size" : "id");
     given.rank = old.rank();
     const gsel::Config settings = gsel::settings_of(given);
-    *out = new gsel_comm{old.grow(gsel::join_of(given, settings), gsel::accelerator_of(given, settings))};
+    const gsel::JoinOptions join = gsel::join_of(given, settings);
+    *out = new gsel_comm{old.grow(join, gsel::accelerator_of(given, settings, join))};
   });
 }
 

@@ -1,6 +1,7 @@
 // api/comm_request.h: how a caller wants to join, with all defaults filled in.
 #pragma once
 
+#include "api/accelerator.h"
 #include "api/config_handle.h"
 #include "base/options.h"
 #include "base/text.h"
@@ -13,9 +14,11 @@ inline Config settings_of(const gsel_comm_options& given) {
 }
 
 // `given` has today's size; the result borrows from both.
-inline JoinOptions join_of(gsel_comm_options given, const Config& settings) {
+// given and settings must outlive it.
+inline JoinOptions join_of(gsel_comm_options& given, const Config& settings) {
   if (given.timeout_s == 0) given.timeout_s = settings.comm.timeout_s;
   JoinOptions join = complete_join(given);
+  join.find_between_hosts = between_hosts_of(given, settings);
   if (join.trace.len == 0) join.trace = borrow(settings.comm.trace);
   return join;
 }

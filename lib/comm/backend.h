@@ -44,6 +44,10 @@ class Pending {
   virtual void wait_or_cancel() { wait(-1); }
 };
 
+// Messages of an ordered pair that a communicator takes before the first of them is received, and bytes of each: so far
+// a send does not wait.
+constexpr uint64_t kBufferedMessages = 4, kBufferedBytes = 4096;
+
 class Backend {
  public:
   Backend() = default;

@@ -4,7 +4,15 @@
 
 #include <gsel/comm.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
 namespace gsel {
+
+struct Accelerator;
 
 struct JoinOptions {
   int32_t rank = 0;
@@ -20,7 +28,11 @@ struct JoinOptions {
   gsel_str rendezvous{};               // where the ranks of several hosts meet; not given: all are on this one
   const char* rendezvous_source = "";  // where that is said
   bool id_is_given = false;            // by the caller
-  gsel_str name{};                     // of the communicator, as rank 0 gives it; empty: not given
+  // Opens what moves memory of the host between hosts, once it is known that there are several.
+  std::function<std::shared_ptr<const Accelerator>()> find_between_hosts{};
+  // Of the ranks that join, where they are some of the ranks that a user knows: their numbers there. Empty: their own.
+  std::vector<int32_t> shown_ranks{};
+  gsel_str name{};  // of the communicator, as rank 0 gives it; empty: not given
 };
 
 }  // namespace gsel

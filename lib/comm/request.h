@@ -20,10 +20,6 @@
 
 namespace gsel {
 
-// Messages of an ordered pair that a communicator takes before the first of them is received, and bytes of each: so far
-// a send does not wait.
-constexpr uint64_t kBufferedMessages = 4, kBufferedBytes = 4096;
-
 class CallRequest final : public CompletionQueue::Asked {
  public:
   // Of a persistent one: other threads run it while calls are made.

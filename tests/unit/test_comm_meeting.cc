@@ -25,7 +25,6 @@ struct Job {
   char token[64];                  // a file; empty: the id
   int32_t missing, twice, bigger;  // a rank that does not come, comes as rank 1, joins a bigger world; -1: none
   int32_t stranger;                // a rank with another id
-  int32_t hosts;                   // ranks are told that they are on so many
 };
 
 int socket_at(uint16_t port, bool listens, uint16_t* got) {
@@ -235,13 +234,9 @@ void one_has_a_bigger_world(rank_run* run) {
   gsel_comm* comm = nullptr;
   rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_MISMATCH, "world of 4 ranks, rank 0 one of 3", 2);
 }
-void are_on_hosts(rank_run* run) {
-  const auto* job = static_cast<const Job*>(run->user);
-  gsel_error* err = nullptr;
-  gsel_comm* comm = nullptr;
-  setenv("GSEL_HOST_ID", std::to_string(run->rank % job->hosts).c_str(), 1);
-  if (job->hosts == 1) return joins(run);
-  rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_UNSUPPORTED, "ranks 0 and 2 on ", -1);
+void are_on_one_host(rank_run* run) {
+  setenv("GSEL_HOST_ID", "one", 1);
+  joins(run);
 }
 
 void test_what_ends_a_job_is_named_on_every_rank(void**) {
@@ -253,10 +248,8 @@ void test_what_ends_a_job_is_named_on_every_rank(void**) {
   as_processes(3, one_comes_twice, &job);
   job.twice = -1, job.bigger = 2;
   as_processes(3, one_has_a_bigger_world, &job);
-  job.bigger = -1, job.hosts = 1;
-  as_processes(3, are_on_hosts, &job);
-  job.hosts = 2;
-  as_processes(4, are_on_hosts, &job);
+  job.bigger = -1;
+  as_processes(3, are_on_one_host, &job);
 }
 
 void finds_a_stranger_there(rank_run* run) {

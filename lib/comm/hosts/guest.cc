@@ -93,15 +93,17 @@ class Guest {
     const auto ranks = static_cast<size_t>(meeting_.world_size);
     if (word.say != Say::table || word.hosts == 0 || word.hosts > ranks) fail_protocol();
     HostTable table;
+    table.port = word.port;
     std::memcpy(table.job.bytes, word.job, sizeof word.job);
     table.host_of.resize(ranks);
     require(stream.await(table.host_of.data(), ranks * sizeof table.host_of[0], deadline));
     for (const int32_t host : table.host_of)
       if (host < 0 || host >= static_cast<int32_t>(word.hosts)) fail_protocol();
     for (uint32_t h = 0; h < word.hosts; ++h) {
-      HostName name;
-      require(stream.await(name, deadline));
-      table.names.push_back(read_text(name.text));
+      HostEntry entry;
+      require(stream.await(entry, deadline));
+      table.names.push_back(read_text(entry.name));
+      table.addresses.push_back(read_text(entry.address));
     }
     Word here;
     here.say = Say::here;

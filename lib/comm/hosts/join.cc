@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <vector>
+#include <optional>
+#include <utility>
 
+#include "base/current_error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "comm/hosts/hosts_control.h"
 #include "comm/hosts/meeting.h"
 #include "comm/shm/endpoint.h"
 
@@ -27,15 +30,20 @@ Secret secret_of(const JoinOptions& join) {
   return Secret::of_file(file);
 }
 
-std::string hosts_text(const HostTable& table) {
+std::string hosts_text(const Roster& roster) {
   std::string text;
-  for (size_t h = 0; h < table.names.size(); ++h) {
-    std::vector<int32_t> ranks;
-    for (size_t q = 0; q < table.host_of.size(); ++q)
-      if (table.host_of[q] == static_cast<int32_t>(h)) ranks.push_back(static_cast<int32_t>(q));
-    text += fmt::format("{}{} on {}", h == 0 ? "" : ", ", ranks_text(ranks), table.names[h]);
-  }
+  for (size_t h = 0; h < roster.hosts(); ++h) text += (h == 0 ? "" : ", ") + roster.host_text(h);
   return text;
+}
+
+// What moves large payloads between hosts, or why nothing does.
+void find_transport(const JoinOptions& join, JobFacts& facts) {
+  try {
+    if (join.find_between_hosts) facts.between_hosts = join.find_between_hosts();
+    if (!facts.between_hosts) facts.why_none = "none was found";
+  } catch (...) {
+    facts.why_none = current_error().message();
+  }
 }
 
 }  // namespace
@@ -43,18 +51,43 @@ std::string hosts_text(const HostTable& table) {
 std::unique_ptr<Control> join(const JoinOptions& join) {
   if (!given(join.rendezvous) || join.world_size == 1) return shm::join(join);
   const int64_t deadline = os::now_ns() + static_cast<int64_t>(join.join_timeout_s * 1e9);
-  const HostTable table =
-      meet({join.rank, join.world_size, parse_meeting_place(view(join.rendezvous), join.rendezvous_source),
-            secret_of(join), join.join_timeout_s, deadline});
-  if (table.names.size() > 1)
-    fail(GSEL_ERR_UNSUPPORTED, "the ranks have met on {}: {}; no transport between hosts can be had, start all on one",
-         with_noun(table.names.size(), "host"), hosts_text(table));
-  log(GSEL_LOG_INFO, "comm", "rank {} of {} met the others at {}: all are on {}", join.rank, join.world_size,
-      view(join.rendezvous), table.names.front());
+  const int64_t silence_ns = host_timeout_ns();
+  std::optional<Listener> listener;
+  if (join.rank == 0) listener = Listener::at_any_port();
+  const Secret secret = secret_of(join);
+  HostTable table =
+      meet({join.rank, join.world_size, parse_meeting_place(view(join.rendezvous), join.rendezvous_source), secret,
+            join.join_timeout_s, deadline, listener ? listener->port() : uint16_t{0}});
+  const auto left_s = [deadline] {
+    return std::max(static_cast<double>(deadline - os::now_ns()) * 1e-9, kLeastLocalSeconds);
+  };
+  const Roster roster(table, join.rank);
   JoinOptions here = join;
   here.id = table.job;
-  here.join_timeout_s = std::max(static_cast<double>(deadline - os::now_ns()) * 1e-9, kLeastLocalSeconds);
-  return shm::join(here);
+  here.id.bytes[0] ^= static_cast<uint8_t>(roster.own_host());  // hosts may be one, and told apart by their names alone
+  here.join_timeout_s = left_s();
+  if (roster.hosts() == 1) {
+    log(GSEL_LOG_INFO, "comm", "rank {} of {} met the others at {}: all are on {}", join.rank, join.world_size,
+        view(join.rendezvous), table.names.front());
+    return shm::join(here);
+  }
+  if ((join.flags & GSEL_COMM_NO_THREAD) != 0)
+    fail(GSEL_ERR_UNSUPPORTED, "GSEL_COMM_NO_THREAD, and ranks on {}: {}; a thread hears of what happens there",
+         with_noun(roster.hosts(), "host"), hosts_text(roster));
+  if (join.accelerator)
+    fail(GSEL_ERR_UNSUPPORTED, "an accelerator, and ranks on {}: {}; leave it out, or start all on one host",
+         with_noun(roster.hosts(), "host"), hosts_text(roster));
+  here.rank = roster.local_rank();
+  here.world_size = static_cast<int32_t>(roster.here().size());
+  here.shown_ranks = roster.here();
+  JobFacts facts{secret, silence_ns, join.order, nullptr, {}};
+  find_transport(join, facts);
+  log(GSEL_LOG_INFO, "comm", "rank {} of {} met the others at {}: {}", join.rank, join.world_size,
+      view(join.rendezvous), hosts_text(roster));
+  auto local = shm::join(here);
+  return std::make_unique<HostsControl>(HostsControl::Place{std::make_shared<const JobFacts>(std::move(facts)),
+                                                            std::move(table), join.rank, std::move(local),
+                                                            std::move(listener), join.timeout_s, left_s()});
 }
 
 }  // namespace gsel::hosts

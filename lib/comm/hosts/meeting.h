@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/hosts/place.h"
+#include "comm/hosts/roster.h"
 #include "comm/hosts/secret.h"
 
 namespace gsel::hosts {
@@ -21,17 +22,9 @@ struct Meeting {
   Secret secret;
   double seconds;  // until when all are to have come,
   int64_t deadline_ns;
-};
-
-struct HostTable {
-  gsel_unique_id job = {};         // random: of this job alone
-  std::vector<int32_t> host_of;    // by rank
-  std::vector<std::string> names;  // by host, in the order of their first ranks
+  uint16_t port = 0;  // of rank 0: where it listens for the first ranks of the other hosts
 };
 
 HostTable meet(const Meeting& meeting);
-
-// "rank 3", "ranks 0, 2 and 5 to 7".
-std::string ranks_text(const std::vector<int32_t>& ranks);
 
 }  // namespace gsel::hosts

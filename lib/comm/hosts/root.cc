@@ -17,7 +17,7 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr int64_t kSayNs = 1'000'000'000;
+constexpr int64_t kSayNs = 1'000'000'000, kLingerNs = 2'000'000'000;
 constexpr size_t kMostStrangers = 1024;  // connections that have proved nothing, at a time
 
 class Root {
@@ -43,14 +43,25 @@ class Root {
         if (guest && !guest->stream.send(here, os::now_ns() + kSayNs)) fail_gone(*guest);
       return table;
     } catch (const Error& error) {
-      const Word failed = failed_word(error);
-      for (const auto& guest : guests_)
-        if (guest->is_known) guest->stream.send(failed, os::now_ns() + kSayNs);
+      tell_all(failed_word(error));
       throw;
     }
   }
 
  private:
+  // Those who come a little later as well: they would look for rank 0 until their deadline.
+  void tell_all(const Word& failed) noexcept {
+    failed_ = failed;
+    std::ranges::fill(by_rank_, nullptr);
+    for (const auto& guest : guests_)
+      if (guest->is_known) tell(*guest);
+    const int64_t end = std::min(os::now_ns() + kLingerNs, meeting_.deadline_ns);
+    try {
+      while (listener_ && !missing().empty() && os::now_ns() < end) poll_once();
+    } catch (...) {  // they find out by themselves
+    }
+  }
+
   struct Guest {
     explicit Guest(Stream given) : stream(std::move(given)), since_ns(os::now_ns()) {}
     Stream stream;
@@ -88,7 +99,7 @@ class Root {
     for (const os::Fd& fd : listener_->fds()) items.push_back({fd.get(), POLLIN, 0});
     const size_t listeners = items.size();
     for (const auto& guest : guests_) items.push_back({guest->stream.fd(), POLLIN, 0});
-    const int64_t left = std::clamp<int64_t>(meeting_.deadline_ns - os::now_ns(), 0, kSayNs);
+    const int64_t left = std::clamp<int64_t>(meeting_.deadline_ns - os::now_ns(), 0, failed_ ? kLingerNs / 20 : kSayNs);
     const int ready = poll(items.data(), items.size(), static_cast<int>(left / 1'000'000 + 1));
     if (ready < 0 && errno != EINTR) fail(GSEL_ERR_IO, "poll failed: {}", errno_text(errno));
     size_t next = listeners;
@@ -132,6 +143,13 @@ class Root {
     guest.is_over = true;
   }
 
+  void tell(Guest& guest) noexcept {
+    guest.stream.send(*failed_, os::now_ns() + kSayNs);
+    const int32_t rank = guest.greeting.rank;
+    if (rank >= 0 && rank < meeting_.world_size) by_rank_[static_cast<size_t>(rank)] = &guest;
+    guest.has_table = true;  // it may go
+  }
+
   void greet(Guest& guest, const SignedGreeting& said) {
     const Greeting& g = said.greeting;
     if (g.magic != kMagic || g.protocol != kMeetingProtocol) {
@@ -148,6 +166,7 @@ class Root {
     }
     guest.is_known = true;
     guest.greeting = g;
+    if (failed_) return tell(guest);
     check(guest);
     Word welcome;
     welcome.say = Say::welcome;
@@ -185,6 +204,7 @@ class Root {
 
   HostTable make_table() const {
     HostTable table;
+    table.port = meeting_.port;
     os::random_bytes(table.job.bytes, sizeof table.job.bytes);
     std::vector<std::string> identities;
     for (int32_t q = 0; q < meeting_.world_size; ++q) {
@@ -195,6 +215,7 @@ class Root {
       if (place != identities.end()) continue;
       identities.push_back(identity);
       table.names.push_back(read_text(g.host));
+      table.addresses.push_back(q == 0 ? meeting_.place.host : by_rank_[static_cast<size_t>(q)]->stream.peer_address());
     }
     return table;
   }
@@ -203,13 +224,17 @@ class Root {
     Word word;
     word.say = Say::table;
     word.hosts = static_cast<uint32_t>(table.names.size());
+    word.port = table.port;
     std::memcpy(word.job, table.job.bytes, sizeof word.job);
-    std::vector<HostName> names(table.names.size());
-    for (size_t h = 0; h < names.size(); ++h) write_text(names[h].text, table.names[h]);
+    std::vector<HostEntry> hosts(table.names.size());
+    for (size_t h = 0; h < hosts.size(); ++h) {
+      write_text(hosts[h].name, table.names[h]);
+      write_text(hosts[h].address, table.addresses[h]);
+    }
     if (!guest.stream.send(word, meeting_.deadline_ns) ||
         !guest.stream.send(table.host_of.data(), table.host_of.size() * sizeof table.host_of[0],
                            meeting_.deadline_ns) ||
-        !guest.stream.send(names.data(), names.size() * sizeof names[0], meeting_.deadline_ns))
+        !guest.stream.send(hosts.data(), hosts.size() * sizeof hosts[0], meeting_.deadline_ns))
       fail_gone(guest);
   }
 
@@ -261,7 +286,8 @@ class Root {
   std::optional<Listener> listener_;
   std::list<std::unique_ptr<Guest>> guests_;  // in order of arrival
   std::vector<Guest*> by_rank_;
-  std::string stranger_;  // the last that showed another token
+  std::string stranger_;        // the last that showed another token
+  std::optional<Word> failed_;  // what all are told from now on
 };
 
 }  // namespace

@@ -19,18 +19,21 @@ namespace {
 
 constexpr int64_t kResolveAgainNs = 500'000'000, kTryNs = 3'000'000'000;
 
-int milliseconds_until(int64_t deadline_ns) {
-  return static_cast<int>(std::clamp<int64_t>((deadline_ns - os::now_ns() + 999'999) / 1'000'000, 0, 60'000));
+enum class Ready { yes, woken, no };
+
+// wake_fd: -1: none.
+Ready wait_ready(int fd, short events, int64_t deadline_ns, int wake_fd) {
+  pollfd items[] = {{.fd = fd, .events = events, .revents = 0}, {.fd = wake_fd, .events = POLLIN, .revents = 0}};
+  for (;;) {
+    const int ready = poll(items, 2, milliseconds_until(deadline_ns));
+    if (ready > 0) return items[0].revents != 0 ? Ready::yes : Ready::woken;
+    if (ready < 0 && errno != EINTR) fail(GSEL_ERR_IO, "poll failed: {}", errno_text(errno));
+    if (os::now_ns() >= deadline_ns) return Ready::no;
+  }
 }
 
 bool is_ready(int fd, short events, int64_t deadline_ns) {
-  pollfd item{.fd = fd, .events = events, .revents = 0};
-  for (;;) {
-    const int ready = poll(&item, 1, milliseconds_until(deadline_ns));
-    if (ready > 0) return true;
-    if (ready < 0 && errno != EINTR) fail(GSEL_ERR_IO, "poll failed: {}", errno_text(errno));
-    if (os::now_ns() >= deadline_ns) return false;
-  }
+  return wait_ready(fd, events, deadline_ns, -1) == Ready::yes;
 }
 
 struct Addresses {
@@ -54,6 +57,13 @@ os::Fd open_socket(const addrinfo& address) {
   return os::Fd(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
+sockaddr_storage peer_of(int fd, socklen_t& length) {
+  sockaddr_storage address = {};
+  length = sizeof address;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) length = 0;
+  return address;
+}
+
 std::string address_text(const sockaddr* address, socklen_t length) {
   char host[NI_MAXHOST] = "?", port[NI_MAXSERV] = "?";
   getnameinfo(address, length, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
@@ -62,16 +72,30 @@ std::string address_text(const sockaddr* address, socklen_t length) {
 
 }  // namespace
 
+int milliseconds_until(int64_t deadline_ns) {
+  return static_cast<int>(std::clamp<int64_t>((deadline_ns - os::now_ns() + 999'999) / 1'000'000, 0, 60'000));
+}
+
 Stream::Stream(os::Fd fd) : fd_(std::move(fd)) {
   const int on = 1;
   setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 std::string Stream::peer() const {
-  sockaddr_storage address = {};
-  socklen_t length = sizeof address;
-  if (getpeername(fd_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) return "?";
-  return address_text(reinterpret_cast<const sockaddr*>(&address), length);
+  socklen_t length = 0;
+  const sockaddr_storage address = peer_of(fd_.get(), length);
+  return length == 0 ? "?" : address_text(reinterpret_cast<const sockaddr*>(&address), length);
+}
+
+std::string Stream::peer_address() const {
+  socklen_t length = 0;
+  const sockaddr_storage address = peer_of(fd_.get(), length);
+  char host[NI_MAXHOST] = "?";
+  if (length > 0)
+    getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+  constexpr std::string_view kMapped = "::ffff:";  // of version 4, at a socket of version 6
+  const std::string text = host;
+  return text.starts_with(kMapped) ? text.substr(kMapped.size()) : text;
 }
 
 bool Stream::send(const void* bytes, size_t n, int64_t deadline_ns) {
@@ -111,12 +135,13 @@ bool Stream::take(void* bytes, size_t n) {
   return true;
 }
 
-Stream::Came Stream::await(void* bytes, size_t n, int64_t deadline_ns) {
+Stream::Came Stream::await(void* bytes, size_t n, int64_t deadline_ns, int wake_fd) {
   for (;;) {
     const bool goes_on = fill(n);
     if (take(bytes, n)) return Came::all;
     if (!goes_on) return Came::end;
-    if (!is_ready(fd_.get(), POLLIN, deadline_ns)) return Came::nothing;
+    const Ready ready = wait_ready(fd_.get(), POLLIN, deadline_ns, wake_fd);
+    if (ready != Ready::yes) return ready == Ready::woken ? Came::woken : Came::nothing;
   }
 }
 
@@ -147,6 +172,31 @@ Listener::Listener(const MeetingPlace& place, int64_t deadline_ns) {
   if (fds_.empty())
     fail(GSEL_ERR_IO, "rank 0 cannot listen at {}: {}{}", place.text, errno_text(failure),
          failure == EADDRNOTAVAIL ? "; give an address of the host that rank 0 runs on" : "");
+}
+
+Listener Listener::at_any_port() {
+  Listener listener;
+  for (const int family : {AF_INET6, AF_INET}) {
+    os::Fd fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int off = 0;
+    if (fd && family == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    sockaddr_storage any = {};  // every address, port 0
+    any.ss_family = static_cast<sa_family_t>(family);
+    const socklen_t length = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+    if (!fd || bind(fd.get(), reinterpret_cast<const sockaddr*>(&any), length) != 0 || listen(fd.get(), SOMAXCONN) != 0)
+      continue;
+    listener.fds_.push_back(std::move(fd));
+    return listener;
+  }
+  fail(GSEL_ERR_IO, "no port to listen at for the other hosts: {}", errno_text(errno));
+}
+
+uint16_t Listener::port() const {
+  sockaddr_storage address = {};
+  socklen_t length = sizeof address;
+  getsockname(fds_.front().get(), reinterpret_cast<sockaddr*>(&address), &length);
+  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                                             : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
 std::optional<Stream> Listener::accept(const os::Fd& fd) {

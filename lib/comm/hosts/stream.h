@@ -14,11 +14,15 @@
 
 namespace gsel::hosts {
 
+// For poll: rounded up, a minute at most.
+int milliseconds_until(int64_t deadline_ns);
+
 class Stream {
  public:
   explicit Stream(os::Fd fd);
   int fd() const { return fd_.get(); }
-  std::string peer() const;  // "10.0.0.2:51234"
+  std::string peer() const;          // "10.0.0.2:51234"
+  std::string peer_address() const;  // "10.0.0.2"
 
   // false: the other side is gone, or takes nothing until the deadline.
   bool send(const void* bytes, size_t n, int64_t deadline_ns);
@@ -38,9 +42,9 @@ class Stream {
   }
   bool take(void* bytes, size_t n);
 
-  // Waits for n bytes.
-  enum class Came { all, end, nothing };
-  Came await(void* bytes, size_t n, int64_t deadline_ns);
+  // Waits for n bytes. woken: wake_fd can be read, and they have not come.
+  enum class Came { all, end, nothing, woken };
+  Came await(void* bytes, size_t n, int64_t deadline_ns, int wake_fd = -1);
   template <class T>
   Came await(T& object, int64_t deadline_ns) {
     return await(&object, sizeof object, deadline_ns);
@@ -57,10 +61,14 @@ class Listener {
   // not known until the deadline.
   Listener(const MeetingPlace& place, int64_t deadline_ns);
   const std::vector<os::Fd>& fds() const { return fds_; }
+  // At every address of this host, at a port that is free.
+  static Listener at_any_port();
+  uint16_t port() const;
   // A connection that has come to one of them.
   static std::optional<Stream> accept(const os::Fd& fd);
 
  private:
+  Listener() = default;
   std::vector<os::Fd> fds_;
 };
 

@@ -48,13 +48,15 @@ struct Word {
   Say say = Say::failed;
   gsel_status code = GSEL_OK;  // of failed
   int32_t about = -1;
-  uint32_t hosts = 0;      // of a table, which follows: host of each rank, then their names
+  uint32_t hosts = 0;      // of a table, which follows: host of each rank, then their entries
   Bytes32 signature = {};  // of a welcome
   uint8_t job[128] = {};   // of a table
-  char text[768] = {};
+  uint16_t port = 0;       // of a table
+  char text[766] = {};
 };
-struct HostName {
-  char text[kHostNameBytes] = {};
+struct HostEntry {
+  char name[kHostNameBytes] = {};
+  char address[kHostNameBytes] = {};
 };
 
 // Who signs is part of it, so that nobody's proof can be sent back to him.

@@ -21,15 +21,18 @@ std::unique_ptr<Control> made(MemberPlace place) {
 
 }  // namespace
 
-std::unique_ptr<Control> join(const JoinOptions& join) {
-  Faults faults = Faults::of_environment(join.rank, join.world_size);
+std::unique_ptr<Endpoint> join(const JoinOptions& join) {
+  const int32_t most = join.shown_ranks.empty() ? join.world_size : join.shown_ranks.back() + 1;
+  Faults faults = Faults::of_environment(shown_rank(join, join.rank), most);
   Joined joined = rendezvous(join);
   joined.family->name = joined.arena->header().name;
+  joined.family->shown_ranks = join.shown_ranks;
   if (join.trace.len > 0) joined.family->trace_folder = std::filesystem::absolute(text(join.trace)).string();
   const bool threads_allowed = (join.flags & GSEL_COMM_NO_THREAD) == 0;
   if (threads_allowed) joined.family->watch();
-  return made({std::move(joined.family), std::move(joined.arena), join.rank, static_cast<int64_t>(join.timeout_s * 1e9),
-               threads_allowed, std::move(faults)});
+  return std::make_unique<Endpoint>(MemberPlace{std::move(joined.family), std::move(joined.arena), join.rank,
+                                                static_cast<int64_t>(join.timeout_s * 1e9), threads_allowed,
+                                                std::move(faults)});
 }
 
 Endpoint::Endpoint(MemberPlace place)
@@ -98,6 +101,16 @@ void Endpoint::announce(const gsel_collective& checked, bool registered) {
 std::unique_ptr<Control> Endpoint::split(int32_t colour, int32_t key, std::string_view label) {
   auto place = regroup_.split(colour, key, label);
   return place ? made(std::move(*place)) : nullptr;
+}
+
+std::unique_ptr<Endpoint> Endpoint::split_shown(int32_t colour, int32_t key, std::string_view label,
+                                                std::span<const int32_t> shown) {
+  auto numbering = std::make_shared<Numbering>();
+  numbering->of_family.assign(static_cast<size_t>(members_.family().size()), -1);
+  for (size_t q = 0; q < shown.size(); ++q)
+    numbering->of_family[static_cast<size_t>(members_.block(static_cast<int32_t>(q)).family_rank)] = shown[q];
+  auto place = regroup_.split(colour, key, label, std::move(numbering));
+  return place ? std::make_unique<Endpoint>(std::move(*place)) : nullptr;
 }
 
 std::unique_ptr<Control> Endpoint::create_group(std::span<const int32_t> ranks) {

@@ -46,6 +46,9 @@ class Endpoint final : public Control, public Backend {
   std::string trace() const override { return recorder_.trace(); }
   void set_timeout(double seconds) override;
   std::unique_ptr<Control> split(int32_t colour, int32_t key, std::string_view label) override;
+  // The same; errors show this communicator's ranks by these numbers.
+  std::unique_ptr<Endpoint> split_shown(int32_t colour, int32_t key, std::string_view label,
+                                        std::span<const int32_t> shown);
   std::unique_ptr<Control> create_group(std::span<const int32_t> ranks) override;
   std::unique_ptr<Control> dup() override;
   std::unique_ptr<Control> shrink(std::span<const int32_t> without) override;
@@ -90,6 +93,6 @@ class Endpoint final : public Control, public Backend {
 };
 
 // Joins the ranks of one host; see gsel_comm_init.
-std::unique_ptr<Control> join(const JoinOptions& join);
+std::unique_ptr<Endpoint> join(const JoinOptions& join);
 
 }  // namespace gsel::shm

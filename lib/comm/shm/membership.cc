@@ -43,18 +43,19 @@ std::shared_ptr<Arena> Membership::exchange_arena(std::shared_ptr<Arena> next) {
 
 std::string Membership::which() const {
   if (!several_communicators()) return {};
-  if (numbering_) return fmt::format(" (communicator {}, by the ranks of {})", name_, numbering_->name);
+  if (numbering_ && !numbering_->name.empty())
+    return fmt::format(" (communicator {}, by the ranks of {})", name_, numbering_->name);
   return fmt::format(" (communicator {})", name_);
 }
 
 std::string Membership::named(int32_t rank) const {
-  const int32_t joined = block(rank).family_rank, in_text = shown(rank);
+  const int32_t joined = family_->shown(block(rank).family_rank), in_text = shown(rank);
   if (joined == in_text) return fmt::format("rank {}", in_text);
   return fmt::format("rank {} (rank {} of {})", in_text, joined, family_->name);
 }
 
 std::string Membership::who(int32_t rank) const {
-  const int32_t joined = block(rank).family_rank, in_text = shown(rank);
+  const int32_t joined = family_->shown(block(rank).family_rank), in_text = shown(rank);
   if (joined == in_text) return fmt::format("rank {} (pid {})", in_text, member(rank).pid);
   return fmt::format("rank {} (pid {}, rank {} of {})", in_text, member(rank).pid, joined, family_->name);
 }
@@ -63,8 +64,8 @@ std::string Membership::name_in_family(int32_t family_rank, bool with_pid) const
   for (int32_t q = 0; q < world_size_; ++q)
     if (block(q).family_rank == family_rank) return with_pid ? who(q) : named(q);
   const int32_t in_text = shown_of_family(family_rank);
-  std::string name =
-      in_text >= 0 ? fmt::format("rank {}", in_text) : fmt::format("rank {} of {}", family_rank, family_->name);
+  std::string name = in_text >= 0 ? fmt::format("rank {}", in_text)
+                                  : fmt::format("rank {} of {}", family_->shown(family_rank), family_->name);
   if (with_pid) name += fmt::format(" (pid {})", family_->member(family_rank).pid);
   return name;
 }
@@ -76,7 +77,9 @@ int32_t Membership::shown_of_family(int32_t family_rank) const {
 int32_t Membership::family_of_shown(int32_t in_text) const {
   for (int32_t f = 0; numbering_ && f < family_->size(); ++f)
     if (shown_of_family(f) == in_text) return f;
-  return !numbering_ && in_text < world_size_ ? block(in_text).family_rank : -1;
+  for (int32_t q = 0; !numbering_ && q < world_size_; ++q)
+    if (shown(q) == in_text) return block(q).family_rank;
+  return -1;
 }
 
 std::shared_ptr<const Numbering> Membership::own_numbering() const {
@@ -84,7 +87,7 @@ std::shared_ptr<const Numbering> Membership::own_numbering() const {
   auto numbering = std::make_shared<Numbering>();
   numbering->name = name_;
   numbering->of_family.assign(static_cast<size_t>(family_->size()), -1);
-  for (int32_t q = 0; q < world_size_; ++q) numbering->of_family[static_cast<size_t>(block(q).family_rank)] = q;
+  for (int32_t q = 0; q < world_size_; ++q) numbering->of_family[static_cast<size_t>(block(q).family_rank)] = shown(q);
   return numbering;
 }
 

@@ -10,7 +10,7 @@
 namespace gsel::shm {
 
 struct Numbering {
-  std::string name;                // of the caller's communicator
+  std::string name;                // of the caller's communicator; empty: of this one
   std::vector<int32_t> of_family;  // by rank of the family: rank there, or -1
 };
 

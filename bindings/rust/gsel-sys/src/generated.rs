@@ -1068,6 +1068,10 @@ pub struct gsel_window {
     _private: [u8; 0],
 }
 #[repr(C)]
+pub struct gsel_posted {
+    _private: [u8; 0],
+}
+#[repr(C)]
 #[derive(Clone, Copy)]
 pub struct gsel_control_v1 {
     pub struct_size: u32,
@@ -1113,6 +1117,15 @@ pub struct gsel_enqueued {
 }
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct gsel_transfer {
+    pub peer: i32,
+    pub tag: u32,
+    pub send: *const c_void,
+    pub recv: *mut c_void,
+    pub bytes: u64,
+}
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct gsel_transport_v2 {
     pub struct_size: u32,
     pub reserved: u32,
@@ -1130,6 +1143,9 @@ pub struct gsel_transport_v2 {
     pub window_register: Option<unsafe extern "C" fn(link: *mut gsel_link, memory: *mut c_void, bytes: u64, out: *mut *mut gsel_window, err: *mut *mut gsel_error) -> gsel_status>,
     pub window_release: Option<unsafe extern "C" fn(link: *mut gsel_link, window: *mut gsel_window)>,
     pub link_native: Option<unsafe extern "C" fn(link: *mut gsel_link) -> *mut c_void>,
+    pub post: Option<unsafe extern "C" fn(link: *mut gsel_link, transfer: *const gsel_transfer, out: *mut *mut gsel_posted, err: *mut *mut gsel_error) -> gsel_status>,
+    pub test: Option<unsafe extern "C" fn(posted: *mut gsel_posted, seconds: f64, done: *mut i32, err: *mut *mut gsel_error) -> gsel_status>,
+    pub release: Option<unsafe extern "C" fn(posted: *mut gsel_posted)>,
 }
 unsafe impl crate::Sized32 for gsel_transport_v2 {}
 extern "C" {
@@ -1613,7 +1629,7 @@ pub const GSEL_PLAN_OFFLOAD_STATE: u32 = 4;
 pub const GSEL_PLAN_RECOMPUTE: u32 = 2;
 pub const GSEL_PLAN_SEQUENCE_PARALLEL: u32 = 1;
 pub const GSEL_PLUGIN_ABI_MAJOR: i32 = 1;
-pub const GSEL_PLUGIN_ABI_MINOR: i32 = 4;
+pub const GSEL_PLUGIN_ABI_MINOR: i32 = 5;
 pub const GSEL_PLUGIN_DEVICE: i32 = 3;
 pub const GSEL_PLUGIN_STRATEGY: i32 = 1;
 pub const GSEL_PLUGIN_TRANSPORT: i32 = 5;

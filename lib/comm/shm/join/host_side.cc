@@ -76,7 +76,7 @@ Mapped HostSide::make_family(os::Fd& fd) const {
   std::vector<Seat> seats;
   for (const Guest* guest : by_rank_) {
     const auto rank = static_cast<int32_t>(seats.size());
-    seats.push_back({guest ? guest->hello.pid : own_.pid, rank, rank});
+    seats.push_back({guest ? guest->hello.pid : own_.pid, rank, shown_rank(join_, rank)});
   }
   Arena::found(memory->control(), layout, facts, seats, founded_name(view(join_.name)));
   return map_family(fd.get(), layout);

@@ -22,6 +22,9 @@ struct Joined {
 };
 
 Joined rendezvous(const JoinOptions& join);
+inline int32_t shown_rank(const JoinOptions& join, int32_t rank) {
+  return join.shown_ranks.empty() ? rank : join.shown_ranks[static_cast<size_t>(rank)];
+}
 
 // The abstract socket where ranks with this id meet.
 std::string meeting_name(const gsel_unique_id& id);

@@ -51,8 +51,12 @@ class Family {
     const Member& m = member(family_rank);
     return m.life && os::life_ended(m.life.get());
   }
+  int32_t shown(int32_t family_rank) const {
+    return shown_ranks.empty() ? family_rank : shown_ranks[static_cast<size_t>(family_rank)];
+  }
   const std::shared_ptr<SharedMemory>& memory() const { return memory_; }
   std::string name;          // of the communicator that was joined
+  std::vector<int32_t> shown_ranks;  // by rank, as users know them; empty: as they are
   std::string trace_folder;  // where this rank writes its recording at a failure; empty: nowhere
 
   // From now on a thread hears of deaths, if there is anybody to watch and a thread to be had.

@@ -27,7 +27,9 @@ class Regroup {
         threads_allowed_(threads_allowed) {}
 
   // See Control; each gives this rank's place in the new communicator.
-  std::optional<MemberPlace> split(int32_t colour, int32_t key, std::string_view label);
+  // numbering: the ranks in its errors; nullptr: as Control says.
+  std::optional<MemberPlace> split(int32_t colour, int32_t key, std::string_view label,
+                                   std::shared_ptr<const Numbering> numbering = nullptr);
   MemberPlace create_group(const std::vector<int32_t>& members);
   MemberPlace dup();
   MemberPlace shrink(const std::vector<int32_t>& without);
@@ -44,7 +46,8 @@ class Regroup {
     int32_t colour, key;
   };
   void pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, uint64_t n);
-  std::optional<MemberPlace> regroup(Asked asked, Wish own, std::string_view label);
+  std::optional<MemberPlace> regroup(Asked asked, Wish own, std::string_view label,
+                                     std::shared_ptr<const Numbering> numbering = nullptr);
   std::string name_of_next(Asked asked, std::string_view label, int32_t colour);
   uint64_t found(const std::vector<int32_t>& members, const std::string& name, const Numbering* numbering) const;
   void keep_while_used(uint64_t offset, int32_t ranks) const;

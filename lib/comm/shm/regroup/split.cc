@@ -32,10 +32,11 @@ bool nobody_in(const Arena& arena, const Family& family) {
 
 }  // namespace
 
-std::optional<MemberPlace> Regroup::split(int32_t colour, int32_t key, std::string_view label) {
+std::optional<MemberPlace> Regroup::split(int32_t colour, int32_t key, std::string_view label,
+                                          std::shared_ptr<const Numbering> numbering) {
   at_.require_own_process("gsel_comm_split");
   const Engine::Turn turn(engine_);
-  return regroup(Asked::split, {colour, key}, label);
+  return regroup(Asked::split, {colour, key}, label, std::move(numbering));
 }
 
 MemberPlace Regroup::dup() {
@@ -45,12 +46,13 @@ MemberPlace Regroup::dup() {
 }
 
 // label: empty for a communicator that the caller gets.
-std::optional<MemberPlace> Regroup::regroup(Asked asked, Wish own, std::string_view label) {
+std::optional<MemberPlace> Regroup::regroup(Asked asked, Wish own, std::string_view label,
+                                            std::shared_ptr<const Numbering> numbering) {
   std::vector<Wish> choices(at_.ranks());
   collectives_.exchange(asked, &own, choices.data(), sizeof own);
   const std::vector<int32_t> members = ranks_of(choices, own.colour);
   const std::string name = name_of_next(asked, label, own.colour);
-  const auto numbering = label.empty() ? at_.numbering() : at_.own_numbering();
+  if (!numbering) numbering = label.empty() ? at_.numbering() : at_.own_numbering();
   std::optional<Error> problem;
   uint64_t offset = 0;
   if (members.size() > 1 && members.front() == at_.rank()) try {

@@ -63,7 +63,8 @@ fields!(gsel_control_v1: struct_size, reserved, ctx, exchange, announce, look, a
 fields!(gsel_join: struct_size, flags, rank, world_size, timeout_s, join_timeout_s, device_table, device_ctx, control);
 fields!(gsel_transport_description: struct_size, flags, dlpack_types, version, reserved, library);
 fields!(gsel_enqueued: link, call, stream);
-fields!(gsel_transport_v2: struct_size, reserved, open, close, describe, link_join, link_leave, link_abort, link_error, supports, enqueue, memory_alloc, memory_free, window_register, window_release, link_native);
+fields!(gsel_transfer: peer, tag, send, recv, bytes);
+fields!(gsel_transport_v2: struct_size, reserved, open, close, describe, link_join, link_leave, link_abort, link_error, supports, enqueue, memory_alloc, memory_free, window_register, window_release, link_native, post, test, release);
 constant!(GSEL_OK);
 constant!(GSEL_ERR_ARG);
 constant!(GSEL_ERR_NOMEM);

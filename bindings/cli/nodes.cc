@@ -1,0 +1,39 @@
+// nodes.cc: see nodes.h.
+#include "nodes.h"
+
+#include <cstdlib>
+
+#include "client.h"
+#include "usage.h"
+
+namespace gsel::cli {
+namespace {
+
+constexpr int64_t kMostNodesOfJob = 65536;
+
+}  // namespace
+
+Nodes nodes_of(const NodeOptions& options) {
+  Nodes nodes;
+  if (!options.nodes.empty()) nodes.count = whole_number("--nodes", options.nodes);
+  if (!options.node_rank.empty()) nodes.rank = whole_number("--node-rank", options.node_rank);
+  nodes.rendezvous = options.rendezvous;
+  if (nodes.count < 1 || nodes.count > kMostNodesOfJob)
+    refuse(GSEL_ERR_ARG, "--nodes " + options.nodes + ": 1 to " + std::to_string(kMostNodesOfJob) + " are needed");
+  const std::string asked = "--nodes " + std::to_string(nodes.count);
+  if (options.node_rank.empty() && nodes.count > 1)
+    refuse(GSEL_ERR_ARG, asked + " needs --node-rank as well, another number on each host");
+  if (nodes.rank < 0 || nodes.rank >= nodes.count)
+    refuse(GSEL_ERR_ARG, "--node-rank " + options.node_rank + " with " + asked + ": 0 to " +
+                             std::to_string(nodes.count - 1) + " are needed");
+  if (nodes.count == 1) return nodes;
+  if (nodes.rendezvous.empty())
+    refuse(GSEL_ERR_ARG, asked + " needs --rendezvous tcp://HOST:PORT, an address of node 0 and a free port there");
+  if (const char* token = std::getenv("GSEL_TOKEN_FILE"); !token || !*token)
+    refuse(GSEL_ERR_CONFIG, asked +
+                                ": GSEL_TOKEN_FILE is not set; name a file with mode 600 that has the same 16 to "
+                                "4096 bytes on every host, without which anybody could join");
+  return nodes;
+}
+
+}  // namespace gsel::cli

@@ -1,0 +1,18 @@
+// nodes.h: the options that say that a job has ranks on several hosts, on each of which it is started. Does not know
+// what the ranks are.
+#pragma once
+
+#include <string>
+
+#include "job.h"
+
+namespace gsel::cli {
+
+// As given; empty: not.
+struct NodeOptions {
+  std::string nodes, node_rank, rendezvous;
+};
+
+Nodes nodes_of(const NodeOptions& options);
+
+}  // namespace gsel::cli

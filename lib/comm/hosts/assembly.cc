@@ -1,0 +1,124 @@
+// comm/hosts/assembly.cc: see assembly.h.
+#include "comm/hosts/assembly.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "base/os.h"
+#include "comm/collective.h"
+
+namespace gsel::hosts {
+namespace {
+
+constexpr double kForCauseS = 1;  // ranks of a host wait so much longer than the first of them, who knows why
+
+std::string text_of(const Head& head) {
+  if (head.label[0] && head.kind == GSEL_COLLECTIVE_ALLGATHER && head.dtype == GSEL_U8 && head.root == -1)
+    return fmt::format("{} [{} bytes]", head.label, head.bytes);
+  std::string text = describe(head.kind, head.dtype, head.op, head.root, head.count, head.operation);
+  if (head.label[0]) text += fmt::format(" [{}]", head.label);
+  return text;
+}
+
+gsel_collective bytes_call(gsel_collective_kind kind, const void* send, void* recv, uint64_t count, double timeout_s) {
+  gsel_collective call{};
+  call.struct_size = sizeof call;
+  call.kind = kind;
+  call.dtype = GSEL_U8;
+  call.root = kind == GSEL_COLLECTIVE_BROADCAST ? 0 : -1;
+  call.source = -1;
+  call.send = send;
+  call.recv = recv;
+  call.count = count;
+  call.timeout_s = timeout_s;
+  return call;
+}
+
+}  // namespace
+
+// The heads of all ranks of this host, then, if they are alike, what they give.
+Block Assembly::gather_here(const Head& head, const void* mine, double timeout_s) {
+  const size_t n = roster_.here().size();
+  Block block(n * sizeof head);
+  local_.run(bytes_call(GSEL_COLLECTIVE_ALLGATHER, &head, block.data(), sizeof head, timeout_s), nullptr);
+  bool alike = true;
+  for (size_t l = 0; l < n; ++l) {
+    Head other;
+    std::memcpy(&other, block.data() + l * sizeof head, sizeof other);
+    alike = alike && other.fingerprint == head.fingerprint && other.bytes == head.bytes;
+  }
+  if (!alike || head.bytes == 0) return block;
+  const size_t heads = block.size();
+  block.resize(heads + n * head.bytes);
+  local_.run(bytes_call(GSEL_COLLECTIVE_ALLGATHER, mine, block.data() + heads, head.bytes, timeout_s), nullptr);
+  return block;
+}
+
+Assembly::Verdict Assembly::compare(const std::vector<Block>& blocks, char* all, uint64_t bytes) const {
+  std::vector<Head> heads(roster_.ranks());
+  for (size_t h = 0; h < blocks.size(); ++h) {
+    const auto& there = roster_.on(h);
+    const char* at = blocks[h].data();
+    if (blocks[h].size() < there.size() * sizeof(Head))
+      fail(GSEL_ERR_INTERNAL, "{} sent {} bytes for {} ranks", roster_.host_text(h), blocks[h].size(), there.size());
+    for (const int32_t q : there) {
+      std::memcpy(&heads[static_cast<size_t>(q)], at, sizeof(Head));
+      at += sizeof(Head);
+    }
+  }
+  Verdict verdict;
+  const auto differs = std::ranges::find_if(heads, [&](const Head& head) {
+    return head.fingerprint != heads[0].fingerprint || head.bytes != heads[0].bytes;
+  });
+  if (differs != heads.end()) {
+    verdict.differ[0] = 0;
+    verdict.differ[1] = static_cast<int32_t>(differs - heads.begin());
+    verdict.heads[0] = heads[0];
+    verdict.heads[1] = *differs;
+    return verdict;
+  }
+  for (size_t h = 0; h < blocks.size() && bytes > 0; ++h) {
+    const auto& there = roster_.on(h);
+    const char* at = blocks[h].data() + there.size() * sizeof(Head);
+    if (blocks[h].size() != there.size() * (sizeof(Head) + bytes))
+      fail(GSEL_ERR_INTERNAL, "{} sent {} bytes for {} ranks", roster_.host_text(h), blocks[h].size(), there.size());
+    for (const int32_t q : there) {
+      std::memcpy(all + static_cast<size_t>(q) * bytes, at, bytes);
+      at += bytes;
+    }
+  }
+  return verdict;
+}
+
+void Assembly::broadcast_here(void* bytes, uint64_t n, double timeout_s) {
+  if (roster_.here().size() > 1) local_.run(bytes_call(GSEL_COLLECTIVE_BROADCAST, bytes, bytes, n, timeout_s), nullptr);
+}
+
+void Assembly::gather(const Head& head, const void* mine, void* all, double timeout_s) {
+  Block block = gather_here(head, mine, timeout_s);
+  Verdict verdict;
+  if (star_) try {
+      const int64_t deadline = os::now_ns() + static_cast<int64_t>(timeout_s * 1e9);
+      const auto blocks = star_->swap(std::move(block), deadline, text_of(head).c_str());
+      if (!blocks) local_.throw_what_broke();
+      verdict = compare(*blocks, static_cast<char*>(all), head.bytes);
+    } catch (const Error& error) {
+      local_.break_with(error);
+      local_.throw_what_broke();
+    }
+  broadcast_here(&verdict, sizeof verdict, timeout_s + kForCauseS);
+  if (verdict.differ[1] >= 0) fail_mismatch(verdict);
+  if (head.bytes > 0) broadcast_here(all, roster_.ranks() * head.bytes, timeout_s + kForCauseS);
+}
+
+void Assembly::fail_mismatch(const Verdict& verdict) const {
+  const auto [a, b] = verdict.differ;
+  throw Error(GSEL_ERR_MISMATCH,
+              fmt::format("{} called {}, {} called {}; make the calls alike on every rank", roster_.named(a),
+                          text_of(verdict.heads[0]), roster_.named(b), text_of(verdict.heads[1])))
+      .about_rank(roster_.shown(b));
+}
+
+}  // namespace gsel::hosts

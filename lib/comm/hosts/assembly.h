@@ -1,0 +1,57 @@
+// comm/hosts/assembly.h: what every collective over several hosts begins with: all ranks say which call they make, and
+// if they make the same, all get what each of them gives. Ranks of one host say it through shared memory, the first of
+// them for all of them to the first rank of the first host. Costs two exchanges in shared memory, and the way to the
+// first host and back. Does not know what the calls do.
+#pragma once
+
+#include <gsel/comm.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "comm/hosts/roster.h"
+#include "comm/hosts/star.h"
+#include "comm/shm/endpoint.h"
+
+namespace gsel::hosts {
+
+// A call as other ranks know it. All bytes are written, since they are compared with memcmp.
+struct Head {
+  uint64_t fingerprint = 0;  // of what must agree
+  uint64_t count = 0;
+  gsel_collective_kind kind = 0;
+  gsel_dtype dtype = 0;
+  gsel_op op = 0;
+  int32_t root = -1;
+  uint64_t bytes = 0;       // that each rank gives
+  char operation[32] = {};  // name of a caller's
+  char label[16] = {};
+};
+
+class Assembly {
+ public:
+  Assembly(const Roster& roster, shm::Endpoint& local) : roster_(roster), local_(local) {}
+  // This rank is the first of its host.
+  void lead(Star& star) { star_ = &star; }
+
+  // all[ranks][head.bytes], mine[head.bytes] of each. GSEL_ERR_MISMATCH on every rank, which can go on then; or what
+  // has broken the communicator.
+  void gather(const Head& head, const void* mine, void* all, double timeout_s);
+
+ private:
+  struct Verdict {
+    int32_t differ[2] = {-1, -1};  // two ranks that make different calls; -1: all make the same
+    Head heads[2];
+  };
+  Block gather_here(const Head& head, const void* mine, double timeout_s);
+  Verdict compare(const std::vector<Block>& blocks, char* all, uint64_t bytes) const;
+  void broadcast_here(void* bytes, uint64_t n, double timeout_s);
+  [[noreturn]] void fail_mismatch(const Verdict& verdict) const;
+
+  const Roster& roster_;
+  shm::Endpoint& local_;
+  Star* star_ = nullptr;
+};
+
+}  // namespace gsel::hosts

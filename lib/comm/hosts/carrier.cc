@@ -1,0 +1,83 @@
+// comm/hosts/carrier.cc: see carrier.h.
+#include "comm/hosts/carrier.h"
+
+#include "base/error.h"
+#include "base/os.h"
+#include "base/text.h"
+
+namespace gsel::hosts {
+namespace {
+
+constexpr double kLookS = 0.02;  // for a break while bytes are waited for
+
+}  // namespace
+
+Carrier::Carrier(std::shared_ptr<const Accelerator> transport, Control& control, double timeout_s,
+                 double join_timeout_s)
+    : transport_(std::move(transport)),
+      control_(control),
+      link_(TransportLink::join(transport_, control, timeout_s, join_timeout_s, 0)) {}
+
+Carrier::~Carrier() {
+  if (control_.is_broken()) link_->abort();
+  link_->detach();
+}
+
+// What the control knows of it is told rather than what followed from it.
+void Carrier::fail_broken(const Error& error, int32_t peer) const {
+  control_.await_break(kCauseNs);
+  control_.throw_what_broke();
+  control_.break_with(Error(error.code(), fmt::format("{}: {}", control_.named(peer), error.message()))
+                          .about_rank(control_.shown(peer)));
+  control_.throw_what_broke();
+  throw Error(error);
+}
+
+Carrier::Posted::Posted(const Carrier& carrier, const gsel_transfer& transfer, std::optional<Error>* failure)
+    : carrier_(carrier), peer_(transfer.peer) {
+  gsel_error* err = nullptr;
+  const gsel_status status = carrier.link_->table().post(carrier.link_->get(), &transfer, &handle_, &err);
+  try {
+    throw_if_failed(status, err);
+  } catch (const Error& error) {
+    if (!failure) carrier.fail_broken(error, peer_);
+    *failure = error;
+  }
+}
+
+Carrier::Posted::~Posted() {
+  if (!handle_) return;
+  carrier_.link_->table().link_abort(carrier_.link_->get(), "a transfer is given up");
+  carrier_.link_->table().release(handle_);
+}
+
+bool Carrier::Posted::test(double seconds, std::optional<Error>* failure) {
+  int32_t done = 0;
+  gsel_error* err = nullptr;
+  const gsel_status status = carrier_.link_->table().test(handle_, seconds, &done, &err);
+  try {
+    throw_if_failed(status, err);
+  } catch (const Error& error) {
+    if (!failure) carrier_.fail_broken(error, peer_);
+    *failure = error;
+    return false;
+  }
+  if (done) carrier_.link_->table().release(std::exchange(handle_, nullptr));
+  return done;
+}
+
+void Carrier::finish(std::vector<Posted>& posted, int64_t deadline_ns, std::string_view asked) {
+  for (Posted& one : posted)
+    while (!one.test(kLookS)) {
+      control_.throw_what_broke();
+      if (os::now_ns() < deadline_ns) continue;
+      control_.break_with(
+          Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: {} waited for bytes of {} in {}",
+                                              control_.named(control_.rank()), control_.named(one.peer()), asked))
+              .about_rank(one.peer()));
+      control_.throw_what_broke();
+    }
+  posted.clear();
+}
+
+}  // namespace gsel::hosts

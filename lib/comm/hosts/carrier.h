@@ -1,0 +1,64 @@
+// comm/hosts/carrier.h: a transport between hosts, joined: bytes from rank to rank (gsel/transport.h). Ends its work
+// when the communicator is broken. Does not know what the bytes mean.
+#pragma once
+
+#include <gsel/transport.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/control.h"
+#include "comm/device/accelerator.h"
+#include "comm/device/transport.h"
+
+namespace gsel::hosts {
+
+// For the control to hear of the death that an error of the transport follows from.
+constexpr int64_t kCauseNs = 1'000'000'000;
+
+class Carrier {
+ public:
+  // All ranks of the control join at the same time. The control outlives it. transport: of the host's memory.
+  Carrier(std::shared_ptr<const Accelerator> transport, Control& control, double timeout_s, double join_timeout_s);
+  ~Carrier();
+  Carrier(const Carrier&) = delete;
+  Carrier& operator=(const Carrier&) = delete;
+
+  const char* name() const { return transport_->transport_name.c_str(); }
+
+  // Bytes on their way; their memory stays until they have been waited for.
+  class Posted {
+   public:
+    // failure: as in test.
+    Posted(const Carrier& carrier, const gsel_transfer& transfer, std::optional<Error>* failure = nullptr);
+    Posted(Posted&& other) noexcept
+        : carrier_(other.carrier_), handle_(std::exchange(other.handle_, nullptr)), peer_(other.peer_) {}
+    Posted& operator=(Posted&& other) = delete;
+    ~Posted();
+    int32_t peer() const { return peer_; }
+    // Whether they have gone or come, after at most so long. Throws what has broken the communicator; with `failure`
+    // there, what has failed goes there and breaks nothing.
+    bool test(double seconds, std::optional<Error>* failure = nullptr);
+
+   private:
+    const Carrier& carrier_;
+    gsel_posted* handle_ = nullptr;
+    int32_t peer_;
+  };
+  // To the end; behind the deadline the communicator is broken, about the rank that is late.
+  void finish(std::vector<Posted>& posted, int64_t deadline_ns, std::string_view asked);
+
+ private:
+  [[noreturn]] void fail_broken(const Error& error, int32_t peer) const;
+
+  const std::shared_ptr<const Accelerator> transport_;
+  Control& control_;
+  const std::shared_ptr<TransportLink> link_;
+};
+
+}  // namespace gsel::hosts

@@ -1,0 +1,146 @@
+// comm/hosts/herald.cc: see herald.h.
+#include "comm/hosts/herald.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/current_error.h"
+#include "base/log.h"
+#include "base/printable.h"
+#include "base/quiet_thread.h"
+#include "base/text.h"
+
+namespace gsel::hosts {
+namespace {
+
+constexpr int64_t kBeats = 5;  // in the silence after which a host is lost
+constexpr int64_t kNoticeNs = 200'000'000;
+constexpr uint32_t kMostText = 4096;
+constexpr double kDefaultSilence = 5, kLeastSilence = 1, kMostSilence = 86400;
+
+}  // namespace
+
+int64_t host_timeout_ns() {
+  const char* given = secure_getenv("GSEL_HOST_TIMEOUT");
+  if (!given || !*given) return static_cast<int64_t>(kDefaultSilence * 1e9);
+  double seconds = 0;
+  const char* end = given + std::strlen(given);
+  const auto parsed = std::from_chars(given, end, seconds);
+  if (parsed.ec != std::errc() || parsed.ptr != end || !(seconds >= kLeastSilence && seconds <= kMostSilence))
+    throw Error(GSEL_ERR_CONFIG, fmt::format("GSEL_HOST_TIMEOUT is {}; expected seconds from {} to {}, after which a "
+                                             "host that says nothing is taken for lost",
+                                             in_quotes(given), kLeastSilence, kMostSilence))
+        .at(Place{.file = "", .token = "GSEL_HOST_TIMEOUT"});
+  return static_cast<int64_t>(seconds * 1e9);
+}
+
+Herald::Herald(const Roster& roster, Control& local, std::vector<std::optional<Line>>& lines, int64_t silence_ns,
+               const os::Fd& wake)
+    : roster_(roster),
+      local_(local),
+      lines_(lines),
+      silence_ns_(silence_ns),
+      wake_(wake),
+      stop_(eventfd(0, EFD_CLOEXEC)),
+      heard_(lines.size(), {os::now_ns(), false}) {
+  if (!stop_) fail(GSEL_ERR_IO, "no descriptor to stop a thread with: {}", errno_text(errno));
+  telling_ = quiet_thread([this] { tell(); });
+  hearing_ = quiet_thread([this] { hear(); });
+}
+
+Herald::~Herald() {
+  stopping_.store(true, std::memory_order_release);
+  local_.stop_awaiting_break();
+  eventfd_write(stop_.get(), 1);
+  telling_.join();
+  hearing_.join();
+  tell_all({Say::leaves, GSEL_OK, -1, 0}, {});
+}
+
+void Herald::tell_all(const Notice& notice, const std::string& text) noexcept {
+  for (auto& line : lines_) {
+    if (!line) continue;
+    const int64_t deadline = os::now_ns() + kNoticeNs;
+    if (line->watch.send(notice, deadline) && !text.empty()) line->watch.send(text.data(), text.size(), deadline);
+  }
+}
+
+void Herald::tell_what_broke() noexcept {
+  eventfd_write(wake_.get(), 1);
+  try {
+    local_.throw_what_broke();
+  } catch (...) {
+    const Error error = current_error();
+    const std::string text = error.message().substr(0, kMostText);
+    tell_all({Say::broken, error.code(), error.rank(), static_cast<uint32_t>(text.size())}, text);
+  }
+}
+
+void Herald::tell() {
+  const int64_t beat = silence_ns_ / kBeats;
+  int64_t next = os::now_ns() + beat;
+  while (!stopping_.load(std::memory_order_acquire)) {
+    if (local_.await_break(std::max<int64_t>(next - os::now_ns(), 0))) return tell_what_broke();
+    if (os::now_ns() < next) continue;  // woken for something else
+    tell_all({Say::beat, GSEL_OK, -1, 0}, {});
+    next = os::now_ns() + beat;
+  }
+}
+
+void Herald::lose(size_t host, const char* how) noexcept {
+  heard_[host].has_left = true;  // said once
+  const int32_t first = roster_.on(host).front();
+  try {
+    local_.break_with(
+        Error(GSEL_ERR_PEER, fmt::format("{} {}", roster_.named(first), how)).about_rank(roster_.shown(first)));
+  } catch (...) {
+    local_.break_with(Error(GSEL_ERR_PEER, {}).about_rank(roster_.shown(first)));  // no memory for the text
+  }
+}
+
+void Herald::hear(size_t host) {
+  Stream& watch = lines_[host]->watch;
+  const bool goes_on = watch.fill(sizeof(Notice) + kMostText);
+  while (const auto notice = watch.take<Notice>()) {
+    heard_[host].last_ns = os::now_ns();
+    if (notice->say == Say::leaves) heard_[host].has_left = true;
+    if (notice->say != Say::broken) continue;
+    std::string text(std::min(notice->bytes, kMostText), '\0');
+    if (watch.await(text.data(), text.size(), os::now_ns() + kNoticeNs) != Stream::Came::all) text.clear();
+    heard_[host].has_left = true;  // it may end now
+    local_.break_with(Error(notice->code, one_line(text)).about_rank(notice->about));
+  }
+  if (!goes_on && !heard_[host].has_left) lose(host, "ended without gsel_comm_free");
+}
+
+// A thread that was late itself accuses nobody of it.
+void Herald::hear() {
+  const int64_t beat = silence_ns_ / kBeats;
+  int64_t looked = os::now_ns();
+  while (!stopping_.load(std::memory_order_acquire)) {
+    std::vector<pollfd> items{{stop_.get(), POLLIN, 0}};
+    std::vector<size_t> hosts{0};
+    for (size_t h = 0; h < lines_.size(); ++h)
+      if (lines_[h] && !heard_[h].has_left) {
+        items.push_back({lines_[h]->watch.fd(), POLLIN, 0});
+        hosts.push_back(h);
+      }
+    poll(items.data(), items.size(), static_cast<int>(beat / 2'000'000));
+    const int64_t now = os::now_ns(), late = now - looked - beat;
+    looked = now;
+    for (size_t i = 1; i < items.size(); ++i) {
+      const size_t h = hosts[i];
+      if (late > 0) heard_[h].last_ns += late;
+      if (items[i].revents != 0) hear(h);
+      if (!heard_[h].has_left && now - heard_[h].last_ns > silence_ns_)
+        lose(h, fmt::format("is silent for {}", seconds_text(static_cast<double>(silence_ns_) * 1e-9)).c_str());
+    }
+  }
+}
+
+}  // namespace gsel::hosts

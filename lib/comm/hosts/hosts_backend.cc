@@ -1,0 +1,137 @@
+// comm/hosts/hosts_backend.cc: see hosts_backend.h.
+#include "comm/hosts/hosts_backend.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/dtype.h"
+#include "comm/collective.h"
+#include "device/host/stream.h"
+
+namespace gsel::hosts {
+void HostsBackend::take(std::unique_ptr<Carrier> carrier) {
+  if (messages_) messages_->close();
+  messages_.reset();
+  carrier_ = std::move(carrier);
+  if (carrier_) messages_ = std::make_shared<Messages>(roster_, local_, *carrier_);
+}
+
+void HostsBackend::leave() noexcept {
+  if (messages_ && (unconfirmed_ || messages_->has_sent())) messages_->leave();
+}
+
+int64_t HostsBackend::timeout_ns() const {
+  return static_cast<int64_t>(timeout_s_.load(std::memory_order_relaxed) * 1e9);
+}
+
+// ---- calls --------------------------------------------------------------------------------------------------------
+
+void HostsBackend::run(const gsel_collective& checked, gsel_stream* stream) {
+  if (stream) return stream->enqueue([this, copy = checked] { run(copy, nullptr); });
+  if (!is_point_to_point(checked.kind)) return serial_.run([&] { make(checked); });
+  if (is_here(checked)) {
+    local_.run(here(checked), nullptr);
+    if (checked.received && checked.received->source >= 0)
+      checked.received->source = roster_.here()[static_cast<size_t>(checked.received->source)];
+    return;
+  }
+  start_messages({checked})->wait(-1);
+}
+
+void HostsBackend::group(std::span<const gsel_collective> checked) {
+  start(checked, true)->wait(-1);
+}
+
+namespace {
+
+// Messages and collectives of a group.
+class Group final : public Pending {
+ public:
+  Group(std::unique_ptr<Pending> one, std::unique_ptr<Pending> other) : parts_{std::move(one), std::move(other)} {}
+  bool wait(double seconds) override {
+    bool all = true;
+    for (auto& part : parts_) {
+      if (part && part->wait(seconds)) part.reset();
+      all = all && !part;
+    }
+    return all;
+  }
+  bool waits_for_itself() const override {
+    return std::ranges::any_of(parts_, [](const auto& part) { return part && part->waits_for_itself(); });
+  }
+
+ private:
+  std::array<std::unique_ptr<Pending>, 2> parts_;
+};
+
+}  // namespace
+
+std::unique_ptr<Pending> HostsBackend::start(std::span<const gsel_collective> checked, bool) {
+  std::vector<gsel_collective> messages, collectives;
+  for (const gsel_collective& call : checked) (is_point_to_point(call.kind) ? messages : collectives).push_back(call);
+  auto moves = messages.empty() ? nullptr : start_messages(std::move(messages));
+  if (collectives.empty()) return moves;
+  auto makes = serial_.start([this, calls = std::move(collectives)] {
+    for (const gsel_collective& call : calls) make(call);
+  });
+  if (!moves) return makes;
+  return std::make_unique<Group>(std::move(moves), std::move(makes));
+}
+
+std::unique_ptr<Pending> HostsBackend::start_messages(std::vector<gsel_collective> calls) {
+  for (const gsel_collective& call : calls) {
+    const bool sends = row_of(call.kind).send != Reach::none;
+    if (call.root >= 0 && roster_.is_here(call.root)) continue;  // counted there
+    count(call.kind, sends ? call.count * dtype_bytes(call.dtype) : 0);
+  }
+  return messages_->start(calls, timeout_ns());
+}
+
+bool HostsBackend::is_here(const gsel_collective& message) const {
+  const auto is = [&](int32_t rank) { return rank >= 0 && roster_.is_here(rank); };
+  return is(message.root) && (message.kind != GSEL_COLLECTIVE_SENDRECV || is(message.source));
+}
+
+// A message between two ranks of this host, as they know each other.
+gsel_collective HostsBackend::here(const gsel_collective& message) const {
+  gsel_collective local = message;
+  local.root = roster_.local_of(local.root);
+  if (message.kind == GSEL_COLLECTIVE_SENDRECV) local.source = roster_.local_of(local.source);
+  return local;
+}
+
+// ---- what is told of them -------------------------------------------------------------------------------------------
+
+void HostsBackend::count(gsel_collective_kind kind, uint64_t bytes) {
+  Count& count = counts_[static_cast<size_t>(kind)];
+  count.calls.fetch_add(1, std::memory_order_relaxed);
+  count.bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+gsel_comm_count HostsBackend::counts(gsel_collective_kind kind) const {
+  gsel_comm_count out = GSEL_COMM_COUNT_INIT;
+  if (!is_known(kind)) return out;
+  if (is_point_to_point(kind)) out = local_.counts(kind);  // those between ranks of this host
+  const Count& count = counts_[static_cast<size_t>(kind)];
+  out.calls += count.calls.load(std::memory_order_relaxed);
+  out.bytes_sent += count.bytes.load(std::memory_order_relaxed);
+  return out;
+}
+
+gsel_comm_explanation HostsBackend::explain(const gsel_collective& checked) {
+  if (is_point_to_point(checked.kind)) return local_.explain(here(checked));
+  Call call;
+  const auto ranks = static_cast<int32_t>(roster_.ranks());
+  shm::complete(checked, ranks, 0, call);
+  gsel_comm_explanation out = GSEL_COMM_EXPLANATION_INIT;
+  out.sent_bytes = Plan(call, roster_.rank(), ranks).sent_bytes();
+  const bool small = is_small(call);
+  out.protocol = small ? "assembly" : "slices";
+  out.reason = small ? "the payload is small: it goes with the call over the first rank of each host"
+                     : "each rank gets what it needs from every other; one rank folds each slice in rank order";
+  out.transport = small ? "control" : carrier_->name();
+  out.transport_reason = "the ranks are on several hosts";
+  return out;
+}
+
+}  // namespace gsel::hosts

@@ -1,0 +1,103 @@
+// comm/hosts/hosts_backend.h: the backend for memory of the host of a communicator over several hosts. Every collective
+// begins with an assembly (assembly.h), which brings small payloads along. Of larger ones each rank gets what it needs
+// from the ranks of its host through shared memory and from others by a transport; a reduction is folded by one rank
+// for each slice, from the inputs of all ranks in their order, so that its bits are those of one host. Does not know
+// how the transport moves bytes.
+#pragma once
+
+#include <gsel/comm.h>
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "comm/backend.h"
+#include "comm/hosts/assembly.h"
+#include "comm/hosts/carrier.h"
+#include "comm/hosts/messages.h"
+#include "comm/hosts/roster.h"
+#include "comm/hosts/serial.h"
+#include "comm/shm/call.h"
+#include "comm/shm/endpoint.h"
+#include "comm/shm/plan.h"
+
+namespace gsel::hosts {
+
+class HostsBackend final : public Backend {
+ public:
+  HostsBackend(const Roster& roster, shm::Endpoint& local, Assembly& assembly, Serial& serial, int32_t order,
+               double timeout_s)
+      : roster_(roster), local_(local), assembly_(assembly), serial_(serial), order_(order), timeout_s_(timeout_s) {}
+
+  // What carries large payloads, before the first of them; nullptr: none will come any more.
+  void take(std::unique_ptr<Carrier> carrier);
+  void leave() noexcept;  // before that
+  // In a forked child: what it has is the parent's.
+  void abandon() noexcept {
+    static_cast<void>(new std::shared_ptr(messages_));
+    static_cast<void>(carrier_.release());
+  }
+  void set_timeout(double seconds) { timeout_s_.store(seconds, std::memory_order_relaxed); }
+  gsel_comm_count counts(gsel_collective_kind kind) const;
+
+  void run(const gsel_collective& checked, gsel_stream* stream) override;
+  void group(std::span<const gsel_collective> checked) override;
+  std::unique_ptr<Pending> start(std::span<const gsel_collective> checked, bool promptly = false) override;
+  void allow_overlap() override { local_.allow_overlap(); }
+  bool in_operation() const override { return serial_.on_this_thread() || local_.in_operation(); }
+  gsel_comm_explanation explain(const gsel_collective& checked) override;
+  void* alloc(uint64_t bytes) override { return local_.alloc(bytes); }
+  void free(void* memory) override { local_.free(memory); }
+  void register_memory(void* memory, uint64_t bytes) override { local_.register_memory(memory, bytes); }
+  void unregister_memory(void* memory) override { local_.unregister_memory(memory); }
+  void set_stream(void* native) override { local_.set_stream(native); }
+  void synchronize() override { local_.synchronize(); }
+  void throw_async_error() override { local_.throw_async_error(); }
+
+ private:
+  using Call = shm::Call;
+  using Plan = shm::Plan;
+  using Bytes = shm::Bytes;
+  void make(const gsel_collective& given);
+  bool is_small(const Call& call) const;
+  Head head_of(const Call& call, uint64_t payload) const;
+  void make_small(const Call& call, const Plan& plan);
+  void make_large(const Call& call, const Plan& plan);
+  void fold(const Call& call, void* out, const void* const* inputs, uint64_t count, const double* factors) const;
+  void check_parts(const Call& call, const std::vector<uint64_t>& counts) const;
+  void reduce_large(const Call& call, const Plan& plan, const double* factors);
+  // Which bytes of `from` go to a rank, which of `to` come from it.
+  struct Exchange {
+    const char* from;
+    std::function<Bytes(int32_t)> sent;
+    char* to;
+    std::function<Bytes(int32_t)> got;
+  };
+  void move(const Exchange& exchange, double timeout_s);
+  void move_here(const Exchange& exchange, double timeout_s);
+  bool is_here(const gsel_collective& message) const;
+  gsel_collective here(const gsel_collective& message) const;
+  std::unique_ptr<Pending> start_messages(std::vector<gsel_collective> calls);
+  int64_t timeout_ns() const;
+  void count(gsel_collective_kind kind, uint64_t bytes);
+
+  const Roster& roster_;
+  shm::Endpoint& local_;
+  Assembly& assembly_;
+  Serial& serial_;
+  const int32_t order_;
+  std::atomic<double> timeout_s_;
+  std::unique_ptr<Carrier> carrier_;
+  std::shared_ptr<Messages> messages_;  // over it
+  struct Count {
+    std::atomic<uint64_t> calls{0}, bytes{0};
+  };
+  std::array<Count, GSEL_COLLECTIVE_KINDS> counts_;
+  bool unconfirmed_ = false;  // bytes of a collective have gone, and no call has shown that they have come; the turn's
+  std::vector<char> room_;    // of small payloads and of inputs; the turn's
+};
+
+}  // namespace gsel::hosts

@@ -1,0 +1,235 @@
+// comm/hosts/hosts_calls.cc: the collectives over several hosts; see hosts_backend.h.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "comm/collective.h"
+#include "comm/hosts/hosts_backend.h"
+
+namespace gsel::hosts {
+namespace {
+
+constexpr uint64_t kSmallBytes = 4096;    // that one rank gives, and
+constexpr uint64_t kSmallInAll = 131072;  // all do: past that it pays that each gets only what it needs
+constexpr uint32_t kCollectiveTag = 0;
+
+}  // namespace
+
+bool HostsBackend::is_small(const Call& call) const {
+  return call.payload_bytes <= kSmallBytes && call.payload_bytes * roster_.ranks() <= kSmallInAll;
+}
+
+void HostsBackend::make(const gsel_collective& given) {
+  Call call;
+  const auto ranks = static_cast<int32_t>(roster_.ranks());
+  shm::complete(given, ranks, timeout_ns(), call);
+  const Plan plan(call, roster_.rank(), ranks);
+  if (is_small(call))
+    make_small(call, plan);
+  else
+    make_large(call, plan);
+  count(call.kind, plan.sent_bytes());
+}
+
+Head HostsBackend::head_of(const Call& call, uint64_t payload) const {
+  Head head;
+  head.fingerprint = shm::fingerprint(call);
+  head.count = call.count;
+  head.kind = call.kind;
+  head.dtype = call.dtype;
+  head.op = call.operation.op;
+  head.root = call.root;
+  head.bytes = payload;
+  std::memcpy(head.operation, call.operation.name, sizeof head.operation);
+  std::memcpy(head.label, call.label, sizeof head.label);
+  return head;
+}
+
+void HostsBackend::fold(const Call& call, void* out, const void* const* inputs, uint64_t n,
+                        const double* factors) const {
+  host::Fold fold;
+  fold.dtype = call.dtype;
+  fold.op = call.operation.op;
+  fold.order = order_;
+  fold.factors = factors;
+  fold.record = call.operation.record;
+  fold.function = call.operation.function;
+  fold.user_data = call.operation.user_data;
+  host::reduce(fold, out, inputs, static_cast<int>(roster_.ranks()), n);
+}
+
+// ---- small payloads: everybody gets all that anybody gives ---------------------------------------------------------
+
+void HostsBackend::make_small(const Call& call, const Plan& plan) {
+  const size_t ranks = roster_.ranks();
+  const int32_t rank = roster_.rank();
+  const bool scales = call.operation.op == GSEL_SCALED_SUM;
+  const uint64_t factor_bytes = scales ? sizeof(double) : 0, bytes = factor_bytes + call.payload_bytes;
+  room_.resize((ranks + 1) * bytes);
+  char* const mine = room_.data();
+  char* const all = mine + bytes;
+  if (scales) std::memcpy(mine, &call.operation.factor, sizeof(double));
+  char* const own = mine + factor_bytes;
+  const bool reduces = is_reduction(call.kind);
+  if (reduces && plan.scattered()) {
+    for (int32_t q = 0; q < static_cast<int32_t>(ranks); ++q)
+      if (const Bytes part = plan.sent(q); part.count > 0)
+        std::memcpy(own + plan.packed_begin(q), call.send + part.begin, part.count);
+  } else if (reduces) {
+    if (call.payload_bytes > 0) std::memcpy(own, call.send, call.payload_bytes);
+  } else {
+    for (int32_t q = 0; q < static_cast<int32_t>(ranks); ++q) {
+      const Bytes from = plan.source(q), to = plan.packed(rank, q);
+      if (to.count > 0) std::memcpy(own + to.begin, call.send + from.begin, to.count);
+    }
+  }
+  assembly_.gather(head_of(call, bytes), mine, all, static_cast<double>(call.timeout_ns) * 1e-9);
+  unconfirmed_ = false;  // all have ended the call before
+  const auto given = [&](size_t q) { return all + q * bytes + factor_bytes; };
+  if (!reduces) {
+    for (size_t q = 0; q < ranks; ++q) {
+      const Bytes from = plan.packed(static_cast<int32_t>(q), rank), to = plan.target(static_cast<int32_t>(q));
+      if (to.count > 0) std::memcpy(call.recv + to.begin, given(q) + from.begin, to.count);
+    }
+    return;
+  }
+  if (call.payload_bytes == 0 || (call.kind == GSEL_COLLECTIVE_REDUCE && call.root != rank)) return;
+  const bool whole = call.kind == GSEL_COLLECTIVE_ALLREDUCE || call.kind == GSEL_COLLECTIVE_REDUCE;
+  const gsel_range slice = whole ? gsel_range{0, static_cast<int64_t>(call.count)} : plan.slice(rank);
+  const uint64_t here = static_cast<uint64_t>(slice.begin) * call.element;
+  const uint64_t there = plan.scattered() ? plan.packed_begin(rank) : here;
+  std::vector<const void*> inputs(ranks);
+  std::vector<double> factors(scales ? ranks : 0);
+  for (size_t q = 0; q < ranks; ++q) {
+    inputs[q] = given(q) + there;
+    if (scales) std::memcpy(&factors[q], all + q * bytes, sizeof(double));
+  }
+  fold(call, call.recv, inputs.data(), static_cast<uint64_t>(slice.end - slice.begin), factors.data());
+}
+
+// ---- larger ones ----------------------------------------------------------------------------------------------------
+
+void HostsBackend::make_large(const Call& call, const Plan& plan) {
+  const double timeout_s = static_cast<double>(call.timeout_ns) * 1e-9;
+  const bool scales = call.operation.op == GSEL_SCALED_SUM;
+  const bool in_pairs = call.kind == GSEL_COLLECTIVE_ALLTOALLV;
+  std::vector<double> factors(scales ? roster_.ranks() : 0);
+  std::vector<uint64_t> counts(in_pairs ? roster_.ranks() * roster_.ranks() : 0);
+  if (in_pairs)
+    assembly_.gather(head_of(call, roster_.ranks() * sizeof counts[0]), call.send_counts, counts.data(), timeout_s);
+  else
+    assembly_.gather(head_of(call, scales ? sizeof(double) : 0), &call.operation.factor, factors.data(), timeout_s);
+  if (in_pairs) check_parts(call, counts);
+  unconfirmed_ = true;
+  if (is_reduction(call.kind)) return reduce_large(call, plan, factors.data());
+  const int32_t rank = roster_.rank();
+  const Bytes from = plan.source(rank), to = plan.target(rank);
+  if (to.count > 0 && call.send + from.begin != call.recv + to.begin)
+    std::memmove(call.recv + to.begin, call.send + from.begin, to.count);
+  move({call.send, [&](int32_t q) { return plan.source(q); }, call.recv, [&](int32_t q) { return plan.target(q); }},
+       timeout_s);
+}
+
+// counts[ranks][ranks]: what each rank has for each other.
+void HostsBackend::check_parts(const Call& call, const std::vector<uint64_t>& counts) const {
+  for (size_t q = 0; q < roster_.ranks(); ++q) {
+    const uint64_t theirs = counts[q * roster_.ranks() + static_cast<size_t>(roster_.rank())];
+    if (theirs == call.recv_counts[q]) continue;
+    const auto rank = static_cast<int32_t>(q);
+    local_.break_with(Error(GSEL_ERR_MISMATCH,
+                            fmt::format("alltoallv: {} has {} of {} for {}, which expects {}; make send_counts and "
+                                        "recv_counts agree",
+                                        roster_.named(rank), with_noun(theirs, "element"), dtype_name(call.dtype),
+                                        roster_.named(roster_.rank()), call.recv_counts[q]))
+                          .about_rank(roster_.shown(rank)));
+    local_.throw_what_broke();
+  }
+}
+
+void HostsBackend::reduce_large(const Call& call, const Plan& plan, const double* factors) {
+  const double timeout_s = static_cast<double>(call.timeout_ns) * 1e-9;
+  const auto ranks = static_cast<int32_t>(roster_.ranks());
+  const int32_t rank = roster_.rank();
+  const Bytes own = plan.sent(rank);
+  room_.resize(static_cast<size_t>(ranks) * own.count);
+  const auto place = [&](int32_t q) { return Bytes{static_cast<uint64_t>(q) * own.count, own.count}; };
+  move({call.send, [&](int32_t q) { return plan.sent(q); }, room_.data(), place}, timeout_s);
+  std::vector<const void*> inputs(static_cast<size_t>(ranks));
+  for (int32_t q = 0; q < ranks; ++q)
+    inputs[static_cast<size_t>(q)] = q == rank ? call.send + own.begin : room_.data() + place(q).begin;
+  const bool whole = call.kind == GSEL_COLLECTIVE_ALLREDUCE || call.kind == GSEL_COLLECTIVE_REDUCE;
+  const uint64_t elements = own.count / call.element;
+  if (!whole) {
+    if (elements > 0) fold(call, call.recv, inputs.data(), elements, factors);
+    return;
+  }
+  // The slice goes over this rank's own input, which nobody needs any more, unless that is the caller's alone.
+  char* const folded = call.kind == GSEL_COLLECTIVE_ALLREDUCE || rank == call.root
+                           ? call.recv + own.begin
+                           : room_.data() + static_cast<size_t>(rank) * own.count;
+  if (elements > 0) fold(call, folded, inputs.data(), elements, factors);
+  const bool to_all = call.kind == GSEL_COLLECTIVE_ALLREDUCE;
+  move({folded,
+        [&](int32_t q) {
+          return to_all || q == call.root ? Bytes{0, own.count} : Bytes{};
+        },
+        call.recv, [&](int32_t q) { return to_all || rank == call.root ? plan.sent(q) : Bytes{}; }},
+       timeout_s);
+}
+
+// Between all ranks but this one and itself.
+void HostsBackend::move(const Exchange& exchange, double timeout_s) {
+  const int64_t deadline = os::now_ns() + static_cast<int64_t>(timeout_s * 1e9);
+  std::vector<Carrier::Posted> posted;
+  const auto ranks = static_cast<int32_t>(roster_.ranks());
+  for (const bool sends : {false, true})
+    for (int32_t step = 1; step < ranks; ++step) {  // each its next one first, so that not all go to the same
+      const int32_t q = (roster_.rank() + (sends ? step : ranks - step)) % ranks;
+      if (roster_.is_here(q)) continue;
+      const Bytes bytes = sends ? exchange.sent(q) : exchange.got(q);
+      if (bytes.count == 0) continue;
+      gsel_transfer transfer{q, kCollectiveTag, nullptr, nullptr, bytes.count};
+      if (sends)
+        transfer.send = exchange.from + bytes.begin;
+      else
+        transfer.recv = exchange.to + bytes.begin;
+      posted.emplace_back(*carrier_, transfer);
+    }
+  move_here(exchange, timeout_s);
+  carrier_->finish(posted, deadline, "a collective");
+}
+
+void HostsBackend::move_here(const Exchange& exchange, double timeout_s) {
+  const std::vector<int32_t>& ranks = roster_.here();
+  const size_t n = ranks.size();
+  if (n == 1) return;
+  std::vector<uint64_t> counts(4 * n);
+  uint64_t* const send_counts = counts.data();
+  uint64_t* const send_offsets = send_counts + n;
+  uint64_t* const recv_counts = send_offsets + n;
+  uint64_t* const recv_offsets = recv_counts + n;
+  for (size_t l = 0; l < n; ++l) {
+    if (ranks[l] == roster_.rank()) continue;
+    const Bytes sent = exchange.sent(ranks[l]), got = exchange.got(ranks[l]);
+    send_counts[l] = sent.count, send_offsets[l] = sent.begin;
+    recv_counts[l] = got.count, recv_offsets[l] = got.begin;
+  }
+  gsel_collective call{};
+  call.struct_size = sizeof call;
+  call.kind = GSEL_COLLECTIVE_ALLTOALLV;
+  call.dtype = GSEL_U8;
+  call.root = call.source = -1;
+  call.send = exchange.from;
+  call.recv = exchange.to;
+  call.send_counts = send_counts;
+  call.send_offsets = send_offsets;
+  call.recv_counts = recv_counts;
+  call.recv_offsets = recv_offsets;
+  call.timeout_s = timeout_s;
+  local_.run(call, nullptr);
+}
+
+}  // namespace gsel::hosts

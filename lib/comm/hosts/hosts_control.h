@@ -1,0 +1,96 @@
+// comm/hosts/hosts_control.h: the control of a communicator whose ranks are on several hosts. The ranks of one host
+// have a communicator over shared memory of their own, whose control does the work there; the first of them stands for
+// them with the other hosts. Does not know how large payloads travel between hosts.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/os.h"
+#include "comm/control.h"
+#include "comm/hosts/assembly.h"
+#include "comm/hosts/herald.h"
+#include "comm/hosts/hosts_backend.h"
+#include "comm/hosts/lines.h"
+#include "comm/hosts/roster.h"
+#include "comm/hosts/secret.h"
+#include "comm/hosts/serial.h"
+#include "comm/hosts/star.h"
+#include "comm/join_options.h"
+#include "comm/shm/endpoint.h"
+
+namespace gsel::hosts {
+
+// What the communicators of a job have in common.
+struct JobFacts {
+  Secret secret;
+  int64_t silence_ns;  // after which a host is lost
+  int32_t order;
+  std::shared_ptr<const Accelerator> between_hosts;  // what moves large payloads; nullptr: nothing does,
+  std::string why_none;                              // for this reason, and all ranks are told
+};
+
+class HostsControl final : public Control {
+ public:
+  // What this rank brings. listener: of the first rank of the first host.
+  struct Place {
+    std::shared_ptr<const JobFacts> facts;
+    HostTable table;
+    int32_t rank;
+    std::unique_ptr<shm::Endpoint> local;
+    std::optional<Listener> listener;
+    double timeout_s, join_timeout_s;
+  };
+  // Waits for the other hosts.
+  explicit HostsControl(Place place);
+  ~HostsControl() override;
+
+  const char* name() const noexcept override { return local_->name(); }
+  int32_t shown(int32_t rank) const override { return roster_.shown(rank); }
+  std::string named(int32_t rank) const override { return roster_.named(rank); }
+  void exchange(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s) override;
+  void announce(const gsel_collective& checked, bool registered) override;
+  void look_after_announced() const override { local_->look_after_announced(); }
+  void abort(const char* reason, int32_t about) noexcept override;
+  void break_with(const Error& error) const noexcept override { local_->break_with(error); }
+  void throw_what_broke() const override { local_->throw_what_broke(); }
+  bool is_broken() const override { return local_->is_broken(); }
+  bool await_break(int64_t nanoseconds) const override { return local_->await_break(nanoseconds); }
+  void stop_awaiting_break() const noexcept override { local_->stop_awaiting_break(); }
+  std::optional<OtherJointCall> begin_joint_call(int32_t kind, uint64_t argument) noexcept override;
+  gsel_comm_count counts(gsel_collective_kind kind) const override { return backend_.counts(kind); }
+  std::string trace() const override { return local_->trace(); }
+  void set_timeout(double seconds) override;
+  std::unique_ptr<Control> split(int32_t colour, int32_t key, std::string_view label) override;
+  std::unique_ptr<Control> create_group(std::span<const int32_t> ranks) override;
+  std::unique_ptr<Control> dup() override;
+  std::unique_ptr<Control> shrink(std::span<const int32_t> without) override;
+  void resync() override;
+  std::unique_ptr<Pending> start_making(const Making& making,
+                                        std::function<void(std::unique_ptr<Control>)> take) override;
+  Backend& host() override { return backend_; }
+
+ private:
+  std::unique_ptr<Control> split_in_turn(int32_t colour, int32_t key, std::string_view label);
+  void join_carrier();
+  void exchange_in_turn(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s);
+
+  const std::shared_ptr<const JobFacts> facts_;
+  const Roster roster_;
+  std::unique_ptr<shm::Endpoint> local_;
+  double timeout_s_;
+  const double join_timeout_s_;
+  os::Fd wake_;                             // can be read once the communicator is broken
+  std::vector<std::optional<Line>> lines_;  // of a first rank, by host
+  std::optional<Star> star_;
+  std::unique_ptr<Herald> herald_;
+  Assembly assembly_;
+  std::unique_ptr<Serial> serial_ = std::make_unique<Serial>();
+  HostsBackend backend_;
+  const uint64_t fork_generation_ = os::fork_generation();
+};
+
+}  // namespace gsel::hosts

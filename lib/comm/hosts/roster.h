@@ -1,0 +1,55 @@
+// comm/hosts/roster.h: which ranks of a communicator are on which host. Does not know how they found each other.
+#pragma once
+
+#include <gsel/comm.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gsel::hosts {
+
+struct HostTable {
+  gsel_unique_id job = {};             // random: of this communicator alone
+  std::vector<int32_t> host_of;        // by rank
+  std::vector<int32_t> shown_ranks;    // by rank, in errors; empty: their own
+  std::vector<std::string> names;      // by host, in the order of their first ranks
+  std::vector<std::string> addresses;  // by host, as the others reach it
+  uint16_t port = 0;                   // at the first host
+};
+
+// The same, as a rank looks at it.
+class Roster {
+ public:
+  Roster(HostTable table, int32_t rank);
+
+  const HostTable& table() const { return table_; }
+  int32_t rank() const { return rank_; }
+  size_t ranks() const { return table_.host_of.size(); }
+  size_t hosts() const { return by_host_.size(); }
+  size_t own_host() const { return host_of(rank_); }
+  size_t host_of(int32_t rank) const { return static_cast<size_t>(table_.host_of[static_cast<size_t>(rank)]); }
+  const std::vector<int32_t>& on(size_t host) const { return by_host_[host]; }  // ascending
+  const std::vector<int32_t>& here() const { return by_host_[own_host()]; }
+  bool is_here(int32_t rank) const { return host_of(rank) == own_host(); }
+  int32_t local_rank() const { return local_of(rank_); }
+  int32_t local_of(int32_t rank) const { return local_[static_cast<size_t>(rank)]; }  // among the ranks of its host
+  bool leads() const { return local_rank() == 0; }                                    // for its host
+  int32_t shown(int32_t rank) const {
+    return table_.shown_ranks.empty() ? rank : table_.shown_ranks[static_cast<size_t>(rank)];
+  }
+  std::vector<int32_t> shown_on(size_t host) const;
+  std::string named(int32_t rank) const;     // "rank 3 on node2"
+  std::string host_text(size_t host) const;  // "node2 (ranks 2 and 3)"
+
+ private:
+  HostTable table_;
+  int32_t rank_;
+  std::vector<std::vector<int32_t>> by_host_;
+  std::vector<int32_t> local_;
+};
+
+// "rank 3", "ranks 0, 2 and 5 to 7".
+std::string ranks_text(const std::vector<int32_t>& ranks);
+
+}  // namespace gsel::hosts

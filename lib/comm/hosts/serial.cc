@@ -1,0 +1,142 @@
+// comm/hosts/serial.cc: see serial.h.
+#include "comm/hosts/serial.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/current_error.h"
+#include "base/forked.h"
+#include "base/os.h"
+#include "comm/shm/request_thread.h"
+
+namespace gsel::hosts {
+struct Serial::Task {
+  std::function<void()> body;
+  bool done = false;
+  std::optional<Error> failure = {};
+  std::shared_ptr<gsel::Listener> listener = {};
+};
+
+// What requests keep, which may outlive their communicator.
+struct Serial::Core {
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::shared_ptr<Task>> queue;
+  bool busy = false;  // one runs
+  std::thread::id runs_on;
+  bool closing = false;
+
+  void run(Task& task) noexcept {  // without the lock, busy
+    std::optional<Error> failure;
+    try {
+      task.body();
+    } catch (...) {
+      failure = current_error();
+    }
+    const std::lock_guard lock(mutex);
+    task.failure = std::move(failure);
+    task.done = true;
+    busy = false;
+    runs_on = {};
+    if (task.listener) task.listener->ended();
+    changed.notify_all();
+  }
+};
+
+class Serial::Started final : public Pending {
+ public:
+  Started(std::shared_ptr<Core> core, std::shared_ptr<Task> task) : core_(std::move(core)), task_(std::move(task)) {}
+
+  bool wait(double seconds) override {
+    require_own_process(fork_generation_, "request");
+    std::unique_lock lock(core_->mutex);
+    const auto done = [this] { return task_->done; };
+    if (seconds < 0)
+      core_->changed.wait(lock, done);
+    else if (!core_->changed.wait_for(lock, std::chrono::duration<double>(seconds), done))
+      return false;
+    if (task_->failure) throw Error(*task_->failure);
+    return true;
+  }
+  bool waits_for_itself() const override {
+    const std::lock_guard lock(core_->mutex);
+    return !task_->done && core_->runs_on == std::this_thread::get_id();
+  }
+  bool tell(const std::shared_ptr<gsel::Listener>& listener) override {
+    const std::lock_guard lock(core_->mutex);
+    if (task_->done)
+      listener->ended();
+    else
+      task_->listener = listener;
+    return true;
+  }
+
+ private:
+  const uint64_t fork_generation_ = os::fork_generation();
+  const std::shared_ptr<Core> core_;
+  const std::shared_ptr<Task> task_;
+};
+
+Serial::Serial() : core_(std::make_shared<Core>()) {}
+
+void Serial::stop() {
+  {
+    const std::lock_guard lock(core_->mutex);
+    core_->closing = true;
+    core_->changed.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Serial::run_queue(Core& core) {
+  std::unique_lock lock(core.mutex);
+  for (;;) {
+    core.changed.wait(lock, [&] { return !core.busy && (core.closing || !core.queue.empty()); });
+    if (core.queue.empty()) return;
+    const std::shared_ptr<Task> task = std::move(core.queue.front());
+    core.queue.pop_front();
+    core.busy = true;
+    core.runs_on = std::this_thread::get_id();
+    lock.unlock();
+    core.run(*task);
+    lock.lock();
+  }
+}
+
+void Serial::run(const std::function<void()>& body) {
+  Task own{body};
+  {
+    std::unique_lock lock(core_->mutex);
+    if (core_->runs_on == std::this_thread::get_id())
+      fail(GSEL_ERR_STATE,
+           "a call from an operation that a call on the same communicator runs, whose end it would "
+           "wait for; make it behind that call");
+    core_->changed.wait(lock, [this] { return !core_->busy && core_->queue.empty(); });
+    core_->busy = true;
+    core_->runs_on = std::this_thread::get_id();
+  }
+  core_->run(own);
+  if (own.failure) throw Error(*own.failure);
+}
+
+std::unique_ptr<Pending> Serial::start(std::function<void()> body) {
+  auto task = std::make_shared<Task>(Task{std::move(body)});
+  auto started = std::make_unique<Started>(core_, task);
+  const std::lock_guard lock(core_->mutex);
+  if (!thread_.joinable()) thread_ = shm::request_thread([core = core_] { run_queue(*core); });
+  core_->queue.push_back(std::move(task));
+  core_->changed.notify_all();
+  return started;
+}
+
+bool Serial::under_way() const {
+  const std::lock_guard lock(core_->mutex);
+  return core_->busy || !core_->queue.empty();
+}
+
+bool Serial::on_this_thread() const {
+  const std::lock_guard lock(core_->mutex);
+  return core_->runs_on == std::this_thread::get_id();
+}
+
+}  // namespace gsel::hosts

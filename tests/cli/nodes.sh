@@ -1,0 +1,97 @@
+#!/bin/sh
+# nodes.sh GSEL: `gsel run --nodes`: a job with ranks on two hosts, started once on each. The hosts are two network namespaces
+# with host names of their own and a cable between them, where this may be had; else one host whose ranks are told that
+# they are on two. Every result of `gsel bench` is checked there.
+set -eu
+gsel=$1
+work=$(mktemp -d)
+hosts=
+clean() {
+  for name in $hosts; do ip netns delete "$name" 2> /dev/null || echo "left: network namespace $name"; done
+  rm -rf "$work"
+}
+trap clean EXIT
+trap 'exit 1' INT TERM
+fail() {
+  echo "$*" >&2
+  exit 1
+}
+refused() { # TEXT ARGUMENTS...
+  text=$1
+  shift
+  if "$gsel" run "$@" -- true 2> "$work/err"; then fail "gsel run $* was taken"; fi
+  grep -qF -- "$text" "$work/err" || fail "gsel run $*: expected \"$text\", got: $(cat "$work/err")"
+}
+
+head -c 32 /dev/urandom > "$work/token"
+chmod 600 "$work/token"
+unset GSEL_TOKEN_FILE
+refused "needs --node-rank as well" -n 2 --nodes 2
+refused "0 to 1 are needed" -n 2 --nodes 2 --node-rank 2
+refused "needs --rendezvous tcp://HOST:PORT" -n 2 --nodes 2 --node-rank 0
+refused "GSEL_TOKEN_FILE is not set" -n 2 --nodes 2 --node-rank 0 --rendezvous tcp://127.0.0.1:1
+refused "1 to 65536 are needed" -n 2 --nodes 0
+export GSEL_TOKEN_FILE="$work/token"
+
+# What stands in the environment of each rank.
+"$gsel" run -n 2 --nodes 3 --node-rank 1 --rendezvous tcp://10.0.0.1:29500 -- \
+  sh -c 'echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR $MASTER_PORT $GSEL_RENDEZVOUS"' |
+  sort > "$work/ranks"
+printf '%s\n' "2/6 0/2 1 10.0.0.1 29500 tcp://10.0.0.1:29500" "3/6 1/2 1 10.0.0.1 29500 tcp://10.0.0.1:29500" |
+  cmp - "$work/ranks" || fail "the ranks of node 1 found: $(cat "$work/ranks")"
+# A rank that fails is told by its number in the job.
+if "$gsel" run -n 2 --nodes 3 --node-rank 2 --rendezvous tcp://10.0.0.1:29500 -- sh -c '[ $RANK = 4 ] || exit 3' \
+  2> "$work/err"; then fail "a rank that fails was taken"; fi
+grep -q "rank 5 (pid [0-9]*) exited with status 3" "$work/err" || fail "of rank 5: $(cat "$work/err")"
+
+"$gsel" plugins | grep -q gloo || {
+  echo "left out: ranks on two hosts, since this build has no transport between them (libgloo-dev)"
+  exit 0
+}
+a=gsel-a-$$ b=gsel-b-$$
+if [ "$(id -u)" = 0 ] && ip netns add "$a" 2> /dev/null; then
+  hosts=$a
+  ip netns add "$b"
+  hosts="$a $b"
+  ip link add eth0 netns "$a" type veth peer name eth0 netns "$b"
+  for one in "$a 10.77.0.1" "$b 10.77.0.2"; do
+    ip -n "${one% *}" address add "${one#* }/24" dev eth0
+    ip -n "${one% *}" link set eth0 up
+    ip -n "${one% *}" link set lo up
+  done
+  place=tcp://10.77.0.1:29500
+  on() { # NODE COMMAND...: on a host of its own
+    node=$1
+    shift
+    name=$([ "$node" = 0 ] && echo "$a" || echo "$b")
+    ip netns exec "$name" unshare --uts sh -c 'hostname "$0" && exec "$@"' "node$node" "$@"
+  }
+  echo "hosts: two network namespaces"
+else
+  place=tcp://127.0.0.1:$((20000 + $$ % 20000))
+  on() {
+    node=$1
+    shift
+    GSEL_HOST_ID=node$node "$@"
+  }
+  echo "hosts: one, told apart by GSEL_HOST_ID, since network namespaces are not to be had here"
+fi
+job() { # COMMAND...: two ranks on each host
+  on 1 "$gsel" run -n 2 --nodes 2 --node-rank 1 --rendezvous "$place" -- "$@" > "$work/1" 2>&1 &
+  other=$!
+  status=0
+  on 0 "$gsel" run -n 2 --nodes 2 --node-rank 0 --rendezvous "$place" -- "$@" > "$work/0" 2>&1 || status=$?
+  wait "$other" || status=$?
+}
+job "$gsel" bench all -b 8 -e 128K -f 16 --time 0.01 --joined
+[ "$status" = 0 ] || fail "gsel bench on two hosts: status $status: $(cat "$work/0" "$work/1")"
+rows=$(awk '/ f32 | barrier / { n += 1; wrong += $NF != 0 } END { print n, wrong + 0 }' "$work/0")
+case $rows in
+  "0 "* | *" "[1-9]*) fail "gsel bench on two hosts: rows and wrong ones: $rows: $(cat "$work/0")" ;;
+esac
+
+# A rank that is killed ends the job on both hosts, and both name it.
+job sh -c '[ $RANK = 3 ] && (sleep 1; kill -9 $$) & exec '"$gsel"' bench allreduce -b 8 -e 8 --iterations 1000000 --joined'
+[ "$status" != 0 ] || fail "a job with a killed rank: status 0"
+grep -q "rank 3 .*ended without gsel_comm_free" "$work/0" || fail "what the first host said: $(cat "$work/0")"
+grep -q "rank 3 (pid [0-9]*) was killed by signal 9" "$work/1" || fail "what the second host said: $(cat "$work/1")"
