@@ -34,6 +34,8 @@ cmake -P "$work/rpath.cmake" 2> /dev/null || true # it has none where BUILD was 
 package_of() { # FILE
   case $1 in
     usr/lib*/gsel/plugins-1/cuda.so | usr/lib*/gsel/plugins-1/nccl.so) echo gsel-plugins-cuda ;;
+    usr/lib*/gsel/plugins-1/gloo.so) echo gsel-plugins-gloo ;;
+    usr/lib*/gsel/plugins-1/mpi_*.so) echo gsel-plugins-mpi ;;
     usr/lib*/gsel/plugins-1/*.so) echo gsel-plugins ;;
     usr/lib*/libgsel.so.*) echo libgsel0 ;;
     usr/include/* | usr/lib*/libgsel*.a | usr/lib*/libgsel.so | usr/lib*/pkgconfig/* | usr/lib*/cmake/*) echo libgsel-dev ;;
@@ -129,8 +131,15 @@ $same"
 make gsel-plugins-cuda libs "$arch" "Depends: $(needs gsel-plugins-cuda)
 Enhances: libgsel0
 $same"
+make gsel-plugins-gloo libs "$arch" "Depends: $(needs gsel-plugins-gloo)
+Enhances: libgsel0
+$same"
+make gsel-plugins-mpi libs "$arch" "Depends: $(needs gsel-plugins-mpi)
+Recommends: openmpi-bin | mpich
+Enhances: libgsel0
+$same"
 make python3-gsel python all "Depends: python3, libgsel0 (>= $version)
 Recommends: gsel-plugins (>= $version), python3-numpy"
-for package in libgsel0 libgsel-dev gsel-tools gsel-plugins gsel-plugins-cuda python3-gsel; do
+for package in libgsel0 libgsel-dev gsel-tools gsel-plugins gsel-plugins-cuda gsel-plugins-gloo gsel-plugins-mpi python3-gsel; do
   [ ! -d "$work/$package" ] || echo "$out/${package}_${version}_$([ $package = python3-gsel ] && echo all || echo "$arch").deb"
 done

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 
 #include "base/log.h"
 #include "base/printable.h"
@@ -115,6 +116,24 @@ std::shared_ptr<const Accelerator> open_accelerator(const gsel_comm_options& giv
   return accelerator;
 }
 
+// The transport of the MPI whose launcher started this rank; nullptr: none did.
+const char* transport_of_launcher() {
+  const auto is_set = [](const char* name) {
+    const char* value = secure_getenv(name);
+    return value && *value;
+  };
+  if (is_set("OMPI_COMM_WORLD_SIZE")) return "mpi_openmpi";
+  return is_set("MPI_LOCALNRANKS") ? "mpi_mpich" : nullptr;
+}
+
+void try_plugin(Accelerator& accelerator, const char* name, int32_t dlpack_type) {
+  try {
+    add_plugin(accelerator, load_plugin(GSEL_PLUGIN_TRANSPORT, name), dlpack_type);
+  } catch (const Error& e) {
+    accelerator.others = fmt::format("{}: {}", name, e.message());
+  }
+}
+
 std::shared_ptr<const Accelerator> open_between_hosts(const gsel_comm_options& given, const Config& settings) {
   const std::string_view transport = transport_of(given, settings);
   auto host = std::make_shared<Accelerator>();
@@ -122,10 +141,12 @@ std::shared_ptr<const Accelerator> open_between_hosts(const gsel_comm_options& g
   const gsel_device_description device = host->device->describe();
   host->name = "host";
   host->is_named = transport != "auto";
-  if (transport == "auto")
-    take_any(*host, device.dlpack_type);
-  else if (transport != "host")
+  const char* mpi = transport_of_launcher();
+  if (transport != "auto" && transport != "host")
     add_plugin(*host, load_plugin(GSEL_PLUGIN_TRANSPORT, transport), device.dlpack_type);
+  else if (transport == "auto" && mpi)
+    try_plugin(*host, mpi, device.dlpack_type);
+  if (transport == "auto" && !host->transport) take_any(*host, device.dlpack_type);
   if (host->transport &&
       (!host->transport->table().post || !host->transport->table().test || !host->transport->table().release))
     fail(GSEL_ERR_UNSUPPORTED, "{} does not move bytes between hosts", host->transport_name);

@@ -1,0 +1,98 @@
+// plugins/transport/common/failure.h: what transports between hosts share: failures that are thrown inside and become
+// errors at the boundary, calls of the host's tables, and waits with a bound. Does not know how bytes travel.
+#pragma once
+
+#include <gsel/transport.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gsel_between {
+
+struct Failure {
+  gsel_status status;
+  std::string text;
+};
+
+[[noreturn]] inline void fail(gsel_status status, std::string text) {
+  throw Failure{status, std::move(text)};
+}
+
+// Status and error of what is being thrown.
+inline gsel_status failed(const gsel_host_v1* host, gsel_error** err) noexcept {
+  gsel_status status = GSEL_ERR_NOMEM;
+  try {
+    throw;
+  } catch (const Failure& failure) {
+    if (err) *err = host->error_new(failure.status, failure.text.c_str());
+    return failure.status;
+  } catch (const std::pair<gsel_status, gsel_error*>& foreign) {
+    if (err) *err = foreign.second;
+    return foreign.first;
+  } catch (const std::bad_alloc&) {
+    if (err) *err = host->error_new(status, "no memory of the host for a transport");
+  } catch (const std::exception& e) {
+    status = GSEL_ERR_IO;
+    if (err) *err = host->error_new(status, e.what());
+  } catch (...) {
+    status = GSEL_ERR_INTERNAL;
+    if (err) *err = host->error_new(status, "unexpected exception in a transport");
+  }
+  return status;
+}
+
+// Makes a call of one of the host's tables, call(&err), and throws what it returns.
+template <class Call>
+void must(Call&& call) {
+  gsel_error* err = nullptr;
+  const gsel_status status = call(&err);
+  if (status != GSEL_OK) throw std::pair(status, err);
+}
+
+// What each rank gives, by rank. T is plain bytes.
+template <class T>
+std::vector<T> exchanged(const gsel_join& join, const T& mine) {
+  std::vector<T> all(static_cast<size_t>(join.world_size));
+  must(
+      [&](gsel_error** err) { return join.control->exchange(join.control->ctx, &mine, all.data(), sizeof mine, err); });
+  return all;
+}
+
+// What went wrong on this rank, or nothing. Every rank fails with the first rank's that has something to say.
+struct Report {
+  int32_t status = GSEL_OK;
+  char text[400] = "";
+
+  void say(gsel_status code, const std::string& what) {
+    status = code;
+    snprintf(text, sizeof text, "%s", what.c_str());
+  }
+};
+
+inline void agree(const gsel_join& join, const Report& mine, const char* who) {
+  const std::vector<Report> all = exchanged(join, mine);
+  for (size_t r = 0; r < all.size(); ++r)
+    if (all[r].status != GSEL_OK)
+      fail(all[r].status, std::string(who) + " cannot join: rank " + std::to_string(r) + ": " + all[r].text);
+}
+
+using Clock = std::chrono::steady_clock;
+
+inline Clock::time_point after(double seconds) {
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::clamp(seconds, 0.0, 1e8)));
+}
+
+// A transport between hosts makes no collectives by itself.
+inline int32_t supports_nothing(gsel_link*, const gsel_collective*, char* reason, size_t capacity) {
+  if (reason && capacity > 0) snprintf(reason, capacity, "a transport between hosts moves bytes only");
+  return 0;
+}
+
+}  // namespace gsel_between

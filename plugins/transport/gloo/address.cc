@@ -1,0 +1,155 @@
+// plugins/transport/gloo/address.cc: see address.h.
+#include "address.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+namespace gsel_gloo {
+namespace {
+
+using gsel_between::exchanged;
+using gsel_between::fail;
+
+// Where a rank is, and what it can be reached at. Bytes that travel.
+struct Seat {
+  char boot[40];      // of the kernel; empty: not known
+  uint64_t space[2];  // network namespace
+  uint32_t is_named;  // by GSEL_INTERFACE
+  uint32_t has_v4, has_v6;
+  sockaddr_in v4;
+  sockaddr_in6 v6;
+  char error[300];
+};
+
+bool same_network(const Seat& a, const Seat& b) {
+  return a.boot[0] && !memcmp(a.boot, b.boot, sizeof a.boot) && !memcmp(a.space, b.space, sizeof a.space);
+}
+
+void find_out_where(Seat& seat) {
+  struct stat info {};
+  FILE* file = fopen("/proc/sys/kernel/random/boot_id", "re");
+  if (!file) return;
+  const bool is_read = fgets(seat.boot, sizeof seat.boot, file) && stat("/proc/self/ns/net", &info) == 0;
+  fclose(file);
+  if (!is_read) seat.boot[0] = '\0';
+  seat.space[0] = info.st_dev, seat.space[1] = info.st_ino;
+}
+
+// Networks inside of one host: taken where there is nothing else.
+bool is_inner(std::string_view name) {
+  for (const char* start : {"docker", "virbr", "veth"})
+    if (name.starts_with(start)) return true;
+  return false;
+}
+
+bool is_link_local(const sockaddr* address) {
+  if (address->sa_family == AF_INET)
+    return (ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 16) == 0xa9fe;
+  return IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+void take(Seat& seat, const sockaddr* address) {
+  if (address->sa_family == AF_INET && !seat.has_v4) memcpy(&seat.v4, address, sizeof seat.v4), seat.has_v4 = 1;
+  if (address->sa_family == AF_INET6 && !seat.has_v6) memcpy(&seat.v6, address, sizeof seat.v6), seat.has_v6 = 1;
+}
+
+void look_at_interfaces(Seat& seat, const char* named) {
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) {
+    snprintf(seat.error, sizeof seat.error, "the network interfaces cannot be listed: %s", strerror(errno));
+    return;
+  }
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> all(first, freeifaddrs);
+  std::string names;
+  for (const bool inner : {false, true})
+    for (const ifaddrs* one = first; one; one = one->ifa_next) {
+      const std::string_view name = one->ifa_name;
+      if (!one->ifa_addr || !(one->ifa_flags & IFF_UP)) continue;
+      if (one->ifa_addr->sa_family != AF_INET && one->ifa_addr->sa_family != AF_INET6) continue;
+      if (!inner && (", " + names + ",").find(", " + std::string(name) + ",") == std::string::npos)
+        names += (names.empty() ? "" : ", ") + std::string(name);
+      if (named ? name != named : (one->ifa_flags & IFF_LOOPBACK) || is_inner(name) != inner) continue;
+      if (!is_link_local(one->ifa_addr)) take(seat, one->ifa_addr);
+    }
+  if (seat.has_v4 || seat.has_v6) return;
+  if (names.empty()) names = "none";
+  if (named)
+    snprintf(seat.error, sizeof seat.error, "GSEL_INTERFACE=%.40s has no address; up and with one: %.200s", named,
+             names.c_str());
+  else
+    snprintf(seat.error, sizeof seat.error, "no interface leads to other hosts; up and with an address: %.200s",
+             names.c_str());
+}
+
+std::string text_of(const sockaddr* address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address->sa_family == AF_INET)
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text, sizeof text);
+  else
+    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr, text, sizeof text);
+  return text;
+}
+
+void set_port(sockaddr_in& address, in_port_t port) {
+  address.sin_port = port;
+}
+void set_port(sockaddr_in6& address, in_port_t port) {
+  address.sin6_port = port;
+}
+
+// The address that this host sends from on the way to another; nothing is sent to find out.
+template <class Address>
+std::string way_to(Address to, const Address& own) {
+  const auto* as_any = reinterpret_cast<const sockaddr*>(&to);
+  set_port(to, htons(9));
+  sockaddr_storage from{};
+  socklen_t bytes = sizeof from;
+  const int fd = socket(as_any->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const bool known = fd >= 0 && connect(fd, as_any, sizeof to) == 0 &&
+                     getsockname(fd, reinterpret_cast<sockaddr*>(&from), &bytes) == 0 &&
+                     !is_link_local(reinterpret_cast<sockaddr*>(&from));
+  if (fd >= 0) close(fd);
+  return text_of(reinterpret_cast<const sockaddr*>(known ? static_cast<const void*>(&from) : &own));
+}
+
+}  // namespace
+
+std::string agree_on_address(const gsel_join& join) {
+  Seat mine{};
+  const char* named = getenv("GSEL_INTERFACE");
+  if (named && !*named) named = nullptr;
+  mine.is_named = named ? 1 : 0;
+  find_out_where(mine);
+  look_at_interfaces(mine, named);
+  const std::vector<Seat> all = exchanged(join, mine);
+  bool is_one_host = true, has_v4 = true, has_v6 = true;
+  const Seat* other = nullptr;  // what the way leads to
+  for (const Seat& seat : all) {
+    is_one_host = is_one_host && same_network(seat, all[0]) && !seat.is_named;
+    if (!other && !same_network(seat, mine)) other = &seat;
+  }
+  if (is_one_host) return "127.0.0.1";
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (all[r].error[0]) fail(GSEL_ERR_ARG, "gloo cannot join: rank " + std::to_string(r) + ": " + all[r].error);
+    has_v4 = has_v4 && all[r].has_v4;
+    has_v6 = has_v6 && all[r].has_v6;
+  }
+  if (!has_v4 && !has_v6)
+    fail(GSEL_ERR_ARG, "gloo cannot join: some ranks have IPv4 alone and others IPv6 alone; GSEL_INTERFACE names one");
+  const auto* own = has_v4 ? reinterpret_cast<const sockaddr*>(&mine.v4) : reinterpret_cast<const sockaddr*>(&mine.v6);
+  if (mine.is_named || !other) return text_of(own);
+  return has_v4 ? way_to(other->v4, mine.v4) : way_to(other->v6, mine.v6);
+}
+
+}  // namespace gsel_gloo

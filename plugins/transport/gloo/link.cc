@@ -1,0 +1,168 @@
+// plugins/transport/gloo/link.cc: see link.h. How connections are made and ended.
+#include "link.h"
+
+#include <gloo/transport/tcp/address.h>
+#include <netinet/in.h>
+
+#include <cstring>
+#include <thread>
+
+#include "address.h"
+
+namespace gsel_gloo {
+namespace {
+
+using gsel_between::after;
+using gsel_between::agree;
+using gsel_between::fail;
+using gsel_between::must;
+using gsel_between::Report;
+namespace tcp = gloo::transport::tcp;
+
+constexpr double kLookSeconds = 0.05;
+
+// gloo's thread takes no signals of the program's.
+std::shared_ptr<gloo::transport::Device> device_at(Transport& transport, const std::string& address) {
+  const std::lock_guard lock(transport.mutex);
+  auto& known = transport.devices[address];
+  std::shared_ptr<gloo::transport::Device> device = known.lock();
+  if (device) return device;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    known = device = tcp::CreateDevice(tcp::attr(address.c_str()));
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return device;
+}
+
+sockaddr_storage socket_address(const gloo::transport::Pair& pair) {
+  return tcp::Address(pair.address().bytes()).getSockaddr();
+}
+
+// Each pair listens at a port of its own.
+in_port_t& port_of(sockaddr_storage& address) {
+  return address.ss_family == AF_INET ? reinterpret_cast<sockaddr_in&>(address).sin_port
+                                      : reinterpret_cast<sockaddr_in6&>(address).sin6_port;
+}
+
+// Each rank's address and its port for each other rank: what connecting needs, 2 bytes a pair.
+std::vector<char> own_row(gsel_link& link) {
+  std::vector<char> row(sizeof(sockaddr_in6) + sizeof(in_port_t) * static_cast<size_t>(link.world_size));
+  for (int32_t peer = 0; peer < link.world_size; ++peer) {
+    if (peer == link.rank) continue;
+    sockaddr_storage address = socket_address(*link.context->getPair(peer));
+    memcpy(&row[0], &address, sizeof(sockaddr_in6));
+    memcpy(&row[sizeof(sockaddr_in6) + sizeof(in_port_t) * static_cast<size_t>(peer)], &port_of(address),
+           sizeof(in_port_t));
+  }
+  return row;
+}
+
+std::vector<char> address_for(const char* row, int32_t rank) {
+  sockaddr_storage address{};
+  memcpy(&address, row, sizeof(sockaddr_in6));
+  memcpy(&port_of(address), row + sizeof(sockaddr_in6) + sizeof(in_port_t) * static_cast<size_t>(rank),
+         sizeof(in_port_t));
+  return tcp::Address(address).bytes();
+}
+
+void close_all(gsel_link& link) noexcept {
+  for (int32_t peer = 0; peer < link.world_size; ++peer) try {
+      if (auto& pair = link.context->getPair(peer)) pair->close();
+    } catch (...) {  // closed already
+    }
+}
+
+// While ranks connect: gives up when the communicator breaks or time is up.
+class Watch {
+ public:
+  Watch(gsel_link& link, const gsel_join& join)
+      : thread_([this, &link, control = join.control, deadline = after(join.join_timeout_s)] {
+          while (!is_over_) {
+            const bool broken = control->await_break(control->ctx, kLookSeconds) != 0;
+            if (is_over_ || (!broken && Clock::now() < deadline)) continue;
+            return close_all(link);
+          }
+        }) {}
+  ~Watch() {
+    is_over_ = true;
+    thread_.join();
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+ private:
+  std::atomic<bool> is_over_{false};
+  std::thread thread_;
+};
+
+void connect_to(gsel_link& link, int32_t peer, const char* row) {
+  const NoPipeSignal none;
+  link.context->getPair(peer)->connect(address_for(row, link.rank));
+  auto guard = std::make_unique<Piece>(link.context, nullptr, 0);
+  guard->recv(peer, 0, 0, 0);
+  link.guards[static_cast<size_t>(peer)] = std::move(guard);
+}
+
+void connect_all(gsel_link& link, const gsel_join& join, Report& report) {
+  const std::vector<char> mine = own_row(link);
+  std::vector<char> all(mine.size() * static_cast<size_t>(join.world_size));
+  must([&](gsel_error** err) {
+    return join.control->exchange(join.control->ctx, mine.data(), all.data(), mine.size(), err);
+  });
+  const Watch watch(link, join);
+  for (int32_t peer = 0; peer < link.world_size && report.status == GSEL_OK; ++peer) try {
+      if (peer != link.rank) connect_to(link, peer, &all[mine.size() * static_cast<size_t>(peer)]);
+    } catch (const std::exception& e) {
+      const std::string text = e.what();
+      report.say(GSEL_ERR_IO,
+                 "no connection to rank " + std::to_string(peer) + ": " + text.substr(text.find("] ") + 2));
+    }
+}
+
+}  // namespace
+
+gsel_link* join(Transport& transport, const gsel_join& join) {
+  auto link = std::make_unique<gsel_link>();
+  link->host = transport.host, link->rank = join.rank, link->world_size = join.world_size;
+  link->guards.resize(static_cast<size_t>(join.world_size));
+  if (join.world_size == 1) return link.release();
+  const std::string address = agree_on_address(join);
+  Report report;
+  try {
+    link->device = device_at(transport, address);
+    link->context = std::static_pointer_cast<tcp::Context>(link->device->createContext(join.rank, join.world_size));
+    link->context->setTimeout(std::chrono::hours(24));  // a thread of ours watches the time
+    for (int32_t peer = 0; peer < join.world_size; ++peer)
+      if (peer != join.rank) link->context->createPair(peer);
+  } catch (const std::exception& e) {
+    report.say(GSEL_ERR_IO, "no socket at " + address + ": " + e.what());
+  }
+  agree(join, report, "gloo");
+  try {
+    connect_all(*link, join, report);
+    agree(join, report, "gloo");
+  } catch (...) {
+    link->guards.clear();
+    throw;
+  }
+  return link.release();
+}
+
+void leave(gsel_link* link) noexcept {
+  link->guards.clear();
+  delete link;
+}
+
+// Who waits sees the flag. Closing waits for gloo's thread, up to 10 ms a connection.
+void abort(gsel_link* link) noexcept {
+  if (link->aborting.exchange(true) || !link->context) return;
+  close_all(*link);
+}
+
+}  // namespace gsel_gloo

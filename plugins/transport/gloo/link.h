@@ -1,0 +1,88 @@
+// plugins/transport/gloo/link.h: one rank's connections to all others, made by gloo over TCP, and the bytes that travel
+// on them. gloo sends once the receiver has asked: a send takes no memory while it waits. gloo's own waits are not
+// used, since one that runs out of time closes every connection.
+#pragma once
+
+#include <gloo/transport/tcp/context.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/tcp/unbound_buffer.h>
+#include <signal.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "transport/common/failure.h"
+
+namespace gsel_gloo {
+
+using gsel_between::Clock;
+
+// What a transport has for all its links: a thread of gloo for each address, while links use it.
+struct Transport {
+  const gsel_host_v1* host;
+  std::string library;
+  std::mutex mutex{};
+  std::map<std::string, std::weak_ptr<gloo::transport::Device>> devices{};
+};
+
+// Memory that is sent or received once, and how far that is.
+class Piece : public gloo::transport::tcp::UnboundBuffer {
+ public:
+  enum class State { kUnderWay, kDone, kFailed };
+  using UnboundBuffer::UnboundBuffer;
+
+  State wait(bool sends, Clock::time_point until);  // at most until then; a time that has passed: only looks
+  std::string failure();                            // why kFailed
+
+ private:
+  State state(bool sends) const;
+};
+
+// Keeps SIGPIPE, which writing to a closed connection raises, from the program.
+class NoPipeSignal {
+ public:
+  NoPipeSignal();
+  ~NoPipeSignal();
+  NoPipeSignal(const NoPipeSignal&) = delete;
+  NoPipeSignal& operator=(const NoPipeSignal&) = delete;
+
+ private:
+  sigset_t before_;
+  bool was_pending_;
+};
+
+}  // namespace gsel_gloo
+
+struct gsel_link {
+  const gsel_host_v1* host;
+  int32_t rank;
+  int32_t world_size;
+  std::shared_ptr<gloo::transport::Device> device{};
+  std::shared_ptr<gloo::transport::tcp::Context> context{};
+  // By rank: a receive that nothing comes for. It fails with the connection, which a piece in the middle of its way
+  // does not.
+  std::vector<std::unique_ptr<gsel_gloo::Piece>> guards{};
+  std::atomic<bool> aborting{false};
+};
+
+struct gsel_posted {
+  gsel_link* link;
+  int32_t peer;
+  bool sends;
+  std::unique_ptr<gsel_gloo::Piece> piece;
+};
+
+namespace gsel_gloo {
+
+gsel_link* join(Transport& transport, const gsel_join& join);
+void leave(gsel_link* link) noexcept;
+void abort(gsel_link* link) noexcept;
+
+// Parts of the table.
+void add_transfers(gsel_transport_v2& table);
+
+}  // namespace gsel_gloo

@@ -1,0 +1,144 @@
+// plugins/transport/gloo/transfer.cc: bytes from rank to rank: begun, looked at, and ended.
+#include <time.h>
+
+#include "link.h"
+
+namespace gsel_gloo {
+namespace {
+
+using gsel_between::after;
+using gsel_between::fail;
+using gsel_between::failed;
+
+// That a waiting thread sleeps before it looks whether the link has been ended or the other rank is gone.
+constexpr std::chrono::milliseconds kSlice{2};
+
+std::string plain(const std::string& text) {  // without the place in gloo's source
+  const size_t end = text.find("] ");
+  return text.starts_with("[") && end != std::string::npos ? text.substr(end + 2) : text;
+}
+
+[[noreturn]] void fail_about(const gsel_link& link, int32_t peer, bool sends, const std::string& why) {
+  if (link.aborting) fail(GSEL_ERR_ABORTED, "gloo: the link was ended");
+  fail(GSEL_ERR_PEER, "gloo: rank " + std::to_string(peer) + " is gone, while bytes were " +
+                          (sends ? "sent to it: " : "awaited from it: ") + plain(why));
+}
+
+// 0 is the guards'.
+uint64_t slot_of(uint32_t tag) {
+  return uint64_t{tag} + 1;
+}
+
+gsel_status post(gsel_link* link, const gsel_transfer* transfer, gsel_posted** out, gsel_error** err) {
+  *out = nullptr;
+  try {
+    const int32_t peer = transfer->peer;
+    if (peer < 0 || peer >= link->world_size || peer == link->rank)
+      fail(GSEL_ERR_ARG, "gloo: bytes between rank " + std::to_string(link->rank) + " and rank " +
+                             std::to_string(peer) + "; another rank of the link would work");
+    const bool sends = transfer->send != nullptr || transfer->recv == nullptr;
+    void* memory = sends ? const_cast<void*>(transfer->send) : transfer->recv;
+    auto posted = std::make_unique<gsel_posted>();
+    posted->link = link, posted->peer = peer, posted->sends = sends;
+    posted->piece = std::make_unique<Piece>(link->context, memory, transfer->bytes);
+    const NoPipeSignal none;
+    try {
+      if (link->aborting) fail(GSEL_ERR_ABORTED, "gloo: the link was ended");
+      if (sends)
+        posted->piece->send(peer, slot_of(transfer->tag), 0, transfer->bytes);
+      else
+        posted->piece->recv(peer, slot_of(transfer->tag), 0, transfer->bytes);
+    } catch (const std::exception& e) {
+      fail_about(*link, peer, sends, e.what());
+    }
+    *out = posted.release();
+    return GSEL_OK;
+  } catch (...) {
+    return failed(link->host, err);
+  }
+}
+
+// The guard fails behind the last bytes that came, so the piece is looked at again then.
+gsel_status test(gsel_posted* posted, double seconds, int32_t* done, gsel_error** err) {
+  const gsel_link& link = *posted->link;
+  *done = 0;
+  try {
+    Piece& guard = *link.guards[static_cast<size_t>(posted->peer)];
+    const Clock::time_point end = seconds > 0 ? after(seconds) : Clock::time_point{};
+    for (;;) {
+      const Clock::time_point now = seconds > 0 ? Clock::now() : Clock::time_point{};
+      Piece::State state = posted->piece->wait(posted->sends, std::min(end, now + kSlice));
+      if (state == Piece::State::kUnderWay && link.aborting) fail(GSEL_ERR_ABORTED, "gloo: the link was ended");
+      if (state == Piece::State::kUnderWay && guard.wait(false, {}) == Piece::State::kFailed) {
+        state = posted->piece->wait(posted->sends, {});
+        if (state != Piece::State::kDone) fail_about(link, posted->peer, posted->sends, guard.failure());
+      }
+      if (state == Piece::State::kFailed) fail_about(link, posted->peer, posted->sends, posted->piece->failure());
+      *done = state == Piece::State::kDone ? 1 : 0;
+      if (*done || now >= end) return GSEL_OK;
+    }
+  } catch (...) {
+    return failed(link.host, err);
+  }
+}
+
+void release(gsel_posted* posted) {
+  delete posted;  // waits for gloo's thread where that is just at this memory
+}
+
+gsel_status link_error(gsel_link* link, gsel_error** err) {
+  if (!link->aborting) return GSEL_OK;
+  if (err) *err = link->host->error_new(GSEL_ERR_ABORTED, "gloo: the link was ended");
+  return GSEL_ERR_ABORTED;
+}
+
+}  // namespace
+
+Piece::State Piece::state(bool sends) const {
+  if ((sends ? sendCompletions_ : recvCompletions_) > 0) return State::kDone;
+  return ex_ ? State::kFailed : State::kUnderWay;
+}
+
+Piece::State Piece::wait(bool sends, Clock::time_point until) {
+  std::unique_lock lock(m_);
+  if (until > Clock::time_point{})
+    (sends ? sendCv_ : recvCv_).wait_until(lock, until, [&] { return state(sends) != State::kUnderWay; });
+  return state(sends);
+}
+
+std::string Piece::failure() {
+  const std::lock_guard lock(m_);
+  try {
+    throwIfException();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "no reason given";
+}
+
+NoPipeSignal::NoPipeSignal() {
+  sigset_t pipe, pending;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  sigpending(&pending);
+  was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+  pthread_sigmask(SIG_BLOCK, &pipe, &before_);
+}
+
+NoPipeSignal::~NoPipeSignal() {
+  sigset_t pipe;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  const timespec none{};
+  if (!was_pending_ && sigismember(&before_, SIGPIPE) == 0) sigtimedwait(&pipe, nullptr, &none);
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+void add_transfers(gsel_transport_v2& table) {
+  table.post = post;
+  table.test = test;
+  table.release = release;
+  table.link_error = link_error;
+}
+
+}  // namespace gsel_gloo

@@ -1,0 +1,165 @@
+// plugins/transport/mpi/library.cc: see library.h.
+#include "library.h"
+
+#include <dlfcn.h>
+#include <gsel/log.h>
+#include <link.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+
+namespace gsel_mpi {
+
+#ifdef OPEN_MPI
+const char* const kName = "Open MPI";
+const char* const kPlugin = "mpi_openmpi";
+const char* const kFile = "libmpi.so.40";
+const int kVersion = OMPI_MAJOR_VERSION * 10000 + OMPI_MINOR_VERSION * 100 + OMPI_RELEASE_VERSION;
+#else
+const char* const kName = "MPICH";
+const char* const kPlugin = "mpi_mpich";
+const char* const kFile = "libmpich.so.12";
+const int kVersion = MPICH_NUMVERSION / 1000;
+#endif
+
+namespace {
+
+using gsel_between::fail;
+
+#ifdef OPEN_MPI
+constexpr const char *kOther = "libmpich.so", *kOtherName = "MPICH";
+constexpr const char *kOwnLauncher = "OMPI_COMM_WORLD_SIZE", *kOtherLauncher = "MPI_LOCALNRANKS";
+constexpr const char* kStart = "mpirun.openmpi";
+#else
+constexpr const char *kOther = "libmpi.so.40", *kOtherName = "Open MPI";
+constexpr const char *kOwnLauncher = "PMI_SIZE", *kOtherLauncher = "OMPI_COMM_WORLD_SIZE";
+constexpr const char* kStart = "mpirun.mpich";
+#endif
+
+// Whether a library whose file name starts so is in this process, and its path.
+std::string mapped(const char* file) {
+  struct Search {
+    const char* file;
+    std::string found;
+  } search{file, {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* user) {
+        auto& s = *static_cast<Search*>(user);
+        const char* slash = strrchr(info->dlpi_name, '/');
+        const std::string_view name = slash ? slash + 1 : info->dlpi_name;
+        if (name.starts_with(s.file)) s.found = info->dlpi_name;
+        return 0;
+      },
+      &search);
+  return search.found;
+}
+
+void refuse_the_other() {
+  if (const std::string path = mapped(kOther); !path.empty())
+    fail(GSEL_ERR_PLUGIN, std::string(kPlugin) + ": " + path + " is in this process, which is " + kOtherName +
+                              "; the transport of that would work");
+  if (getenv(kOtherLauncher) && !getenv(kOwnLauncher))
+    fail(GSEL_ERR_PLUGIN, std::string(kPlugin) + ": the launcher is one of " + kOtherName + " (" + kOtherLauncher +
+                              " is set) and this transport one of " + kName + "; start it by " + kStart +
+                              ", or take the other transport");
+}
+
+// Components of Open MPI have no dependency on it and take its symbols from the program's own scope: the library is
+// loaded for all to see.
+Library load() {
+  Library mpi;
+  void* file = dlopen(kFile, RTLD_NOW | RTLD_GLOBAL);
+  if (!file) fail(GSEL_ERR_NOT_FOUND, std::string(kPlugin) + ": there is no " + kName + ": " + dlerror());
+  const auto find = [&](const char* name) {
+    void* symbol = dlsym(file, name);
+    if (!symbol) fail(GSEL_ERR_NOT_FOUND, std::string(kPlugin) + ": " + kFile + " has no " + name);
+    return symbol;
+  };
+#define GSEL_MPI_FIND(name) mpi.name = reinterpret_cast<decltype(mpi.name)>(find(#name));
+  GSEL_MPI_FUNCTIONS(GSEL_MPI_FIND)
+#undef GSEL_MPI_FIND
+#ifdef OPEN_MPI  // its handles are addresses in the library
+  mpi.world = static_cast<MPI_Comm>(find("ompi_mpi_comm_world"));
+  mpi.byte = static_cast<MPI_Datatype>(find("ompi_mpi_byte"));
+  mpi.errors_return = static_cast<MPI_Errhandler>(find("ompi_mpi_errors_return"));
+  mpi.no_request = static_cast<MPI_Request>(find("ompi_request_null"));
+#else
+  mpi.world = MPI_COMM_WORLD, mpi.byte = MPI_BYTE, mpi.errors_return = MPI_ERRORS_RETURN;
+  mpi.no_request = MPI_REQUEST_NULL;
+#endif
+  Dl_info info{};
+  mpi.path = dladdr(reinterpret_cast<void*>(mpi.MPI_Init_thread), &info) && info.dli_fname ? info.dli_fname : kFile;
+  return mpi;
+}
+
+const Library* ours;  // that this plugin initialised
+pid_t initialised_by;
+
+// A launcher takes a process that ends without MPI_Finalize for one that has failed.
+void finalize() {
+  int is_finalized = 1;
+  if (!ours || getpid() != initialised_by) return;
+  ours->MPI_Finalized(&is_finalized);
+  if (!is_finalized) ours->MPI_Finalize();
+}
+
+Library start(const gsel_host_v1* host) {
+  refuse_the_other();
+  Library mpi = load();
+  int is_there = 0, is_over = 0;
+  check(mpi, mpi.MPI_Initialized(&is_there), "MPI_Initialized");
+  check(mpi, mpi.MPI_Finalized(&is_over), "MPI_Finalized");
+  if (is_over) fail(GSEL_ERR_STATE, std::string(kPlugin) + ": the program has called MPI_Finalize");
+  if (is_there) {
+    check(mpi, mpi.MPI_Query_thread(&mpi.level), "MPI_Query_thread");
+  } else {
+    check(mpi, mpi.MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &mpi.level), "MPI_Init_thread");
+    mpi.MPI_Comm_set_errhandler(mpi.world, mpi.errors_return);
+  }
+  const char* levels[] = {"single", "funneled", "serialized", "multiple"};
+  const char* level = mpi.level == MPI_THREAD_MULTIPLE     ? levels[3]
+                      : mpi.level == MPI_THREAD_SERIALIZED ? levels[2]
+                      : mpi.level == MPI_THREAD_FUNNELED   ? levels[1]
+                                                           : levels[0];
+  const std::string line = mpi.path + ": " + kName + ", threads " + level +
+                           (is_there ? ", initialised by the program" : ", initialised here") +
+                           "; its launcher ends all ranks when one dies";
+  host->log(GSEL_LOG_INFO, kPlugin, line.c_str());
+  return mpi;
+}
+
+}  // namespace
+
+const Library& started(const gsel_host_v1* host) {
+  static std::mutex mutex;
+  static const Library* known;
+  const std::lock_guard lock(mutex);
+  if (known) return *known;
+  int before = 0;
+  if (void* file = dlopen(kFile, RTLD_NOW | RTLD_NOLOAD)) {
+    if (auto* asks = reinterpret_cast<decltype(&::MPI_Initialized)>(dlsym(file, "MPI_Initialized"))) asks(&before);
+    dlclose(file);
+  }
+  auto* mpi = new Library(start(host));  // lives as long as the process, like MPI itself
+  known = mpi;
+  if (!before) {
+    ours = mpi, initialised_by = getpid();
+    atexit(finalize);
+  }
+  return *known;
+}
+
+void check(const Library& mpi, int result, const char* call, int32_t peer) {
+  if (result == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING + 1] = "";
+  int bytes = 0;
+  mpi.MPI_Error_string(result, text, &bytes);
+  fail(peer >= 0 ? GSEL_ERR_PEER : GSEL_ERR_IO, std::string(kPlugin) + ": " + call +
+                                                    (peer >= 0 ? " with rank " + std::to_string(peer) : "") +
+                                                    " failed: " + text);
+}
+
+}  // namespace gsel_mpi

@@ -1,0 +1,46 @@
+// plugins/transport/mpi/library.h: the functions of one implementation of MPI, found at run time, and what this process
+// may do with it. A build of the plugin has the types of one mpi.h. Nothing links to an MPI: two of them in one process
+// would take each other's functions.
+#pragma once
+
+#include <mpi.h>
+
+#include <string>
+
+#include "transport/common/failure.h"
+
+namespace gsel_mpi {
+
+#define GSEL_MPI_FUNCTIONS(X)                                                                                  \
+  X(MPI_Initialized)                                                                                           \
+  X(MPI_Finalized)                                                                                             \
+  X(MPI_Init_thread) X(MPI_Query_thread) X(MPI_Finalize) X(MPI_Comm_rank) X(MPI_Comm_size) X(MPI_Comm_group)   \
+      X(MPI_Group_incl) X(MPI_Group_free) X(MPI_Comm_create_group) X(MPI_Comm_free) X(MPI_Comm_set_errhandler) \
+          X(MPI_Isend) X(MPI_Irecv) X(MPI_Test) X(MPI_Cancel) X(MPI_Request_free) X(MPI_Error_class)           \
+              X(MPI_Error_string) X(MPI_Comm_get_attr)
+
+struct Library {
+#define GSEL_MPI_MEMBER(name) decltype(&::name) name = nullptr;
+  GSEL_MPI_FUNCTIONS(GSEL_MPI_MEMBER)
+#undef GSEL_MPI_MEMBER
+  MPI_Comm world{};
+  MPI_Datatype byte{};
+  MPI_Errhandler errors_return{};
+  MPI_Request no_request{};
+  std::string path;
+  int level = 0;  // MPI_THREAD_*
+};
+
+// The name of this build's implementation, the plugin's, and what describe says: 40104 for 4.1.4.
+extern const char* const kName;
+extern const char* const kPlugin;
+extern const int kVersion;
+extern const char* const kFile;
+
+// The library, initialised; loaded by the first call. What this plugin has initialised is finalised when the process
+// ends. Throws where another implementation is at work here.
+const Library& started(const gsel_host_v1* host);
+// Throws for what an MPI function has returned, about a rank or -1.
+void check(const Library& mpi, int result, const char* call, int32_t peer = -1);
+
+}  // namespace gsel_mpi

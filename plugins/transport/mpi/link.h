@@ -1,0 +1,48 @@
+// plugins/transport/mpi/link.h: one rank's end of a communicator of MPI, and the bytes that travel in it. MPI moves on
+// inside of calls only: bytes come and go while somebody tests.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "library.h"
+
+struct gsel_link {
+  const gsel_host_v1* host;
+  const gsel_mpi::Library* mpi;
+  int32_t rank;
+  int32_t world_size;
+  MPI_Comm comm{};
+  uint32_t most_tags = 0;  // tags from there on share those below
+  std::atomic<bool> aborting{false}, failed{false};
+};
+
+// In parts, since a count of MPI is an int.
+struct gsel_posted {
+  gsel_link* link;
+  int32_t peer;
+  bool sends;
+  std::mutex mutex{};
+  std::vector<MPI_Request> parts{};
+  size_t ended = 0;  // parts
+};
+
+namespace gsel_mpi {
+
+// Held inside of MPI where that lets one thread in at a time; never while waiting.
+class Inside {
+ public:
+  explicit Inside(const Library& mpi);
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+};
+
+gsel_link* join(const gsel_host_v1* host, const gsel_join& join);
+void leave(gsel_link* link) noexcept;
+
+// Parts of the table.
+void add_transfers(gsel_transport_v2& table);
+
+}  // namespace gsel_mpi

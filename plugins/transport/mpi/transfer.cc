@@ -1,0 +1,145 @@
+// plugins/transport/mpi/transfer.cc: bytes from rank to rank: begun, looked at, and ended.
+#include <sched.h>
+#include <time.h>
+
+#include <memory>
+
+#include "link.h"
+
+namespace gsel_mpi {
+namespace {
+
+using gsel_between::after;
+using gsel_between::Clock;
+using gsel_between::fail;
+using gsel_between::failed;
+
+constexpr uint64_t kPart = uint64_t{1} << 30;
+// A waiting thread tests at once, then yields in between, then sleeps.
+constexpr std::chrono::microseconds kEager{20}, kYielding{200};
+constexpr long kSleepNs = 50000;
+
+gsel_status post(gsel_link* link, const gsel_transfer* transfer, gsel_posted** out, gsel_error** err) {
+  *out = nullptr;
+  const Library& mpi = *link->mpi;
+  auto posted = std::unique_ptr<gsel_posted>();
+  try {
+    const int32_t peer = transfer->peer;
+    const std::string name = kPlugin;
+    if (link->aborting) fail(GSEL_ERR_ABORTED, name + ": the link was ended");
+    if (peer < 0 || peer >= link->world_size || peer == link->rank)
+      fail(GSEL_ERR_ARG, name + ": bytes between rank " + std::to_string(link->rank) + " and rank " +
+                             std::to_string(peer) + "; another rank of the link would work");
+    if (transfer->tag > link->most_tags)
+      fail(GSEL_ERR_UNSUPPORTED, name + ": tag " + std::to_string(transfer->tag) + "; this MPI has tags up to " +
+                                     std::to_string(link->most_tags));
+    posted.reset(new gsel_posted{link, peer, transfer->send != nullptr || transfer->recv == nullptr});
+    const int tag = static_cast<int>(transfer->tag);
+    posted->parts.reserve(transfer->bytes / kPart + 1);
+    const Inside inside(mpi);
+    uint64_t at = 0;
+    do {
+      const int n = static_cast<int>(std::min(kPart, transfer->bytes - at));
+      MPI_Request part = mpi.no_request;
+      if (posted->sends)
+        check(mpi,
+              mpi.MPI_Isend(static_cast<const char*>(transfer->send) + at, n, mpi.byte, peer, tag, link->comm, &part),
+              "MPI_Isend", peer);
+      else
+        check(mpi, mpi.MPI_Irecv(static_cast<char*>(transfer->recv) + at, n, mpi.byte, peer, tag, link->comm, &part),
+              "MPI_Irecv", peer);
+      posted->parts.push_back(part);
+      at += static_cast<uint64_t>(n);
+    } while (at < transfer->bytes);
+    *out = posted.release();
+    return GSEL_OK;
+  } catch (...) {
+    if (posted && !posted->parts.empty()) posted.release();  // MPI may still use it
+    return failed(link->host, err);
+  }
+}
+
+bool look(gsel_posted& posted) {
+  const Library& mpi = *posted.link->mpi;
+  const std::lock_guard lock(posted.mutex);
+  const Inside inside(mpi);
+  for (; posted.ended < posted.parts.size(); ++posted.ended) {
+    int is_over = 0;
+    const int result = mpi.MPI_Test(&posted.parts[posted.ended], &is_over, MPI_STATUS_IGNORE);
+    if (result != MPI_SUCCESS) posted.link->failed = true;
+    check(mpi, result, "MPI_Test", posted.peer);
+    if (!is_over) return false;
+  }
+  return true;
+}
+
+gsel_status test(gsel_posted* posted, double seconds, int32_t* done, gsel_error** err) {
+  const gsel_link& link = *posted->link;
+  *done = 0;
+  try {
+    const Clock::time_point began = seconds > 0 ? Clock::now() : Clock::time_point{};
+    const Clock::time_point end = seconds > 0 ? after(seconds) : began;
+    for (;;) {
+      *done = look(*posted) ? 1 : 0;
+      if (*done) return GSEL_OK;
+      if (link.aborting) fail(GSEL_ERR_ABORTED, std::string(kPlugin) + ": the link was ended");
+      if (seconds <= 0) return GSEL_OK;
+      const Clock::time_point now = Clock::now();
+      if (now >= end) return GSEL_OK;
+      const timespec nap{0, kSleepNs};
+      if (now - began > kYielding)
+        nanosleep(&nap, nullptr);
+      else if (now - began > kEager)
+        sched_yield();
+    }
+  } catch (...) {
+    return failed(link.host, err);
+  }
+}
+
+// What has not ended is cancelled, and MPI tells when it is done with the memory of a receive. A send cannot be
+// cancelled: it gets a while to end. Memory of one that nobody takes is only read again if its receiver asks for it
+// after all.
+void release(gsel_posted* posted) {
+  const Library& mpi = *posted->link->mpi;
+  for (; posted->ended < posted->parts.size(); ++posted->ended) {
+    MPI_Request& part = posted->parts[posted->ended];
+    const Clock::time_point end = after(0.1);
+    int is_over = 0, result = MPI_SUCCESS;
+    {
+      const Inside inside(mpi);
+      result = mpi.MPI_Test(&part, &is_over, MPI_STATUS_IGNORE);
+      if (!is_over && result == MPI_SUCCESS && !posted->sends) mpi.MPI_Cancel(&part);
+    }
+    while (!is_over && result == MPI_SUCCESS && Clock::now() < end) {
+      {
+        const Inside inside(mpi);
+        result = mpi.MPI_Test(&part, &is_over, MPI_STATUS_IGNORE);
+      }
+      const timespec nap{0, kSleepNs};
+      if (!is_over) nanosleep(&nap, nullptr);
+    }
+    if (is_over || result != MPI_SUCCESS) continue;
+    const Inside inside(mpi);
+    mpi.MPI_Request_free(&part);
+  }
+  delete posted;
+}
+
+gsel_status link_error(gsel_link* link, gsel_error** err) {
+  if (!link->aborting && !link->failed) return GSEL_OK;
+  const gsel_status status = link->aborting ? GSEL_ERR_ABORTED : GSEL_ERR_PEER;
+  if (err) *err = link->host->error_new(status, link->aborting ? "MPI: the link was ended" : "MPI: a transfer failed");
+  return status;
+}
+
+}  // namespace
+
+void add_transfers(gsel_transport_v2& table) {
+  table.post = post;
+  table.test = test;
+  table.release = release;
+  table.link_error = link_error;
+}
+
+}  // namespace gsel_mpi

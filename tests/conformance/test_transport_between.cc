@@ -1,0 +1,354 @@
+// conformance/test_transport_between.cc: what any transport between hosts must do with bytes, asked through its table
+// alone: order, sizes, tags, threads, late receivers, ends. Without an argument gloo with forked ranks; with the name
+// of a transport the ranks that a launcher of MPI has started, which do all but die.
+#include <sys/mman.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "support/between.h"
+
+namespace {
+
+const gsel_transport_v2* table;
+gsel_comm* started_comm;  // of a rank that a launcher started
+void* started_ctx;
+rank_run started;
+int32_t* steps;  // that forked ranks share
+
+using Bytes = std::vector<unsigned char>;
+
+Bytes pattern(size_t n, unsigned seed) {
+  Bytes bytes(n);
+  for (size_t i = 0; i < n; ++i) bytes[i] = static_cast<unsigned char>((i * 131 + i / 251 + seed * 17) & 255);
+  return bytes;
+}
+
+// Runs work(run, rank) with a joined link.
+template <class Work>
+void linked(rank_run* run, Work&& work) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = started_comm;
+  run->timeout_s = run->join_timeout_s = 60;
+  if (!comm) rank_ok(run, rank_join(run, &comm, &err), err);
+  between::Rank rank(run, *table, comm);
+  rank.ctx = started_ctx;
+  if (!rank.ctx) rank_ok(run, rank.open(&err), err);
+  rank_ok(run, rank.join(&err), err);
+  work(rank);
+  if (run->failure[0] || !rank.link) return;
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  table->link_leave(rank.link);
+  if (started_comm) return;
+  table->close(rank.ctx);
+  gsel_comm_free(comm);
+}
+
+void as_ranks(int32_t n, rank_body body) {
+  if (!started_comm) return as_processes(n, body, nullptr);
+  body(&started);
+  if (started.failure[0]) fail_msg("%s", started.failure);
+}
+
+// Every size to every rank and from every rank at once.
+void exchanges_sizes(rank_run* run) {
+  linked(run, [&](between::Rank& rank) {
+    for (const size_t n : {0, 1, 7, 8, 4096, 65537, 1 << 20, 9000001}) {
+      std::vector<Bytes> got;
+      std::vector<gsel_posted*> posted;
+      const Bytes mine = pattern(n, static_cast<unsigned>(run->rank));
+      for (int32_t q = 0; q < run->world_size; ++q) {
+        got.emplace_back(n + 1, 0xEE);
+        if (q == run->rank) continue;
+        posted.push_back(rank.recv(q, 3, got.back().data(), n));
+        posted.push_back(rank.send(q, 3, mine.data(), n));
+      }
+      for (gsel_posted* one : posted) rank_check(run, rank.finish(one));
+      for (int32_t q = 0; q < run->world_size; ++q) {
+        const auto at = static_cast<size_t>(q);
+        if (q == run->rank) continue;
+        rank_check(run, got[at][n] == 0xEE);
+        got[at].resize(n);
+        rank_check(run, got[at] == pattern(n, static_cast<unsigned>(q)));
+      }
+    }
+  });
+}
+void test_every_size_arrives_whole(void**) {
+  as_ranks(3, exchanges_sizes);
+}
+
+// Under one tag in the order posted; tags in any order; receives posted before and after.
+void keeps_order(rank_run* run) {
+  linked(run, [&](between::Rank& rank) {
+    constexpr uint32_t kTags = 5, kEach = 40;
+    const int32_t peer = (run->rank + 1) % run->world_size,
+                  source = (run->rank + run->world_size - 1) % run->world_size;
+    std::vector<uint32_t> out(kTags * kEach), in(kTags * kEach, ~0u);
+    std::vector<gsel_posted*> sends, recvs;
+    for (uint32_t i = 0; i < out.size(); ++i) out[i] = 1000 + i;
+    const auto receive = [&](uint32_t tag) {
+      for (uint32_t i = 0; i < kEach; ++i)
+        recvs.push_back(rank.recv(source, tag == 4 ? (1 << 24) - 1 : tag, &in[tag * kEach + i], 4));
+    };
+    receive(4), receive(2);
+    for (uint32_t i = 0; i < kEach; ++i)
+      for (uint32_t tag = 0; tag < kTags; ++tag)
+        sends.push_back(rank.send(peer, tag == 4 ? (1 << 24) - 1 : tag, &out[tag * kEach + i], 4));
+    receive(0), receive(3), receive(1);
+    std::reverse(recvs.begin(), recvs.end());
+    for (gsel_posted* one : recvs) rank_check(run, rank.finish(one));
+    for (gsel_posted* one : sends) rank_check(run, rank.finish(one));
+    rank_check(run, in == out);
+  });
+}
+void test_one_tag_keeps_its_order_and_tags_do_not_mix(void**) {
+  as_ranks(3, keeps_order);
+}
+
+// A test that only looks returns at once; one that waits returns in time; a send needs no memory while it waits.
+void waits_for_a_late_one(rank_run* run) {
+  linked(run, [&](between::Rank& rank) {
+    gsel_error* err = nullptr;
+    if (run->rank > 1) return;
+    const int32_t peer = 1 - run->rank;
+    const size_t n = 32 << 20;
+    Bytes memory = run->rank == 0 ? pattern(n, 5) : Bytes(n);
+    Bytes word(1);
+    if (run->rank == 0) {
+      gsel_posted* posted = rank.send(peer, 1, memory.data(), n);
+      gsel_posted* answer = rank.recv(peer, 2, word.data(), 1);
+      int32_t done = 1;
+      const double began = between::seconds();
+      for (int i = 0; i < 100; ++i) rank_ok(run, table->test(posted, 0, &done, &err), err);
+      rank_check(run, done == 0 && between::seconds() - began < 0.1);
+      rank_ok(run, table->test(posted, 0.05, &done, &err), err);
+      rank_check(run, done == 0 && between::seconds() - began < 1);
+      rank_check(run, rank.finish(rank.send(peer, 7, word.data(), 0)));  // passes the one that waits
+      rank_check(run, rank.finish(posted) && rank.finish(answer));
+    } else {
+      rank_check(run, rank.finish(rank.recv(peer, 7, word.data(), 0)));
+      usleep(100000);
+      rank_check(run, rank.finish(rank.recv(peer, 1, memory.data(), n)));
+      rank_check(run, memory == pattern(n, 5));
+      rank_check(run, rank.finish(rank.send(peer, 2, word.data(), 1)));
+    }
+  });
+}
+void test_a_send_waits_for_its_receiver(void**) {
+  as_ranks(2, waits_for_a_late_one);
+}
+
+// More than 2 GiB, all of it in the same 4 MiB of memory.
+void sends_more_than_2_gib(rank_run* run) {
+  linked(run, [&](between::Rank& rank) {
+    constexpr size_t kPage = 4 << 20, kPages = 520, kBytes = kPage * kPages + 12345;
+    if (run->rank > 1) return;
+    const int fd = memfd_create("gsel-between", MFD_CLOEXEC);
+    rank_check(run, fd >= 0 && ftruncate(fd, kPage) == 0);
+    auto* memory =
+        static_cast<unsigned char*>(mmap(nullptr, kPage * (kPages + 1), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    rank_check(run, memory != MAP_FAILED);
+    for (size_t i = 0; i <= kPages; ++i)
+      rank_check(run,
+                 mmap(memory + i * kPage, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED);
+    const Bytes sent = pattern(kPage, 9);
+    if (run->rank == 0) {
+      memcpy(memory, sent.data(), kPage);
+      rank_check(run, rank.finish(rank.send(1, 0, memory, kBytes)));
+    } else {
+      rank_check(run, rank.finish(rank.recv(0, 0, memory, kBytes)));
+      rank_check(run, memcmp(memory, sent.data(), kPage) == 0);
+    }
+    munmap(memory, kPage * (kPages + 1));
+    close(fd);
+  });
+}
+void test_more_than_2_gib_arrive(void**) {
+  as_ranks(2, sends_more_than_2_gib);
+}
+
+// Threads with a tag each, in both directions.
+void posts_from_threads(rank_run* run) {
+  linked(run, [&](between::Rank& rank) {
+    if (run->rank > 1) return;
+    std::atomic<int> good{0};
+    std::vector<std::thread> threads;
+    for (uint32_t tag = 0; tag < 4; ++tag)
+      threads.emplace_back([&, tag] {
+        for (uint32_t i = 0; i < 50; ++i) {
+          const size_t n = i * 997 % 40000;
+          const Bytes out = pattern(n, 10 * tag + i);
+          Bytes in(n);
+          gsel_posted* from = rank.recv(1 - run->rank, tag, in.data(), n);
+          gsel_posted* to = rank.send(1 - run->rank, tag, out.data(), n);
+          if (rank.finish(from) && rank.finish(to) && in == out) ++good;
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    rank_check(run, good == 200);
+  });
+}
+void test_threads_post_and_test_at_the_same_time(void**) {
+  as_ranks(2, posts_from_threads);
+}
+
+// What has been sent arrives, though the sender has left.
+void leaves_early(rank_run* run) {
+  linked(run, [&](between::Rank& rank) {
+    if (run->rank > 1) return;
+    Bytes memory = run->rank == 0 ? pattern(3 << 20, 1) : Bytes(3 << 20);
+    gsel_posted* posted =
+        run->rank == 0 ? rank.send(1, 0, memory.data(), memory.size()) : rank.recv(0, 0, memory.data(), memory.size());
+    rank_check(run, rank.finish(posted));
+    if (run->rank == 0 && !started_comm) {
+      table->link_leave(rank.link);
+      rank.link = nullptr;
+      _exit(0);
+    }
+    rank_check(run, memory == pattern(3 << 20, 1));
+    if (!started_comm) _exit(0);
+  });
+}
+void test_what_was_sent_arrives_behind_the_end_of_the_sender(void**) {
+  as_ranks(2, leaves_early);
+}
+
+// Who waits comes back within milliseconds, and what was posted can be released then.
+void aborts(rank_run* run) {
+  linked(run, [&](between::Rank& rank) {
+    Bytes in(1 << 20), out(64 << 20);
+    if (run->rank > 1) return;
+    gsel_posted* from = rank.recv(1 - run->rank, 1, in.data(), in.size());
+    gsel_posted* to = rank.send(1 - run->rank, 2, out.data(), out.size());
+    double aborted_at = 0;
+    std::thread other([&] {
+      usleep(100000);
+      aborted_at = between::seconds();
+      table->link_abort(rank.link, "enough");
+    });
+    gsel_status status = GSEL_OK;
+    std::string text;
+    rank_check(run, !rank.finish(from, &status, &text));
+    const double took = between::seconds();
+    other.join();
+    // The other rank may have been quicker, and is gone then.
+    const bool was_ended = status == GSEL_ERR_ABORTED && took - aborted_at < 0.05;
+    rank_check(run, was_ended || status == GSEL_ERR_PEER);
+    rank_check(run, !rank.finish(to, &status) && (status == GSEL_ERR_ABORTED || status == GSEL_ERR_PEER));
+    table->release(from);
+    table->release(to);
+    gsel_error* err = nullptr;
+    rank_check(run, !rank.send(1 - run->rank, 3, in.data(), 1, &err) && gsel_error_code(err) == GSEL_ERR_ABORTED);
+    gsel_error_free(err);
+  });
+}
+void test_an_abort_ends_who_waits(void**) {
+  as_ranks(2, aborts);
+}
+
+// Rank 2 dies: at rest, in the middle of what it sends, and of what it receives.
+void outlives(rank_run* run) {
+  linked(run, [&](between::Rank& rank) {
+    Bytes big(64 << 20), word(8);
+    if (run->rank == 2) {
+      gsel_posted* to = rank.send(0, 1, big.data(), big.size());
+      gsel_posted* from = rank.recv(1, 1, big.data(), big.size());
+      while (__atomic_load_n(steps, __ATOMIC_SEQ_CST) < 2 || !to || !from) usleep(200);
+      usleep(2000);
+      raise(SIGKILL);
+    }
+    gsel_posted* posted =
+        run->rank == 0 ? rank.recv(2, 1, big.data(), big.size()) : rank.send(2, 1, big.data(), big.size());
+    gsel_posted* idle = rank.recv(2, 9, word.data(), 8);
+    __atomic_add_fetch(steps, 1, __ATOMIC_SEQ_CST);
+    const double began = between::seconds();
+    gsel_status status = GSEL_OK;
+    std::string text;
+    rank_check(run, !rank.finish(idle, &status, &text));
+    rank_check(run, status == GSEL_ERR_PEER && text.find("rank 2") != std::string::npos);
+    if (!rank.finish(posted, &status, &text)) {
+      rank_check(run, status == GSEL_ERR_PEER && text.find("rank 2") != std::string::npos);
+      table->link_abort(rank.link, "a rank is gone");
+      table->release(posted);
+    }
+    rank_check(run, between::seconds() - began < 1);
+    _exit(0);
+  });
+}
+void test_a_dead_rank_is_an_error_of_who_waits_for_it(void**) {
+  *steps = 0;
+  rank_run* runs = ranks_prepare(3, nullptr);
+  pid_t pids[3];
+  for (int32_t r = 0; r < 3; ++r) pids[r] = rank_fork(&runs[r], outlives);
+  for (int32_t r = 0; r < 3; ++r) {
+    int status = 0;
+    waitpid(pids[r], &status, 0);
+    if (r < 2 && status != 0) snprintf(runs[r].failure, sizeof runs[r].failure, "rank %d ended with 0x%x", r, status);
+  }
+  ranks_verdict(runs, 3);
+}
+
+// An interface that is not there is refused on every rank, with those that are.
+void names_no_interface(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  run->timeout_s = run->join_timeout_s = 60;
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  between::Rank rank(run, *table, comm);
+  rank_ok(run, rank.open(&err), err);
+  if (run->rank == 1) setenv("GSEL_INTERFACE", "none7", 1);
+  rank_fails(run, rank.join(&err), err, GSEL_ERR_ARG,
+             "rank 1: GSEL_INTERFACE=none7 has no address; up and with one: lo", -1);
+  setenv("GSEL_INTERFACE", "lo", 1);
+  rank_ok(run, rank.join(&err), err);
+  table->link_leave(rank.link);
+}
+void test_an_unknown_interface_is_refused_by_name(void**) {
+  as_processes(2, names_no_interface, nullptr);
+}
+
+int start_under_a_launcher(const char* name) {
+  gsel_error* err = nullptr;
+  char text[600];
+  table = between::table_of(name);
+  if (!table) return printf("%s was left out of this build\n", name), 77;
+  if (gsel_comm_init(nullptr, &started_comm, &err) == GSEL_OK &&
+      table->open(&gsel::host_services(), &started_ctx, &err) == GSEL_OK) {
+    started.rank = gsel_comm_rank(started_comm), started.world_size = gsel_comm_world_size(started_comm);
+    return 0;
+  }
+  gsel_error_format(err, text, sizeof text);
+  return fprintf(stderr, "%s\n", text), 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_size_arrives_whole),
+      cmocka_unit_test(test_one_tag_keeps_its_order_and_tags_do_not_mix),
+      cmocka_unit_test(test_a_send_waits_for_its_receiver),
+      cmocka_unit_test(test_more_than_2_gib_arrive),
+      cmocka_unit_test(test_threads_post_and_test_at_the_same_time),
+      cmocka_unit_test(test_what_was_sent_arrives_behind_the_end_of_the_sender),
+      cmocka_unit_test(test_an_abort_ends_who_waits),
+  };
+  const CMUnitTest of_forked[] = {
+      cmocka_unit_test(test_a_dead_rank_is_an_error_of_who_waits_for_it),
+      cmocka_unit_test(test_an_unknown_interface_is_refused_by_name),
+  };
+  if (argc > 1) {
+    if (const int status = start_under_a_launcher(argv[1])) return status;
+    const int failed = cmocka_run_group_tests(tests, nullptr, nullptr);
+    table->close(started_ctx);
+    return failed;
+  }
+  table = between::table_of("gloo");
+  if (!table) return puts("the transport gloo was left out of this build"), 77;
+  steps = static_cast<int32_t*>(shared_memory(sizeof *steps));
+  return cmocka_run_group_tests(tests, nullptr, nullptr) + cmocka_run_group_tests(of_forked, nullptr, nullptr);
+}
