@@ -127,7 +127,7 @@ std::string way_to(Address to, const Address& own) {
 
 std::string agree_on_address(const gsel_join& join) {
   Seat mine{};
-  const char* named = getenv("GSEL_INTERFACE");
+  const char* named = secure_getenv("GSEL_INTERFACE");
   if (named && !*named) named = nullptr;
   mine.is_named = named ? 1 : 0;
   find_out_where(mine);
