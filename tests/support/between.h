@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "base/host_services.h"
 #include "support/ranks.h"
@@ -98,6 +99,34 @@ class Rank {
   gsel_comm* comm_;
   gsel_control_v1 control_{};
 };
+
+using Bytes = std::vector<unsigned char>;
+
+inline Bytes pattern(size_t n, unsigned seed) {
+  Bytes bytes(n);
+  for (size_t i = 0; i < n; ++i) bytes[i] = static_cast<unsigned char>((i * 131 + i / 251 + seed * 17) & 255);
+  return bytes;
+}
+
+// Runs work(rank) with a joined link; the ranks that a launcher has started give what they joined and opened before.
+template <class Work>
+void linked(rank_run* run, const gsel_transport_v2& table, gsel_comm* started_comm, void* started_ctx, Work&& work) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = started_comm;
+  run->timeout_s = run->join_timeout_s = 60;
+  if (!comm) rank_ok(run, rank_join(run, &comm, &err), err);
+  Rank rank(run, table, comm);
+  rank.ctx = started_ctx;
+  if (!rank.ctx) rank_ok(run, rank.open(&err), err);
+  rank_ok(run, rank.join(&err), err);
+  work(rank);
+  if (run->failure[0] || !rank.link) return;
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  table.link_leave(rank.link);
+  if (started_comm) return;
+  table.close(rank.ctx);
+  gsel_comm_free(comm);
+}
 
 }  // namespace between
 
