@@ -2,7 +2,7 @@
 # layers.sh SOURCE: who includes whom. An arrow only points down; each offence is a line "file:line: what, and why not".
 #   lib/FLOOR     its own floor and those the table names; public headers freely
 #   include/gsel  stdint.h, stddef.h and gsel/*.h
-#   plugins       of ours gsel/plugin.h, gsel/device.h, gsel/transport.h, with gsel/types.h and gsel/error.h that they are
+#   plugins       of ours gsel/plugin.h, gsel/device.h, gsel/transport.h, with gsel/types.h, gsel/error.h and gsel/log.h that they are
 #                 made of, and gsel/strategies.h, the list of them; examples/plugin too. Kernels of devices also device/formulas, which needs nothing of lib
 #   bindings, examples, bench   of ours gsel/*.h; bench/plan compares parts of the library and looks inside
 # The last two may have files of their own, found beside the file or above it within the same top folder.
@@ -99,7 +99,7 @@ offences=$(
   check_lib
   check_formulas
   check_public
-  check_clients plugins '<gsel/(plugin|device|transport|strategies|types|error)\.h>' "<gsel/plugin.h>, <gsel/device.h>, <gsel/transport.h>"
+  check_clients plugins '<gsel/(plugin|device|transport|strategies|types|error|log)\.h>' "<gsel/plugin.h>, <gsel/device.h>, <gsel/transport.h>"
   check_clients examples/plugin '<gsel/(plugin|types|error)\.h>' "<gsel/plugin.h>"
   for top in bindings examples bench; do
     check_clients $top '<gsel/[a-z_]+\.h>' "<gsel/...>"
