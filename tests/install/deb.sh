@@ -61,5 +61,5 @@ contains "gsel plugins" "$(gsel plugins)" "$lib/gsel/plugins-1/zero.so"
 contains "what CMake found" "$(grep gsel_PLUGIN_DIR configure.log)" "$lib/gsel/plugins-1"
 
 [ -n "$installed" ] || exit 0
-database --purge libgsel0 libgsel-dev gsel-tools gsel-plugins gsel-plugins-cuda gsel-plugins-gloo gsel-plugins-mpi python3-gsel
+database --purge $(cd debs && ls | sed "s/_.*//")
 expect "files that purging left" "" "$(find "$root" -path "$root/var" -prune -o -type f -print -o -type l -print)"

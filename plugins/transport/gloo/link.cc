@@ -19,7 +19,7 @@ using gsel_between::must;
 using gsel_between::Report;
 namespace tcp = gloo::transport::tcp;
 
-constexpr double kLookSeconds = 0.05;
+constexpr double kLookSeconds = 0.005;
 
 // gloo's thread takes no signals of the program's.
 std::shared_ptr<gloo::transport::Device> device_at(Transport& transport, const std::string& address) {
