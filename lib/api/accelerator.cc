@@ -15,6 +15,7 @@ namespace gsel {
 namespace {
 
 constexpr int32_t kOwn = -1;  // this rank's
+constexpr int32_t kDlCpu = 1;
 
 struct Named {
   std::string plugin;
@@ -68,6 +69,7 @@ gsel_transport_description description_of(const gsel_transport_v2& table, void* 
 
 void add_plugin(Accelerator& accelerator, const gsel_plugin_v1& plugin, int32_t dlpack_type) {
   const auto& table = *static_cast<const gsel_transport_v2*>(plugin.table);
+  if (table.post && dlpack_type != kDlCpu) fail(GSEL_ERR_UNSUPPORTED, "it takes memory of the host");
   auto transport = std::make_shared<Transport>(table);
   const gsel_transport_description can = description_of(table, transport->ctx());
   if (dlpack_type < 0 || dlpack_type >= 64 || (can.dlpack_types >> dlpack_type & 1) == 0)
@@ -142,7 +144,13 @@ std::shared_ptr<const Accelerator> open_between_hosts(const gsel_comm_options& g
   host->name = "host";
   host->is_named = transport != "auto";
   const char* mpi = transport_of_launcher();
-  if (transport != "auto" && transport != "host")
+  if (transport == "mpi" && !mpi)
+    fail(GSEL_ERR_CONFIG,
+         "transport \"mpi\" is that of the MPI whose launcher starts the ranks, and none did; start them by mpirun, or "
+         "name mpi_openmpi or mpi_mpich");
+  if (transport == "mpi")
+    add_plugin(*host, load_plugin(GSEL_PLUGIN_TRANSPORT, mpi), device.dlpack_type);
+  else if (transport != "auto" && transport != "host")
     add_plugin(*host, load_plugin(GSEL_PLUGIN_TRANSPORT, transport), device.dlpack_type);
   else if (transport == "auto" && mpi)
     try_plugin(*host, mpi, device.dlpack_type);
