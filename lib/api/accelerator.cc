@@ -67,9 +67,14 @@ gsel_transport_description description_of(const gsel_transport_v2& table, void* 
   return description;
 }
 
+// Such a one is of no use to a device, and is not opened for it.
+bool moves_host_memory(const gsel_plugin_v1& plugin) {
+  return static_cast<const gsel_transport_v2*>(plugin.table)->post != nullptr;
+}
+
 void add_plugin(Accelerator& accelerator, const gsel_plugin_v1& plugin, int32_t dlpack_type) {
   const auto& table = *static_cast<const gsel_transport_v2*>(plugin.table);
-  if (table.post && dlpack_type != kDlCpu) fail(GSEL_ERR_UNSUPPORTED, "it takes memory of the host");
+  if (moves_host_memory(plugin) && dlpack_type != kDlCpu) fail(GSEL_ERR_UNSUPPORTED, "it takes memory of the host");
   auto transport = std::make_shared<Transport>(table);
   const gsel_transport_description can = description_of(table, transport->ctx());
   if (dlpack_type < 0 || dlpack_type >= 64 || (can.dlpack_types >> dlpack_type & 1) == 0)
@@ -83,6 +88,7 @@ void add_plugin(Accelerator& accelerator, const gsel_plugin_v1& plugin, int32_t 
 void take_any(Accelerator& accelerator, int32_t dlpack_type) {
   for (const Candidate& candidate : find_plugins(GSEL_PLUGIN_TRANSPORT)) {
     if (candidate.kind != plugin_kind_name(GSEL_PLUGIN_TRANSPORT) || accelerator.transport) continue;
+    if (candidate.plugin && moves_host_memory(*candidate.plugin) && dlpack_type != kDlCpu) continue;
     std::string why = candidate.refusal;
     if (candidate.plugin) try {
         add_plugin(accelerator, *candidate.plugin, dlpack_type);

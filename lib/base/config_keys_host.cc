@@ -45,7 +45,9 @@ constexpr ConfigKey kHostKeys[] = {
      "auto",
      kAny,
      {},
-     "how memory of an accelerator travels: a transport plugin such as nccl, host for copies through host memory, or "
+     "how memory of an accelerator, or memory of the host between hosts, travels: a transport plugin such as nccl or "
+     "gloo, "
+     "host for copies through host memory, or "
      "auto for the first that all ranks can use",
      [](Config& c, const Scalar& v) { c.comm.transport = v.text; }},
     {"mesh.tensor",

@@ -56,7 +56,7 @@ class Herald {
   std::thread telling_, hearing_;
 };
 
-// The sum of the silence after which a host is lost: GSEL_HOST_TIMEOUT in seconds.
+// After so long without a word a host is taken for lost: GSEL_HOST_TIMEOUT, which is in seconds.
 int64_t host_timeout_ns();
 
 }  // namespace gsel::hosts
