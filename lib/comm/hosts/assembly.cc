@@ -12,7 +12,7 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr double kForCauseS = 1;  // ranks of a host wait so much longer than the first of them, who knows why
+constexpr double kForCauseS = 1;  // the other ranks of a host wait this much longer than its first, which learns why
 
 std::string text_of(const Head& head) {
   if (head.label[0] && head.kind == GSEL_COLLECTIVE_ALLGATHER && head.dtype == GSEL_U8 && head.root == -1)

@@ -110,7 +110,7 @@ class Placed {
 
   struct Part {
     std::vector<Buffer> buffers;
-    size_t sorted = 0;  // of them, since few parts are looked at for each one more
+    size_t sorted = 0;  // how many are sorted: one more is compared with few parts only
 
     const std::vector<Buffer>& by_offset() {
       const auto before = [](const Buffer& a, const Buffer& b) { return a.offset < b.offset; };

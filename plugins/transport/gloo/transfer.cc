@@ -58,7 +58,7 @@ gsel_status post(gsel_link* link, const gsel_transfer* transfer, gsel_posted** o
   }
 }
 
-// The guard fails behind the last bytes that came, so the piece is looked at again then.
+// The guard fails after the last bytes have come: then the piece is looked at once more.
 gsel_status test(gsel_posted* posted, double seconds, int32_t* done, gsel_error** err) {
   const gsel_link& link = *posted->link;
   *done = 0;
