@@ -93,6 +93,8 @@ void Endpoint::break_with(const Error& error) const noexcept {
 
 void Endpoint::announce(const gsel_collective& checked, bool registered) {
   members_.require_own_process(collective_name(checked.kind));
+  if (!engine_->busy()) return announcements_.announce(checked, registered);
+  const Engine::Turn turn(*engine_, Engine::Thread::may_sleep);  // a communicator is made beside, on another thread
   announcements_.announce(checked, registered);
 }
 
