@@ -409,8 +409,7 @@ void test_calls_are_started(void**) {
   on_hosts("01", starts);
 }
 
-// ---- what goes wrong
-// --------------------------------------------------------------------------------------------------
+// ---- what goes wrong ------------------------------------------------------------------------------------------------
 
 void disagrees(rank_run* run) {
   Both both;
@@ -446,21 +445,17 @@ void aborts(rank_run* run) {
              "rank 3 aborted the communicator: no more data", 3);
 }
 
-double now() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
+// The others are in the barrier, still, or in the call behind it.
 template <int32_t who>
 void dies(rank_run* run) {
   gsel_error* err = nullptr;
   gsel_comm* comm = nullptr;
   rank_ok(run, join(run, &comm, &err), err);
-  rank_ok(run, gsel_barrier(comm, &err), err);
+  gsel_status status = gsel_barrier(comm, &err);
   if (run->rank == who) kill(getpid(), SIGKILL);
   int32_t x = 1;
-  rank_fails(run, gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err, GSEL_ERR_PEER, "ended without", who);
+  if (status == GSEL_OK) status = gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err);
+  rank_fails(run, status, err, GSEL_ERR_PEER, "ended without", who);
   gsel_comm_free(comm);
 }
 
@@ -514,11 +509,9 @@ void on_hosts_but(const char* hosts, rank_body body, int32_t dead) {
 }
 
 void test_a_death_is_told_on_all_hosts(void**) {
-  const double began = now();
   on_hosts_but("0011", dies<3>, 3);
   on_hosts_but("0011", dies<2>, 2);  // the first rank of its host
   on_hosts_but("0011", dies<0>, 0);
-  assert_true(now() - began < 20);
 }
 
 void test_who_has_left_is_told_on_all_hosts(void**) {
