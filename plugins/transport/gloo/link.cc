@@ -21,23 +21,12 @@ namespace tcp = gloo::transport::tcp;
 
 constexpr double kLookSeconds = 0.005;
 
-// gloo's thread takes no signals of the program's.
-std::shared_ptr<gloo::transport::Device> device_at(Transport& transport, const std::string& address) {
+std::shared_ptr<Thread> thread_at(Transport& transport, const std::string& address) {
   const std::lock_guard lock(transport.mutex);
-  auto& known = transport.devices[address];
-  std::shared_ptr<gloo::transport::Device> device = known.lock();
-  if (device) return device;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    known = device = tcp::CreateDevice(tcp::attr(address.c_str()));
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return device;
+  auto& known = transport.threads[address];
+  std::shared_ptr<Thread> thread = known.lock();
+  if (!thread) known = thread = std::make_shared<Thread>(address);
+  return thread;
 }
 
 sockaddr_storage socket_address(const gloo::transport::Pair& pair) {
@@ -76,6 +65,14 @@ void close_all(gsel_link& link) noexcept {
       if (auto& pair = link.context->getPair(peer)) pair->close();
     } catch (...) {  // closed already
     }
+}
+
+// Nothing is begun any more, or who closes a connection, with its lock, would wait for gloo's thread, which would wait
+// for that lock. True: so it was, or there are no connections.
+bool stop_beginning(gsel_link& link) noexcept {
+  if (link.aborting.exchange(true) || !link.context) return true;
+  link.thread->await_pause();
+  return false;
 }
 
 // While ranks connect: gives up when the communicator breaks or time is up.
@@ -135,8 +132,9 @@ gsel_link* join(Transport& transport, const gsel_join& join) {
   const std::string address = agree_on_address(join);
   Report report;
   try {
-    link->device = device_at(transport, address);
-    link->context = std::static_pointer_cast<tcp::Context>(link->device->createContext(join.rank, join.world_size));
+    link->thread = thread_at(transport, address);
+    auto context = link->thread->device().createContext(join.rank, join.world_size);
+    link->context = std::static_pointer_cast<tcp::Context>(context);
     link->context->setTimeout(std::chrono::hours(24));  // a thread of ours watches the time
     for (int32_t peer = 0; peer < join.world_size; ++peer)
       if (peer != join.rank) link->context->createPair(peer);
@@ -155,14 +153,14 @@ gsel_link* join(Transport& transport, const gsel_join& join) {
 }
 
 void leave(gsel_link* link) noexcept {
+  stop_beginning(*link);
   link->guards.clear();
   delete link;
 }
 
 // Who waits sees the flag. Closing waits for gloo's thread, up to 10 ms a connection.
 void abort(gsel_link* link) noexcept {
-  if (link->aborting.exchange(true) || !link->context) return;
-  close_all(*link);
+  if (!stop_beginning(*link)) close_all(*link);
 }
 
 }  // namespace gsel_gloo

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <gloo/transport/tcp/context.h>
-#include <gloo/transport/tcp/device.h>
 #include <gloo/transport/tcp/unbound_buffer.h>
 #include <signal.h>
 
@@ -15,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "thread.h"
 #include "transport/common/failure.h"
 
 namespace gsel_gloo {
@@ -26,7 +26,7 @@ struct Transport {
   const gsel_host_v1* host;
   std::string library;
   std::mutex mutex{};
-  std::map<std::string, std::weak_ptr<gloo::transport::Device>> devices{};
+  std::map<std::string, std::weak_ptr<Thread>> threads{};
 };
 
 // Memory that is sent or received once, and how far that is.
@@ -61,7 +61,7 @@ struct gsel_link {
   const gsel_host_v1* host;
   int32_t rank;
   int32_t world_size;
-  std::shared_ptr<gloo::transport::Device> device{};
+  std::shared_ptr<gsel_gloo::Thread> thread{};
   std::shared_ptr<gloo::transport::tcp::Context> context{};
   // By rank: a receive that nothing comes for. It fails with the connection, which a piece in the middle of its way
   // does not.
@@ -74,6 +74,10 @@ struct gsel_posted {
   int32_t peer;
   bool sends;
   std::unique_ptr<gsel_gloo::Piece> piece;
+  std::shared_ptr<gsel_posted> self{};  // until it is released
+  // Of its beginning, on gloo's thread.
+  std::atomic<bool> begun{false}, given_up{false};
+  std::string failure{};  // of what has begun; empty: none
 };
 
 namespace gsel_gloo {

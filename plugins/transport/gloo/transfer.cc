@@ -29,6 +29,18 @@ uint64_t slot_of(uint32_t tag) {
   return uint64_t{tag} + 1;
 }
 
+// On gloo's thread.
+void begin(gsel_posted& posted, uint64_t slot, uint64_t bytes) {
+  if (posted.given_up) return;
+  try {
+    if (!posted.link->aborting && posted.sends) posted.piece->send(posted.peer, slot, 0, bytes);
+    if (!posted.link->aborting && !posted.sends) posted.piece->recv(posted.peer, slot, 0, bytes);
+  } catch (const std::exception& e) {
+    posted.failure = e.what();
+  }
+  posted.begun = true;
+}
+
 gsel_status post(gsel_link* link, const gsel_transfer* transfer, gsel_posted** out, gsel_error** err) {
   *out = nullptr;
   try {
@@ -38,20 +50,13 @@ gsel_status post(gsel_link* link, const gsel_transfer* transfer, gsel_posted** o
                              std::to_string(peer) + "; another rank of the link would work");
     const bool sends = transfer->send != nullptr || transfer->recv == nullptr;
     void* memory = sends ? const_cast<void*>(transfer->send) : transfer->recv;
-    auto posted = std::make_unique<gsel_posted>();
-    posted->link = link, posted->peer = peer, posted->sends = sends;
-    posted->piece = std::make_unique<Piece>(link->context, memory, transfer->bytes);
-    const NoPipeSignal none;
-    try {
-      if (link->aborting) fail(GSEL_ERR_ABORTED, "gloo: the link was ended");
-      if (sends)
-        posted->piece->send(peer, slot_of(transfer->tag), 0, transfer->bytes);
-      else
-        posted->piece->recv(peer, slot_of(transfer->tag), 0, transfer->bytes);
-    } catch (const std::exception& e) {
-      fail_about(*link, peer, sends, e.what());
-    }
-    *out = posted.release();
+    if (link->aborting) fail(GSEL_ERR_ABORTED, "gloo: the link was ended");
+    auto piece = std::make_unique<Piece>(link->context, memory, transfer->bytes);
+    const std::shared_ptr<gsel_posted> posted(new gsel_posted{link, peer, sends, std::move(piece)});
+    link->thread->run(
+        [posted, slot = slot_of(transfer->tag), bytes = transfer->bytes] { begin(*posted, slot, bytes); });
+    posted->self = posted;
+    *out = posted.get();
     return GSEL_OK;
   } catch (...) {
     return failed(link->host, err);
@@ -73,6 +78,7 @@ gsel_status test(gsel_posted* posted, double seconds, int32_t* done, gsel_error*
         state = posted->piece->wait(posted->sends, {});
         if (state != Piece::State::kDone) fail_about(link, posted->peer, posted->sends, guard.failure());
       }
+      if (posted->begun && !posted->failure.empty()) fail_about(link, posted->peer, posted->sends, posted->failure);
       if (state == Piece::State::kFailed) fail_about(link, posted->peer, posted->sends, posted->piece->failure());
       *done = state == Piece::State::kDone ? 1 : 0;
       if (*done || now >= end) return GSEL_OK;
@@ -83,7 +89,10 @@ gsel_status test(gsel_posted* posted, double seconds, int32_t* done, gsel_error*
 }
 
 void release(gsel_posted* posted) {
-  delete posted;  // waits for gloo's thread where that is just at this memory
+  const std::shared_ptr<gsel_posted> last = std::move(posted->self);
+  posted->given_up = true;
+  if (!posted->begun) posted->link->thread->await_pause();
+  posted->piece.reset();  // waits for gloo's thread where that is just at this memory
 }
 
 gsel_status link_error(gsel_link* link, gsel_error** err) {

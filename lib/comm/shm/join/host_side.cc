@@ -69,7 +69,7 @@ Mapped HostSide::make_family(os::Fd& fd) const {
   fd = SharedMemory::create(layout.reserved_bytes(), layout.total_bytes, join_.world_size);
   const auto memory = SharedMemory::map(fd.get(), layout.total_bytes);
   ArenaHeader facts{};
-  facts.cores = count_cores();
+  facts.cores = count_cores() / join_.threads_a_rank;
   facts.order = join_.order;
   facts.asymmetric = all_pass_barriers();
   facts.tuning = tuning_for(join_.world_size);
