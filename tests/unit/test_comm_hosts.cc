@@ -144,14 +144,14 @@ void reduces_alike(rank_run* run) {
   Both both;
   join_both(run, both);
   const auto n = static_cast<uint64_t>(run->world_size);
-  for (const uint64_t count : {0, 1, 7, 300, 1023, 70001})
-    for (const gsel_dtype dtype : {GSEL_F32, GSEL_BF16, GSEL_I32, GSEL_F64, GSEL_U8})
+  for (const uint64_t count : {0, 1, 7, 300, 1023, 4501, 70001})
+    for (const gsel_dtype dtype : {GSEL_F32, GSEL_BF16, GSEL_F8E4M3, GSEL_I32, GSEL_F64, GSEL_U8})
       for (const gsel_op op : {GSEL_SUM, GSEL_MAX, GSEL_AVG, GSEL_PROD, GSEL_SCALED_SUM})
         for (const gsel_collective_kind kind :
              {GSEL_COLLECTIVE_ALLREDUCE, GSEL_COLLECTIVE_REDUCE, GSEL_COLLECTIVE_REDUCE_SCATTER}) {
           const bool integer = dtype == GSEL_I32 || dtype == GSEL_U8;
           if (integer && op == GSEL_SCALED_SUM) continue;
-          if (count > 2000 && (op != GSEL_SUM || dtype == GSEL_F64)) continue;
+          if (count > 5000 && (op != GSEL_SUM || dtype == GSEL_F64)) continue;
           gsel_collective call = GSEL_COLLECTIVE_INIT;
           call.kind = kind;
           call.dtype = dtype;
@@ -223,7 +223,7 @@ void varies_alike(rank_run* run) {
 }
 
 void test_collectives_give_the_bits_of_one_host(void**) {
-  for (const char* hosts : {"0011", "0101", "01", "00111", "012"}) {
+  for (const char* hosts : {"0011", "0101", "01", "00111", "012", "001122"}) {
     on_hosts(hosts, reduces_alike);
     on_hosts(hosts, copies_alike);
     on_hosts(hosts, varies_alike);

@@ -66,17 +66,20 @@ bool Carrier::Posted::test(double seconds, std::optional<Error>* failure) {
   return done;
 }
 
+void Carrier::finish(Posted& posted, int64_t deadline_ns, std::string_view asked) {
+  while (!posted.has_ended() && !posted.test(kLookS)) {
+    control_.throw_what_broke();
+    if (os::now_ns() < deadline_ns) continue;
+    control_.break_with(
+        Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: {} waited for bytes of {} in {}",
+                                            control_.named(control_.rank()), control_.named(posted.peer()), asked))
+            .about_rank(posted.peer()));
+    control_.throw_what_broke();
+  }
+}
+
 void Carrier::finish(std::vector<Posted>& posted, int64_t deadline_ns, std::string_view asked) {
-  for (Posted& one : posted)
-    while (!one.test(kLookS)) {
-      control_.throw_what_broke();
-      if (os::now_ns() < deadline_ns) continue;
-      control_.break_with(
-          Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: {} waited for bytes of {} in {}",
-                                              control_.named(control_.rank()), control_.named(one.peer()), asked))
-              .about_rank(one.peer()));
-      control_.throw_what_broke();
-    }
+  for (Posted& one : posted) finish(one, deadline_ns, asked);
   posted.clear();
 }
 

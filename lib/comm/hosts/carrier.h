@@ -41,6 +41,7 @@ class Carrier {
     Posted& operator=(Posted&& other) = delete;
     ~Posted();
     int32_t peer() const { return peer_; }
+    bool has_ended() const { return !handle_; }  // has been tested to the end
     // Whether they have gone or come, after at most so long. Throws what has broken the communicator; with `failure`
     // there, what has failed goes there and breaks nothing.
     bool test(double seconds, std::optional<Error>* failure = nullptr);
@@ -51,6 +52,7 @@ class Carrier {
     int32_t peer_;
   };
   // To the end; behind the deadline the communicator is broken, about the rank that is late.
+  void finish(Posted& posted, int64_t deadline_ns, std::string_view asked);
   void finish(std::vector<Posted>& posted, int64_t deadline_ns, std::string_view asked);
 
  private:

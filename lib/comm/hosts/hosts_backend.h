@@ -1,8 +1,8 @@
 // comm/hosts/hosts_backend.h: the backend for memory of the host of a communicator over several hosts. Every collective
 // begins with an assembly (assembly.h), which brings small payloads along. Of larger ones each rank gets what it needs
-// from the ranks of its host through shared memory and from others by a transport; a reduction is folded by one rank
-// for each slice, from the inputs of all ranks in their order, so that its bits are those of one host. Does not know
-// how the transport moves bytes.
+// from the ranks of its host through shared memory and from others by a transport. A reduction is folded from the
+// inputs of all ranks in their order, so that its bits are those of one host: by one rank for each slice, or from host
+// to host (chain.cc). Does not know how the transport moves bytes.
 #pragma once
 
 #include <gsel/comm.h>
@@ -23,6 +23,7 @@
 #include "comm/shm/call.h"
 #include "comm/shm/endpoint.h"
 #include "comm/shm/plan.h"
+#include "device/host/reduce/kernels.h"
 
 namespace gsel::hosts {
 
@@ -66,9 +67,11 @@ class HostsBackend final : public Backend {
   Head head_of(const Call& call, uint64_t payload) const;
   void make_small(const Call& call, const Plan& plan);
   void make_large(const Call& call, const Plan& plan);
-  void fold(const Call& call, void* out, const void* const* inputs, uint64_t count, const double* factors) const;
+  host::Fold fold_of(const Call& call, const double* factors) const;
   void check_parts(const Call& call, const std::vector<uint64_t>& counts) const;
-  void reduce_large(const Call& call, const Plan& plan, const double* factors);
+  void reduce_in_slices(const Call& call, const Plan& plan, const double* factors);
+  bool goes_in_chain(const Call& call) const;
+  void reduce_in_chain(const Call& call, const Plan& plan, const double* factors);
   // Which bytes of `from` go to a rank, which of `to` come from it.
   struct Exchange {
     const char* from;
@@ -78,6 +81,7 @@ class HostsBackend final : public Backend {
   };
   void move(const Exchange& exchange, double timeout_s);
   void move_here(const Exchange& exchange, double timeout_s);
+  friend class Chain;
   bool is_here(const gsel_collective& message) const;
   gsel_collective here(const gsel_collective& message) const;
   std::unique_ptr<Pending> start_messages(std::vector<gsel_collective> calls);

@@ -48,8 +48,7 @@ Head HostsBackend::head_of(const Call& call, uint64_t payload) const {
   return head;
 }
 
-void HostsBackend::fold(const Call& call, void* out, const void* const* inputs, uint64_t n,
-                        const double* factors) const {
+host::Fold HostsBackend::fold_of(const Call& call, const double* factors) const {
   host::Fold fold;
   fold.dtype = call.dtype;
   fold.op = call.operation.op;
@@ -58,7 +57,7 @@ void HostsBackend::fold(const Call& call, void* out, const void* const* inputs, 
   fold.record = call.operation.record;
   fold.function = call.operation.function;
   fold.user_data = call.operation.user_data;
-  host::reduce(fold, out, inputs, static_cast<int>(roster_.ranks()), n);
+  return fold;
 }
 
 // ---- small payloads: everybody gets all that anybody gives ---------------------------------------------------------
@@ -107,7 +106,8 @@ void HostsBackend::make_small(const Call& call, const Plan& plan) {
     inputs[q] = given(q) + there;
     if (scales) std::memcpy(&factors[q], all + q * bytes, sizeof(double));
   }
-  fold(call, call.recv, inputs.data(), static_cast<uint64_t>(slice.end - slice.begin), factors.data());
+  const auto elements = static_cast<uint64_t>(slice.end - slice.begin);
+  host::reduce(fold_of(call, factors.data()), call.recv, inputs.data(), static_cast<int>(ranks), elements);
 }
 
 // ---- larger ones ----------------------------------------------------------------------------------------------------
@@ -124,7 +124,8 @@ void HostsBackend::make_large(const Call& call, const Plan& plan) {
     assembly_.gather(head_of(call, scales ? sizeof(double) : 0), &call.operation.factor, factors.data(), timeout_s);
   if (in_pairs) check_parts(call, counts);
   unconfirmed_ = true;
-  if (is_reduction(call.kind)) return reduce_large(call, plan, factors.data());
+  if (goes_in_chain(call)) return reduce_in_chain(call, plan, factors.data());
+  if (is_reduction(call.kind)) return reduce_in_slices(call, plan, factors.data());
   const int32_t rank = roster_.rank();
   const Bytes from = plan.source(rank), to = plan.target(rank);
   if (to.count > 0 && call.send + from.begin != call.recv + to.begin)
@@ -149,7 +150,7 @@ void HostsBackend::check_parts(const Call& call, const std::vector<uint64_t>& co
   }
 }
 
-void HostsBackend::reduce_large(const Call& call, const Plan& plan, const double* factors) {
+void HostsBackend::reduce_in_slices(const Call& call, const Plan& plan, const double* factors) {
   const double timeout_s = static_cast<double>(call.timeout_ns) * 1e-9;
   const auto ranks = static_cast<int32_t>(roster_.ranks());
   const int32_t rank = roster_.rank();
@@ -163,14 +164,14 @@ void HostsBackend::reduce_large(const Call& call, const Plan& plan, const double
   const bool whole = call.kind == GSEL_COLLECTIVE_ALLREDUCE || call.kind == GSEL_COLLECTIVE_REDUCE;
   const uint64_t elements = own.count / call.element;
   if (!whole) {
-    if (elements > 0) fold(call, call.recv, inputs.data(), elements, factors);
+    host::reduce(fold_of(call, factors), call.recv, inputs.data(), ranks, elements);
     return;
   }
   // The slice goes over this rank's own input, which nobody needs any more, unless that is the caller's alone.
   char* const folded = call.kind == GSEL_COLLECTIVE_ALLREDUCE || rank == call.root
                            ? call.recv + own.begin
                            : room_.data() + static_cast<size_t>(rank) * own.count;
-  if (elements > 0) fold(call, folded, inputs.data(), elements, factors);
+  host::reduce(fold_of(call, factors), folded, inputs.data(), ranks, elements);
   const bool to_all = call.kind == GSEL_COLLECTIVE_ALLREDUCE;
   move({folded,
         [&](int32_t q) {

@@ -13,6 +13,12 @@ Roster::Roster(HostTable table, int32_t rank) : table_(std::move(table)), rank_(
     local_.push_back(static_cast<int32_t>(there.size()));
     there.push_back(q);
   }
+  for (size_t h = 0; h < by_host_.size(); ++h) {
+    const auto n = static_cast<int32_t>(by_host_[0].size()), begin = static_cast<int32_t>(h) * n;
+    const auto& there = by_host_[h];
+    is_in_blocks_ = is_in_blocks_ && static_cast<int32_t>(there.size()) == n && there.front() == begin &&
+                    there.back() == begin + n - 1;
+  }
 }
 
 std::vector<int32_t> Roster::shown_on(size_t host) const {

@@ -34,7 +34,9 @@ class Roster {
   bool is_here(int32_t rank) const { return host_of(rank) == own_host(); }
   int32_t local_rank() const { return local_of(rank_); }
   int32_t local_of(int32_t rank) const { return local_[static_cast<size_t>(rank)]; }  // among the ranks of its host
-  bool leads() const { return local_rank() == 0; }                                    // for its host
+  // Every host has as many ranks, in a row, the first host the first ones.
+  bool is_in_blocks() const { return is_in_blocks_; }
+  bool leads() const { return local_rank() == 0; }  // for its host
   int32_t shown(int32_t rank) const {
     return table_.shown_ranks.empty() ? rank : table_.shown_ranks[static_cast<size_t>(rank)];
   }
@@ -47,6 +49,7 @@ class Roster {
   int32_t rank_;
   std::vector<std::vector<int32_t>> by_host_;
   std::vector<int32_t> local_;
+  bool is_in_blocks_ = true;
 };
 
 // "rank 3", "ranks 0, 2 and 5 to 7".

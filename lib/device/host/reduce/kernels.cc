@@ -39,6 +39,7 @@ struct Work {
 
   bool scaled() const { return fold.op == GSEL_SCALED_SUM; }
   bool tree() const { return fold.order == GSEL_ORDER_TREE && n > 3; }
+  int divisor() const { return fold.averaged > 0 ? fold.averaged : n; }
   template <class T>
   GSEL_INLINE const T* input(int q) const {
     return static_cast<const T*>(in[q]) + first;

@@ -18,6 +18,11 @@ struct Fold {
   gsel_op_fn function = nullptr;    // of GSEL_OP_USER
   size_t record = 1;                // elements that are never cut
   void* user_data = nullptr;
+  // A fold in parts: of a type that is computed in f32, where the order matters, what the inputs before gave, and
+  // whether out gets the same rather than the type. [count] f32.
+  const float* before = nullptr;
+  bool partial = false;
+  int averaged = 0;  // inputs of the whole average; 0: n
 };
 
 // out[i] = in[0][first + i] op in[1][first + i] op ..., by the rules of gsel/types.h. out may be one of the inputs and
