@@ -259,7 +259,7 @@ Fold fold_of_bits(const Fold& fold) {
 
 void reduce_with(Isa isa, const Fold& fold, void* out, const void* const* in, int n, size_t count, size_t first) {
   if (count == 0) return;
-  if (n == 1 && fold.op != GSEL_SCALED_SUM)
+  if (n == 1 && fold.op != GSEL_SCALED_SUM && !fold.before && !fold.partial)
     copy(fold, out, in[0], count, first);
   else if (fold.op == GSEL_OP_USER)
     fold_by_user(fold, out, in, n, count, first);
