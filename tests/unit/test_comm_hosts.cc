@@ -169,7 +169,7 @@ void copies_alike(rank_run* run) {
   Both both;
   join_both(run, both);
   const auto n = static_cast<uint64_t>(run->world_size);
-  for (const uint64_t count : {0, 1, 5, 900})
+  for (const uint64_t count : {0, 1, 5, 900, 4001})
     for (const gsel_collective_kind kind :
          {GSEL_COLLECTIVE_BARRIER, GSEL_COLLECTIVE_ALLGATHER, GSEL_COLLECTIVE_BROADCAST, GSEL_COLLECTIVE_GATHER,
           GSEL_COLLECTIVE_SCATTER, GSEL_COLLECTIVE_ALLTOALL})
@@ -188,7 +188,7 @@ void varies_alike(rank_run* run) {
   Both both;
   join_both(run, both);
   const auto n = static_cast<size_t>(run->world_size);
-  for (const uint64_t unit : {1, 40}) {
+  for (const uint64_t unit : {1, 40, 3000}) {
     std::vector<uint64_t> counts(n), to(n), from(n), starts(n), gaps(n);
     uint64_t total = 0;
     for (size_t q = 0; q < n; ++q) {

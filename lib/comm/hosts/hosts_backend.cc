@@ -125,10 +125,11 @@ gsel_comm_explanation HostsBackend::explain(const gsel_collective& checked) {
   shm::complete(checked, ranks, 0, call);
   gsel_comm_explanation out = GSEL_COMM_EXPLANATION_INIT;
   out.sent_bytes = Plan(call, roster_.rank(), ranks).sent_bytes();
-  const bool small = is_small(call), in_chain = goes_in_chain(call);
-  out.protocol = small ? "assembly" : in_chain ? "chain" : "slices";
+  const bool small = is_small(call), in_chain = goes_in_chain(call), by_lanes = goes_by_lanes(call);
+  out.protocol = small ? "assembly" : in_chain ? "chain" : by_lanes ? "lanes" : "slices";
   out.reason = small      ? "the payload is small: it goes with the call over the first rank of each host"
                : in_chain ? "each host adds its ranks to what the host before sends, in rank order"
+               : by_lanes ? "one rank of each host gets what all of its ranks need, and passes it on there"
                           : "each rank gets what it needs from every other; one rank folds each slice in rank order";
   out.transport = small ? "control" : carrier_->name();
   out.transport_reason = "the ranks are on several hosts";

@@ -79,7 +79,11 @@ class HostsBackend final : public Backend {
     char* to;
     std::function<Bytes(int32_t)> got;
   };
+  bool goes_by_lanes(const Call& call) const;
+  void gather_by_lanes(const Call& call, const Plan& plan);
+  void broadcast_by_lanes(const Call& call);
   void move(const Exchange& exchange, double timeout_s);
+  void move_across(const Exchange& exchange, double timeout_s, bool and_here);
   void move_here(const Exchange& exchange, double timeout_s);
   friend class Chain;
   bool is_here(const gsel_collective& message) const;

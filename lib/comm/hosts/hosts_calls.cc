@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/shard.h"
 #include "base/text.h"
 #include "comm/collective.h"
 #include "comm/hosts/hosts_backend.h"
@@ -130,6 +131,8 @@ void HostsBackend::make_large(const Call& call, const Plan& plan) {
   const Bytes from = plan.source(rank), to = plan.target(rank);
   if (to.count > 0 && call.send + from.begin != call.recv + to.begin)
     std::memmove(call.recv + to.begin, call.send + from.begin, to.count);
+  if (goes_by_lanes(call))
+    return call.kind == GSEL_COLLECTIVE_BROADCAST ? broadcast_by_lanes(call) : gather_by_lanes(call, plan);
   move({call.send, [&](int32_t q) { return plan.source(q); }, call.recv, [&](int32_t q) { return plan.target(q); }},
        timeout_s);
 }
@@ -181,8 +184,69 @@ void HostsBackend::reduce_in_slices(const Call& call, const Plan& plan, const do
        timeout_s);
 }
 
+// ---- bytes that all ranks get: over the network to one rank of each host
+// ------------------------------------------------
+
+bool HostsBackend::goes_by_lanes(const Call& call) const {
+  const bool to_all = call.kind == GSEL_COLLECTIVE_ALLGATHER || call.kind == GSEL_COLLECTIVE_ALLGATHERV ||
+                      call.kind == GSEL_COLLECTIVE_BROADCAST;
+  return to_all && roster_.is_in_blocks() && roster_.here().size() > 1;
+}
+
+// Each rank's part to the ranks of its host and to the one with its place on each other host, which passes it on there.
+void HostsBackend::gather_by_lanes(const Call& call, const Plan& plan) {
+  const double timeout_s = static_cast<double>(call.timeout_ns) * 1e-9;
+  const auto is_near = [&](int32_t q) { return roster_.is_here(q) || roster_.local_of(q) == roster_.local_rank(); };
+  move({call.send, [&](int32_t q) { return is_near(q) ? plan.source(q) : Bytes{}; }, call.recv,
+        [&](int32_t q) { return is_near(q) ? plan.target(q) : Bytes{}; }},
+       timeout_s);
+  for (size_t h = 0; h < roster_.hosts(); ++h) {
+    if (h == roster_.own_host()) continue;
+    const auto there = [&](int32_t q) { return roster_.on(h)[static_cast<size_t>(roster_.local_of(q))]; };
+    const Bytes own = plan.target(there(roster_.rank()));
+    move_here({call.recv, [&](int32_t) { return own; }, call.recv, [&](int32_t q) { return plan.target(there(q)); }},
+              timeout_s);
+  }
+}
+
+// To the ranks of the root's host, each of which sends a slice to each other host, where the ranks share them out.
+void HostsBackend::broadcast_by_lanes(const Call& call) {
+  const double timeout_s = static_cast<double>(call.timeout_ns) * 1e-9;
+  const bool is_root = roster_.rank() == call.root, is_root_here = roster_.is_here(call.root);
+  const uint64_t bytes = call.count * call.element;
+  const auto slice_of = [&](int32_t q) {
+    const auto parts = static_cast<int64_t>(roster_.here().size());
+    const gsel_range range = shard_range(static_cast<int64_t>(bytes), parts, roster_.local_of(q));
+    return Bytes{static_cast<uint64_t>(range.begin), static_cast<uint64_t>(range.end - range.begin)};
+  };
+  const char* const from = is_root ? call.send : call.recv;
+  if (is_root_here)
+    move_here({from,
+               [&](int32_t) {
+                 return is_root ? Bytes{0, bytes} : Bytes{};
+               },
+               call.recv,
+               [&](int32_t q) {
+                 return q == call.root ? Bytes{0, bytes} : Bytes{};
+               }},
+              timeout_s);
+  const auto in_lane = [&](int32_t q) { return roster_.local_of(q) == roster_.local_rank(); };
+  const auto of_root_host = [&](int32_t q) { return roster_.host_of(q) == roster_.host_of(call.root); };
+  move_across({from, [&](int32_t q) { return is_root_here && in_lane(q) ? slice_of(q) : Bytes{}; }, call.recv,
+               [&](int32_t q) { return in_lane(q) && of_root_host(q) ? slice_of(q) : Bytes{}; }},
+              timeout_s, false);
+  if (!is_root_here)
+    move_here({call.recv, [&](int32_t) { return slice_of(roster_.rank()); }, call.recv, slice_of}, timeout_s);
+}
+
+// ---- bytes ----------------------------------------------------------------------------------------------------------
+
 // Between all ranks but this one and itself.
 void HostsBackend::move(const Exchange& exchange, double timeout_s) {
+  move_across(exchange, timeout_s, true);
+}
+
+void HostsBackend::move_across(const Exchange& exchange, double timeout_s, bool and_here) {
   const int64_t deadline = os::now_ns() + static_cast<int64_t>(timeout_s * 1e9);
   std::vector<Carrier::Posted> posted;
   const auto ranks = static_cast<int32_t>(roster_.ranks());
@@ -199,7 +263,7 @@ void HostsBackend::move(const Exchange& exchange, double timeout_s) {
         transfer.recv = exchange.to + bytes.begin;
       posted.emplace_back(*carrier_, transfer);
     }
-  move_here(exchange, timeout_s);
+  if (and_here) move_here(exchange, timeout_s);
   carrier_->finish(posted, deadline, "a collective");
 }
 
