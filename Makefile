@@ -5,6 +5,7 @@
 #   make run        build, and train a small GPT      make install  PREFIX=/usr/local, DESTDIR=
 #   make bench      what is claimed about speed       make clean    remove what was built
 #   make bench-comm gsel's communicator beside Open MPI, MPICH, Gloo and memcpy; writes bench/results/comm.{md,svg}
+#   make bench-hosts  the same between two hosts, which are network namespaces (root); writes bench/results/hosts.md
 #   make bench-train  examples/gpt beside PyTorch and beside a loop by hand; writes bench/results/train.md
 #   make bench-build  what a build costs in time and size; writes bench/results/build.md
 #   make bench-fresh  make run, test, asan and tsan on a fresh Debian 12 (root, debootstrap); writes bench/results/fresh.md
@@ -36,7 +37,7 @@ export GSEL_NO_INSTALL
 export NINJA_STATUS = gsel: step %f of %t: 
 
 .PHONY: all build dev packages packages-run packages-test packages-peers packages-train packages-tidy packages-docs docs data run table picture matrix test asan \
-        tsan tidy bench bench-build bench-comm bench-train bench-pipeline bench-plan bench-tensor bench-rust bench-go bench-device bench-fresh install install-debug deb reproducible packages-deb clean soak
+        tsan tidy bench bench-build bench-comm bench-hosts bench-train bench-pipeline bench-plan bench-tensor bench-rust bench-go bench-device bench-fresh install install-debug deb reproducible packages-deb clean soak
 
 all: build
 
@@ -135,6 +136,10 @@ bench-comm: packages-peers
 	$(call build,default,bench_peers)
 	@build/bin/bench_comm --bin build/bin --out build/bench-comm.txt $(COMM)
 	@build/bin/bench_comm_report build/bench-comm.txt bench/results && echo "gsel: wrote bench/results/comm.md and comm.svg"
+
+bench-hosts: packages-peers
+	$(call build,default,bench_peers)
+	@bench/hosts/run.sh build/bin bench/results
 
 # Python and PyTorch are Debian's: another Python on the path may have other versions, or none.
 bench-train: data packages-train
