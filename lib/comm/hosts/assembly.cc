@@ -12,6 +12,8 @@
 namespace gsel::hosts {
 namespace {
 
+constexpr size_t kShortBytes = 168;  // travel with the head: 256 bytes in all
+constexpr uint64_t kWithVerdictBytes = 65536;
 constexpr double kForCauseS = 1;  // the other ranks of a host wait this much longer than its first, which learns why
 
 std::string text_of(const Head& head) {
@@ -38,22 +40,31 @@ gsel_collective bytes_call(gsel_collective_kind kind, const void* send, void* re
 
 }  // namespace
 
-// The heads of all ranks of this host, then, if they are alike, what they give.
-Block Assembly::gather_here(const Head& head, const void* mine, double timeout_s) {
+Assembly::Gathered Assembly::gather_here(const Head& head, const void* mine, double timeout_s) {
+  struct Record {
+    Head head;
+    char payload[kShortBytes];
+  };
   const size_t n = roster_.here().size();
-  Block block(n * sizeof head);
-  local_.run(bytes_call(GSEL_COLLECTIVE_ALLGATHER, &head, block.data(), sizeof head, timeout_s), nullptr);
-  bool alike = true;
+  const bool is_short = head.bytes <= kShortBytes;
+  Record own{};
+  own.head = head;
+  if (is_short && head.bytes > 0) std::memcpy(own.payload, mine, head.bytes);
+  std::vector<Record> records(n);
+  local_.run(bytes_call(GSEL_COLLECTIVE_ALLGATHER, &own, records.data(), sizeof own, timeout_s), nullptr);
+  Gathered out;
+  for (const Record& record : records)
+    out.alike = out.alike && record.head.fingerprint == head.fingerprint && record.head.bytes == head.bytes;
+  const size_t heads = n * sizeof(Head);
+  out.block.resize(heads + (out.alike ? n * head.bytes : 0));
   for (size_t l = 0; l < n; ++l) {
-    Head other;
-    std::memcpy(&other, block.data() + l * sizeof head, sizeof other);
-    alike = alike && other.fingerprint == head.fingerprint && other.bytes == head.bytes;
+    std::memcpy(out.block.data() + l * sizeof(Head), &records[l].head, sizeof(Head));
+    if (out.alike && is_short && head.bytes > 0)
+      std::memcpy(out.block.data() + heads + l * head.bytes, records[l].payload, head.bytes);
   }
-  if (!alike || head.bytes == 0) return block;
-  const size_t heads = block.size();
-  block.resize(heads + n * head.bytes);
-  local_.run(bytes_call(GSEL_COLLECTIVE_ALLGATHER, mine, block.data() + heads, head.bytes, timeout_s), nullptr);
-  return block;
+  if (out.alike && !is_short)
+    local_.run(bytes_call(GSEL_COLLECTIVE_ALLGATHER, mine, out.block.data() + heads, head.bytes, timeout_s), nullptr);
+  return out;
 }
 
 Assembly::Verdict Assembly::compare(const std::vector<Block>& blocks, char* all, uint64_t bytes) const {
@@ -97,20 +108,31 @@ void Assembly::broadcast_here(void* bytes, uint64_t n, double timeout_s) {
 }
 
 void Assembly::gather(const Head& head, const void* mine, void* all, double timeout_s) {
-  Block block = gather_here(head, mine, timeout_s);
+  Gathered here = gather_here(head, mine, timeout_s);
+  const uint64_t bytes = roster_.ranks() * head.bytes;
   Verdict verdict;
   if (star_) try {
       const int64_t deadline = os::now_ns() + static_cast<int64_t>(timeout_s * 1e9);
-      const auto blocks = star_->swap(std::move(block), deadline, text_of(head).c_str());
+      const auto blocks = star_->swap(std::move(here.block), deadline, text_of(head).c_str());
       if (!blocks) local_.throw_what_broke();
       verdict = compare(*blocks, static_cast<char*>(all), head.bytes);
     } catch (const Error& error) {
       local_.break_with(error);
       local_.throw_what_broke();
     }
-  broadcast_here(&verdict, sizeof verdict, timeout_s + kForCauseS);
+  if (!here.alike || bytes == 0 || bytes > kWithVerdictBytes) {  // ranks here that differ expect other lengths
+    broadcast_here(&verdict, sizeof verdict, timeout_s + kForCauseS);
+    if (verdict.differ[1] >= 0) fail_mismatch(verdict);
+    if (bytes > 0) broadcast_here(all, bytes, timeout_s + kForCauseS);
+    return;
+  }
+  answer_.resize(sizeof verdict + bytes);
+  std::memcpy(answer_.data(), &verdict, sizeof verdict);
+  if (star_) std::memcpy(answer_.data() + sizeof verdict, all, bytes);
+  broadcast_here(answer_.data(), answer_.size(), timeout_s + kForCauseS);
+  std::memcpy(&verdict, answer_.data(), sizeof verdict);
   if (verdict.differ[1] >= 0) fail_mismatch(verdict);
-  if (head.bytes > 0) broadcast_here(all, roster_.ranks() * head.bytes, timeout_s + kForCauseS);
+  if (!star_) std::memcpy(all, answer_.data() + sizeof verdict, bytes);
 }
 
 void Assembly::fail_mismatch(const Verdict& verdict) const {

@@ -1,7 +1,7 @@
 // comm/hosts/assembly.h: what every collective over several hosts begins with: all ranks say which call they make, and
 // if they make the same, all get what each of them gives. Ranks of one host say it through shared memory, the first of
 // them for all of them to the first rank of the first host. Costs two exchanges in shared memory, and the way to the
-// first host and back. Does not know what the calls do.
+// first host and back; a third one where the payload is not short. Does not know what the calls do.
 #pragma once
 
 #include <gsel/comm.h>
@@ -44,7 +44,12 @@ class Assembly {
     int32_t differ[2] = {-1, -1};  // two ranks that make different calls; -1: all make the same
     Head heads[2];
   };
-  Block gather_here(const Head& head, const void* mine, double timeout_s);
+  // heads[here], then, if those are alike, payloads[here].
+  struct Gathered {
+    Block block;
+    bool alike = true;
+  };
+  Gathered gather_here(const Head& head, const void* mine, double timeout_s);
   Verdict compare(const std::vector<Block>& blocks, char* all, uint64_t bytes) const;
   void broadcast_here(void* bytes, uint64_t n, double timeout_s);
   [[noreturn]] void fail_mismatch(const Verdict& verdict) const;
@@ -52,6 +57,7 @@ class Assembly {
   const Roster& roster_;
   shm::Endpoint& local_;
   Star* star_ = nullptr;
+  std::vector<char> answer_;
 };
 
 }  // namespace gsel::hosts

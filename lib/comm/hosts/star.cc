@@ -46,8 +46,11 @@ std::vector<Block> split_up(const Block& joined, size_t n) {
 }  // namespace
 
 bool Star::send(size_t host, const Block& block, int64_t deadline_ns) {
-  Stream& stream = lines_[host]->calls;
-  return stream.send(Frame{number_, block.size()}, deadline_ns) && stream.send(block.data(), block.size(), deadline_ns);
+  const Frame frame{number_, block.size()};
+  message_.resize(sizeof frame + block.size());  // one piece, which wakes the other side once
+  std::memcpy(message_.data(), &frame, sizeof frame);
+  if (!block.empty()) std::memcpy(message_.data() + sizeof frame, block.data(), block.size());
+  return lines_[host]->calls.send(message_.data(), message_.size(), deadline_ns);
 }
 
 std::optional<Block> Star::receive(size_t host, int64_t deadline_ns, const char* asked) {

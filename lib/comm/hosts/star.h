@@ -33,6 +33,7 @@ class Star {
   std::vector<std::optional<Line>>& lines_;
   const int wake_fd_;
   uint64_t number_ = 0;  // of swaps
+  Block message_;
 };
 
 }  // namespace gsel::hosts

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +18,8 @@
 namespace gsel::hosts {
 namespace {
 
+constexpr int64_t kYieldNs = 50'000;  // that whoever waits looks again and again, and then sleeps
+constexpr size_t kAheadBytes = 4096;  // read with what is waited for
 constexpr int64_t kResolveAgainNs = 500'000'000, kTryNs = 3'000'000'000;
 
 enum class Ready { yes, woken, no };
@@ -117,13 +120,12 @@ bool Stream::send(const void* bytes, size_t n, int64_t deadline_ns) {
 bool Stream::fill(size_t most) {
   char some[4096];
   while (came_.size() < most) {
-    const ssize_t got = recv(fd_.get(), some, std::min(sizeof some, most - came_.size()), 0);
-    if (got > 0)
-      came_.insert(came_.end(), some, some + got);
-    else if (got < 0 && errno == EINTR)
-      continue;
-    else
-      return got < 0 && errno == EAGAIN;
+    const size_t room = std::min(sizeof some, most - came_.size());
+    const ssize_t got = recv(fd_.get(), some, room, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return got < 0 && errno == EAGAIN;
+    came_.insert(came_.end(), some, some + got);
+    if (static_cast<size_t>(got) < room) return true;  // no more is there
   }
   return true;
 }
@@ -136,10 +138,16 @@ bool Stream::take(void* bytes, size_t n) {
 }
 
 Stream::Came Stream::await(void* bytes, size_t n, int64_t deadline_ns, int wake_fd) {
+  const int64_t sleeps_from = os::now_ns() + kYieldNs;
   for (;;) {
-    const bool goes_on = fill(n);
+    if (take(bytes, n)) return Came::all;
+    const bool goes_on = fill(std::max(n, kAheadBytes));
     if (take(bytes, n)) return Came::all;
     if (!goes_on) return Came::end;
+    if (os::now_ns() < sleeps_from) {
+      sched_yield();
+      continue;
+    }
     const Ready ready = wait_ready(fd_.get(), POLLIN, deadline_ns, wake_fd);
     if (ready != Ready::yes) return ready == Ready::woken ? Came::woken : Came::nothing;
   }
