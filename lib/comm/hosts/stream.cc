@@ -18,8 +18,8 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr int64_t kYieldNs = 50'000;  // that whoever waits looks again and again, and then sleeps
-constexpr size_t kAheadBytes = 4096;  // read with what is waited for
+constexpr int64_t kLookAgainNs = 50'000;  // that whoever waits looks again and again, and then sleeps
+constexpr size_t kAheadBytes = 4096;      // read with what is waited for
 constexpr int64_t kResolveAgainNs = 500'000'000, kTryNs = 3'000'000'000;
 
 enum class Ready { yes, woken, no };
@@ -138,7 +138,7 @@ bool Stream::take(void* bytes, size_t n) {
 }
 
 Stream::Came Stream::await(void* bytes, size_t n, int64_t deadline_ns, int wake_fd) {
-  const int64_t sleeps_from = os::now_ns() + kYieldNs;
+  const int64_t sleeps_from = os::now_ns() + kLookAgainNs;
   for (;;) {
     if (take(bytes, n)) return Came::all;
     const bool goes_on = fill(std::max(n, kAheadBytes));
