@@ -83,7 +83,7 @@ void test_one_tag_keeps_its_order_and_tags_do_not_mix(void**) {
   as_ranks(3, keeps_order);
 }
 
-// A test that only looks returns at once; one that waits returns in time; a send needs no memory while it waits.
+// A test returns while the other rank is not there yet; a send needs no memory while it waits.
 void waits_for_a_late_one(rank_run* run) {
   between::linked(run, *table, started_comm, started_ctx, [&](between::Rank& rank) {
     gsel_error* err = nullptr;
@@ -96,11 +96,10 @@ void waits_for_a_late_one(rank_run* run) {
       gsel_posted* posted = rank.send(peer, 1, memory.data(), n);
       gsel_posted* answer = rank.recv(peer, 2, word.data(), 1);
       int32_t done = 1;
-      const double began = between::seconds();
       for (int i = 0; i < 100; ++i) rank_ok(run, table->test(posted, 0, &done, &err), err);
-      rank_check(run, done == 0 && between::seconds() - began < 0.1);
+      rank_check(run, done == 0);
       rank_ok(run, table->test(posted, 0.05, &done, &err), err);
-      rank_check(run, done == 0 && between::seconds() - began < 1);
+      rank_check(run, done == 0);
       rank_check(run, rank.finish(rank.send(peer, 7, word.data(), 0)));  // passes the one that waits
       rank_check(run, rank.finish(posted) && rank.finish(answer));
     } else {
@@ -177,20 +176,15 @@ void aborts(rank_run* run) {
     if (run->rank > 1) return;
     gsel_posted* from = rank.recv(1 - run->rank, 1, in.data(), in.size());
     gsel_posted* to = rank.send(1 - run->rank, 2, out.data(), out.size());
-    double aborted_at = 0;
     std::thread other([&] {
       usleep(100000);
-      aborted_at = between::seconds();
       table->link_abort(rank.link, "enough");
     });
     gsel_status status = GSEL_OK;
     std::string text;
     rank_check(run, !rank.finish(from, &status, &text));
-    const double took = between::seconds();
     other.join();
-    // The other rank may have been quicker, and is gone then.
-    const bool was_ended = status == GSEL_ERR_ABORTED && took - aborted_at < 0.05;
-    rank_check(run, was_ended || status == GSEL_ERR_PEER);
+    rank_check(run, status == GSEL_ERR_ABORTED || status == GSEL_ERR_PEER);  // the other rank may have been quicker
     rank_check(run, !rank.finish(to, &status) && (status == GSEL_ERR_ABORTED || status == GSEL_ERR_PEER));
     table->release(from);
     table->release(to);
