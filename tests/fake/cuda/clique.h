@@ -29,13 +29,15 @@ constexpr uint32_t kSends = 1, kSendsRegistered = 2, kReceives = 4, kReceivesReg
 
 struct RankShare {
   std::atomic<int> pid, device, version;
-  std::atomic<int> has_joined, has_gone;
-  std::atomic<int64_t> wanted_ns;              // when somebody last waited for this rank
-  std::atomic<uint64_t> calls;                 // collectives that the host has made
-  std::atomic<uint64_t> sends[kMostRanks];     // messages to each rank that the host has made
-  std::atomic<uint64_t> receives[kMostRanks];  // the same from each
-  std::atomic<uint64_t> done;                  // collectives that have run
-  std::atomic<uint64_t> taken[kMostRanks];     // messages from each rank
+  std::atomic<uint64_t> host;
+  std::atomic<uint32_t> address, port;                // where it listens, in the order of the network
+  std::atomic<int> has_joined, is_reached, has_gone;  // reached: by the rank before
+  std::atomic<int64_t> wanted_ns;                     // when somebody last waited for this rank
+  std::atomic<uint64_t> calls;                        // collectives that the host has made
+  std::atomic<uint64_t> sends[kMostRanks];            // messages to each rank that the host has made
+  std::atomic<uint64_t> receives[kMostRanks];         // the same from each
+  std::atomic<uint64_t> done;                         // collectives that have run
+  std::atomic<uint64_t> taken[kMostRanks];            // messages from each rank
   Post collectives[kSlots];
   Post messages[kMostRanks][kMessageSlots];  // to each
 };

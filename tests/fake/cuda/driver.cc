@@ -136,6 +136,7 @@ EXPORT int cuDeviceGetName(char* name, int length, int device) {
 
 EXPORT int cuDeviceGetUuid_v2(Uuid* uuid, int device) {
   memset(uuid, 0x11 * (device + 1), sizeof *uuid);
+  *reinterpret_cast<unsigned char*>(uuid) ^= static_cast<unsigned char>(number_in("GSEL_FAKE_CUDA_HOST", 0));
   return kOk;
 }
 

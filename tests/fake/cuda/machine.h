@@ -7,6 +7,7 @@
 // The environment says what this machine is like, read at each call:
 //   GSEL_FAKE_CUDA_ORDER   least (only what a wait needs; the default), random, others (everything else first), newest
 //   GSEL_FAKE_CUDA_SEED    of `random`
+//   GSEL_FAKE_CUDA_HOST    a number: devices of another host have other identities
 //   GSEL_FAKE_CUDA_DRIVER  version, such as 12020
 //   GSEL_FAKE_CUDA_LACKS   names that the driver does not have, separated by commas
 //   GSEL_FAKE_CUDA_OOM     number of the allocation that finds no memory, from 1

@@ -11,7 +11,9 @@
 //   GSEL_FAKE_NCCL_DEATHS    "told": the death of another process is a remote error, as over a network; else it is not
 //                            noticed, as over NVLink
 //
-// Not modelled: several nodes, channels and protocols, windows and symmetric kernels, graphs, splitShare, and a second
+//   NCCL_SOCKET_IFNAME, NCCL_HOSTID  as NCCL takes them: ranks meet over TCP, and two with one device are told by host
+//
+// Not modelled: channels and protocols, windows and symmetric kernels, graphs, splitShare, and a second
 // connection for another algorithm. A message waits for its receive, however short it is. A rank has 64 MiB under way.
 #include "nccl_comm.h"
 
@@ -26,6 +28,7 @@
 #include <mutex>
 
 #include "nccl_api.h"
+#include "nccl_bootstrap.h"
 
 using fake_cuda::Machine;
 using namespace fake_nccl;
@@ -81,6 +84,11 @@ int failed(Comm& comm, int result, const std::string& why) {
   return result;
 }
 
+void stop_listening(Comm& comm) {
+  if (comm.listening >= 0) close(comm.listening);
+  comm.listening = -1;
+}
+
 // What ncclCommGetAsyncError finds. Joins the thread of a call that has ended.
 int state_of(Comm& comm) {
   if (comm.state != kInProgress) return comm.state;
@@ -90,13 +98,23 @@ int state_of(Comm& comm) {
       if (!comm.clique->rank(q).has_joined) return kInProgress;
     for (int q = 0; q < comm.clique->n_ranks(); ++q)
       for (int p = 0; p < q; ++p)
-        if (comm.clique->rank(p).device == comm.clique->rank(q).device)
+        if (comm.clique->rank(p).device == comm.clique->rank(q).device &&
+            comm.clique->rank(p).host == comm.clique->rank(q).host)
           return comm.state =
                      failed(comm, kInvalidUsage,
                             "Duplicate GPU detected : rank " + std::to_string(q) + " and rank " + std::to_string(p));
     for (int q = 0; q < comm.clique->n_ranks(); ++q)
       if (comm.clique->rank(q).version != comm.own().version)
         return comm.state = failed(comm, kInvalidUsage, "Mismatched NCCL version detected");
+    if (!comm.has_connected) {
+      RankShare& next = comm.clique->rank((comm.rank + 1) % comm.clique->n_ranks());
+      if (next.pid != getpid() && !bootstrap_reaches(next.address, static_cast<uint16_t>(next.port)))
+        return comm.state = failed(comm, kSystemError, "socketStartConnect: the next rank is not reached");
+      comm.has_connected = true;
+      next.is_reached = 1;
+    }
+    if (!comm.own().is_reached) return kInProgress;
+    stop_listening(comm);
     comm.is_joined = true;
     keep_going();
   }
@@ -139,6 +157,7 @@ void wait_for_nodes(Comm& comm) {
 // The last rank of this process that lets go frees what all of them have.
 void reclaim(Comm& comm) {
   comm.is_ended = true;
+  stop_listening(comm);
   comm.own().has_gone = 1;
   std::vector<Comm*> family;
   for (Comm& other : all_comms())
@@ -161,7 +180,14 @@ bool is_current(uintptr_t* context) {
 
 }  // namespace
 
-// What tests ask: how often NCCL was asked for its version, an id or a communicator.
+// What tests ask: the interface that ranks meet over.
+EXPORT const char* fake_nccl_interface() {
+  static thread_local std::string name;
+  name = bootstrap_interface();
+  return name.c_str();
+}
+
+// How often NCCL was asked for its version, an id or a communicator.
 EXPORT int fake_nccl_calls() {
   return n_asked;
 }
@@ -174,6 +200,7 @@ EXPORT int ncclGetVersion(int* version) {
 
 EXPORT int ncclGetUniqueId(UniqueId* id) {
   ++n_asked;
+  if (bootstrap_interface().empty()) return kInvalidUsage;  // "Bootstrap : no socket interface found"
   *id = Clique::make_id();
   return kSuccess;
 }
@@ -188,8 +215,11 @@ EXPORT int ncclCommInitRankConfig(Handle* out, int n_ranks, UniqueId id, int ran
   std::unique_lock lock(Machine::get().mutex());
   auto clique = Clique::open(id, n_ranks);
   if (!clique) return kSystemError;
+  const Listening listening = bootstrap_listen();
+  if (listening.fd < 0) return kInvalidUsage;
   Comm& comm = all_comms().emplace_back();
   comm.clique = clique;
+  comm.listening = listening.fd;
   comm.rank = rank;
   comm.context = context;
   comm.is_blocking = !config || config->blocking != 0;
@@ -197,6 +227,9 @@ EXPORT int ncclCommInitRankConfig(Handle* out, int n_ranks, UniqueId id, int ran
   RankShare& own = comm.own();
   own.pid = getpid();
   own.device = static_cast<int>(context);
+  own.host = bootstrap_host();
+  own.address = listening.address;
+  own.port = listening.port;
   ncclGetVersion(reinterpret_cast<int*>(&own.version));
   own.has_joined = 1;
   *out = &comm;

@@ -57,6 +57,8 @@ struct Comm {
   int polls = 0;
   std::atomic<int> state{kInProgress};
   std::shared_ptr<Job> job;
+  int listening = -1;  // a socket, until the rank before has connected
+  bool has_connected = false;
   bool is_joined = false, is_finalizing = false, is_finalized = false;
   std::atomic<bool> is_aborted{false};
   bool is_ended = false, is_freed = false;  // by destroy or abort; with the last rank of this process
