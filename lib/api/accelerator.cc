@@ -142,8 +142,14 @@ void try_plugin(Accelerator& accelerator, const char* name, int32_t dlpack_type)
   }
 }
 
+bool has_accelerator(const gsel_comm_options& given) {
+  const std::string_view name = view(given.accelerator);
+  return !name.empty() && name != "cpu";
+}
+
+// With an accelerator, what the caller names is the transport of the device.
 std::shared_ptr<const Accelerator> open_between_hosts(const gsel_comm_options& given, const Config& settings) {
-  const std::string_view transport = transport_of(given, settings);
+  const std::string_view transport = has_accelerator(given) ? "auto" : transport_of(given, settings);
   auto host = std::make_shared<Accelerator>();
   host->device = DeviceContext::open_host();
   const gsel_device_description device = host->device->describe();
@@ -179,8 +185,8 @@ std::function<std::shared_ptr<const Accelerator>()> between_hosts_of(const gsel_
 
 Communicator::FindAccelerator accelerator_of(const gsel_comm_options& given, const Config& settings,
                                              const JoinOptions& join) {
-  const std::string_view name = view(given.accelerator), transport = view(given.transport);
-  if (!name.empty() && name != "cpu") return [&] { return open_accelerator(given, settings); };
+  const std::string_view transport = view(given.transport);
+  if (has_accelerator(given)) return [&] { return open_accelerator(given, settings); };
   if (!transport.empty() && transport != "auto" && !gsel::given(join.rendezvous))
     fail(
         GSEL_ERR_ARG,

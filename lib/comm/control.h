@@ -53,11 +53,15 @@ class Control {
   // the communicator.
   virtual void exchange(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s = 0) = 0;
 
-  // For calls that a backend enqueues on the stream of a device. announce: before the call is enqueued; throws what has
+  // For calls that a backend enqueues on the stream of a device. begin_announcing: all ranks at the same time, before
+  // the first of the others. announce: before the call is enqueued; throws what has
   // broken the communicator, or that ranks disagree; registered: its buffers are, which ranks must agree on, too.
   // look_after_announced: whether somebody is late or gone, which breaks the communicator; any thread.
+  virtual void begin_announcing() {}
   virtual void announce(const gsel_collective& checked, bool registered = false) = 0;
   virtual void look_after_announced() const = 0;
+  // How much later than a call's own time those who look may find who is late for it.
+  virtual int64_t news_ns() const { return 0; }
 
   // Any thread. about: the rank that the error is about, as errors show it; -1: this one.
   virtual void abort(const char* reason, int32_t about = -1) noexcept = 0;

@@ -37,6 +37,7 @@ DeviceBackend::DeviceBackend(std::shared_ptr<const Accelerator> accelerator, Con
       reached_(accelerator_->device) {
   if (agreement_.through_host) return;
   try {
+    control_.begin_announcing();
     link_ = TransportLink::join(accelerator_, control, options.timeout_s, options.join_timeout_s, options.flags);
   } catch (...) {  // the others wait for this rank inside of the transport
     control_.abort(current_error().what());
@@ -86,13 +87,24 @@ void DeviceBackend::drain() noexcept {
 // A rank that has died is the cause of much that a transport then reports: who died is told, and not what followed.
 void DeviceBackend::look_for_failures() {
   control_.look_after_announced();
-  if (const auto late = clock_.late()) control_.break_with(*late);
+  if (const auto late = clock_.late()) {
+    await_cause(*late);
+    control_.break_with(*late);
+  }
   try {
     link_->throw_error();
   } catch (const Error& error) {
-    if (error.code() == GSEL_ERR_PEER) control_.await_break(kCauseNs);
+    await_cause(error);
     if (!control_.is_broken()) control_.break_with(error);
   }
+}
+
+// For the control to hear of the rank that an error of the transport follows from.
+void DeviceBackend::await_cause(const Error& error) const {
+  if (error.code() == GSEL_ERR_PEER) control_.await_break(kCauseNs);
+  if (error.code() != GSEL_ERR_TIMEOUT) return;
+  const int64_t end = os::now_ns() + control_.news_ns();
+  while (os::now_ns() < end && !control_.await_break(kLookNs)) control_.look_after_announced();
 }
 
 void DeviceBackend::watch() {

@@ -73,8 +73,7 @@ class DeviceBackend final : public Backend {
   CallStream stream_of(const gsel_collective& call) const { return call.stream ? imported(call.stream) : stream_; }
 
  private:
-  // For the control to hear of the death that a transport's error follows from.
-  static constexpr int64_t kCauseNs = 1'000'000'000;
+  static constexpr int64_t kCauseNs = 1'000'000'000;  // until the control has heard of a death
 
   static void announce(std::span<const Enqueued> calls);
   static void enqueue_together(std::span<const Enqueued> calls);
@@ -87,6 +86,7 @@ class DeviceBackend final : public Backend {
   CallStream stream_of(const gsel_collective& call, gsel_stream* given) const;
   void watch();
   void look_for_failures();
+  void await_cause(const Error& error) const;
   void drain() noexcept;
   void finish_calls() noexcept;
   void require(const char* asked) const { require_own_process(fork_generation_, asked); }

@@ -246,7 +246,7 @@ void DeviceBackend::enqueue_together(std::span<const Enqueued> calls) {
   } catch (...) {  // the other ranks have this call or wait for it
     const Error error = current_error();
     for (const auto& [backend, own] : streams) backend->clock_.drop();
-    if (error.code() == GSEL_ERR_PEER) first.control_.await_break(kCauseNs);
+    first.await_cause(error);
     for (const Enqueued& c : calls) c.backend->control_.throw_what_broke();
     for (const Enqueued& c : calls) c.backend->control_.break_with(error);
     throw;

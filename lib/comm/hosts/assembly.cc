@@ -40,6 +40,20 @@ gsel_collective bytes_call(gsel_collective_kind kind, const void* send, void* re
 
 }  // namespace
 
+Head head_of(const shm::Call& call, uint64_t bytes) {
+  Head head;
+  head.fingerprint = shm::fingerprint(call);
+  head.count = call.count;
+  head.kind = call.kind;
+  head.dtype = call.dtype;
+  head.op = call.operation.op;
+  head.root = call.root;
+  head.bytes = bytes;
+  std::memcpy(head.operation, call.operation.name, sizeof head.operation);
+  std::memcpy(head.label, call.label, sizeof head.label);
+  return head;
+}
+
 Assembly::Gathered Assembly::gather_here(const Head& head, const void* mine, double timeout_s) {
   struct Record {
     Head head;

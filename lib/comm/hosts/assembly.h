@@ -12,6 +12,7 @@
 
 #include "comm/hosts/roster.h"
 #include "comm/hosts/star.h"
+#include "comm/shm/call.h"
 #include "comm/shm/endpoint.h"
 
 namespace gsel::hosts {
@@ -28,6 +29,8 @@ struct Head {
   char operation[32] = {};  // name of a caller's
   char label[16] = {};
 };
+
+Head head_of(const shm::Call& call, uint64_t bytes);
 
 class Assembly {
  public:

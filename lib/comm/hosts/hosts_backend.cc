@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/dtype.h"
+#include "base/error.h"
 #include "comm/collective.h"
 #include "device/host/stream.h"
 
@@ -78,7 +79,14 @@ std::unique_ptr<Pending> HostsBackend::start(std::span<const gsel_collective> ch
   return std::make_unique<Group>(std::move(moves), std::move(makes));
 }
 
+void HostsBackend::require_carrier(gsel_collective_kind kind) const {
+  if (!carrier_)
+    fail(GSEL_ERR_UNSUPPORTED, "{}: no transport moves memory of the host between hosts, and {}", collective_name(kind),
+         why_none_);
+}
+
 std::unique_ptr<Pending> HostsBackend::start_messages(std::vector<gsel_collective> calls) {
+  require_carrier(calls.front().kind);
   for (const gsel_collective& call : calls) {
     const bool sends = row_of(call.kind).send != Reach::none;
     if (call.root >= 0 && roster_.is_here(call.root)) continue;  // counted there
@@ -131,7 +139,7 @@ gsel_comm_explanation HostsBackend::explain(const gsel_collective& checked) {
                : in_chain ? "each host adds its ranks to what the host before sends, in rank order"
                : by_lanes ? "one rank of each host gets what all of its ranks need, and passes it on there"
                           : "each rank gets what it needs from every other; one rank folds each slice in rank order";
-  out.transport = small ? "control" : carrier_->name();
+  out.transport = small ? "control" : carrier_ ? carrier_->name() : "none";
   out.transport_reason = "the ranks are on several hosts";
   return out;
 }

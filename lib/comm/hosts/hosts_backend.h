@@ -12,6 +12,8 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/backend.h"
@@ -35,6 +37,8 @@ class HostsBackend final : public Backend {
 
   // What carries large payloads, before the first of them; nullptr: none will come any more.
   void take(std::unique_ptr<Carrier> carrier);
+  // Nothing carries them: calls that have such payloads, and messages between hosts, are refused.
+  void go_without(std::string why) { why_none_ = std::move(why); }
   void leave() noexcept;  // before that
   // In a forked child: what it has is the parent's.
   void abandon() noexcept {
@@ -43,6 +47,7 @@ class HostsBackend final : public Backend {
   }
   void set_timeout(double seconds) { timeout_s_.store(seconds, std::memory_order_relaxed); }
   gsel_comm_count counts(gsel_collective_kind kind) const;
+  void count(gsel_collective_kind kind, uint64_t bytes);  // a call, and what it sends
 
   void run(const gsel_collective& checked, gsel_stream* stream) override;
   void group(std::span<const gsel_collective> checked) override;
@@ -64,7 +69,6 @@ class HostsBackend final : public Backend {
   using Bytes = shm::Bytes;
   void make(const gsel_collective& given);
   bool is_small(const Call& call) const;
-  Head head_of(const Call& call, uint64_t payload) const;
   void make_small(const Call& call, const Plan& plan);
   void make_large(const Call& call, const Plan& plan);
   host::Fold fold_of(const Call& call, const double* factors) const;
@@ -88,9 +92,9 @@ class HostsBackend final : public Backend {
   friend class Chain;
   bool is_here(const gsel_collective& message) const;
   gsel_collective here(const gsel_collective& message) const;
+  void require_carrier(gsel_collective_kind kind) const;
   std::unique_ptr<Pending> start_messages(std::vector<gsel_collective> calls);
   int64_t timeout_ns() const;
-  void count(gsel_collective_kind kind, uint64_t bytes);
 
   const Roster& roster_;
   shm::Endpoint& local_;
@@ -99,6 +103,7 @@ class HostsBackend final : public Backend {
   const int32_t order_;
   std::atomic<double> timeout_s_;
   std::unique_ptr<Carrier> carrier_;
+  std::string why_none_;
   std::shared_ptr<Messages> messages_;  // over it
   struct Count {
     std::atomic<uint64_t> calls{0}, bytes{0};

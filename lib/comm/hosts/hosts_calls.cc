@@ -35,20 +35,6 @@ void HostsBackend::make(const gsel_collective& given) {
   count(call.kind, plan.sent_bytes());
 }
 
-Head HostsBackend::head_of(const Call& call, uint64_t payload) const {
-  Head head;
-  head.fingerprint = shm::fingerprint(call);
-  head.count = call.count;
-  head.kind = call.kind;
-  head.dtype = call.dtype;
-  head.op = call.operation.op;
-  head.root = call.root;
-  head.bytes = payload;
-  std::memcpy(head.operation, call.operation.name, sizeof head.operation);
-  std::memcpy(head.label, call.label, sizeof head.label);
-  return head;
-}
-
 host::Fold HostsBackend::fold_of(const Call& call, const double* factors) const {
   host::Fold fold;
   fold.dtype = call.dtype;
@@ -114,6 +100,7 @@ void HostsBackend::make_small(const Call& call, const Plan& plan) {
 // ---- larger ones ----------------------------------------------------------------------------------------------------
 
 void HostsBackend::make_large(const Call& call, const Plan& plan) {
+  require_carrier(call.kind);
   const double timeout_s = static_cast<double>(call.timeout_ns) * 1e-9;
   const bool scales = call.operation.op == GSEL_SCALED_SUM;
   const bool in_pairs = call.kind == GSEL_COLLECTIVE_ALLTOALLV;

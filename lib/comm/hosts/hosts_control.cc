@@ -73,11 +73,13 @@ HostsControl::~HostsControl() {
   if (os::fork_generation() != fork_generation_) {
     static_cast<void>(serial_.release());
     static_cast<void>(herald_.release());
+    static_cast<void>(announcer_.release());
     backend_.abandon();
     return;
   }
   if (serial_->under_way()) abort("destroyed with requests under way", -1);
   serial_->stop();
+  announcer_.reset();
   if (!is_broken()) backend_.leave();
   backend_.take(nullptr);
 }
@@ -86,11 +88,19 @@ HostsControl::~HostsControl() {
 void HostsControl::join_carrier() {
   struct Has {
     char name[32], why[512];
+    bool needs;
   } own{};
+  own.needs = !facts_->on_devices;
   if (facts_->between_hosts) facts_->between_hosts->transport_name.copy(own.name, sizeof own.name - 1);
   facts_->why_none.copy(own.why, sizeof own.why - 1);
   std::vector<Has> all(roster_.ranks());
   exchange(&own, all.data(), sizeof own, "transport", join_timeout_s_);
+  if (std::ranges::none_of(all, &Has::needs)) {
+    const auto lacks = std::ranges::find_if(all, [](const Has& has) { return !has.name[0]; });
+    if (lacks != all.end())
+      return backend_.go_without(fmt::format(
+          "{} has none: {}", roster_.named(static_cast<int32_t>(lacks - all.begin())), read_text(lacks->why)));
+  }
   for (size_t q = 0; q < all.size(); ++q) {
     const auto rank = static_cast<int32_t>(q);
     const auto refuse_for = [&](const std::string& why) {
@@ -120,10 +130,6 @@ void HostsControl::exchange_in_turn(const void* mine, void* all, uint64_t bytes,
   for (const char c : label) print = (print ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
   head.fingerprint = print ^ bytes;
   assembly_.gather(head, mine, all, timeout_s > 0 ? timeout_s : timeout_s_);
-}
-
-void HostsControl::announce(const gsel_collective&, bool) {
-  refuse("a call on the stream of a device");
 }
 
 void HostsControl::abort(const char* reason, int32_t about) noexcept {

@@ -11,6 +11,7 @@
 
 #include "base/os.h"
 #include "comm/control.h"
+#include "comm/hosts/announcer.h"
 #include "comm/hosts/assembly.h"
 #include "comm/hosts/herald.h"
 #include "comm/hosts/hosts_backend.h"
@@ -31,6 +32,7 @@ struct JobFacts {
   int32_t order;
   std::shared_ptr<const Accelerator> between_hosts;  // what moves large payloads; nullptr: nothing does,
   std::string why_none;                              // for this reason, and all ranks are told
+  bool on_devices;                                   // whose transport may carry all there is
 };
 
 class HostsControl final : public Control {
@@ -52,8 +54,10 @@ class HostsControl final : public Control {
   int32_t shown(int32_t rank) const override { return roster_.shown(rank); }
   std::string named(int32_t rank) const override { return roster_.named(rank); }
   void exchange(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s) override;
+  void begin_announcing() override;
   void announce(const gsel_collective& checked, bool registered) override;
-  void look_after_announced() const override { local_->look_after_announced(); }
+  void look_after_announced() const override;
+  int64_t news_ns() const override { return 400'000'000; }  // over three ranks that look every 50 ms
   void abort(const char* reason, int32_t about) noexcept override;
   void break_with(const Error& error) const noexcept override { local_->break_with(error); }
   void throw_what_broke() const override { local_->throw_what_broke(); }
@@ -87,6 +91,7 @@ class HostsControl final : public Control {
   std::vector<std::optional<Line>> lines_;  // of a first rank, by host
   std::optional<Star> star_;
   std::unique_ptr<Herald> herald_;
+  std::unique_ptr<Announcer> announcer_;  // nullptr: no transport of devices makes calls
   Assembly assembly_;
   std::unique_ptr<Serial> serial_ = std::make_unique<Serial>();
   HostsBackend backend_;

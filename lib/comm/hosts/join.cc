@@ -74,14 +74,11 @@ std::unique_ptr<Control> join(const JoinOptions& join) {
   if ((join.flags & GSEL_COMM_NO_THREAD) != 0)
     fail(GSEL_ERR_UNSUPPORTED, "GSEL_COMM_NO_THREAD, and ranks on {}: {}; a thread hears of what happens there",
          with_noun(roster.hosts(), "host"), hosts_text(roster));
-  if (join.accelerator)
-    fail(GSEL_ERR_UNSUPPORTED, "an accelerator, and ranks on {}: {}; leave it out, or start all on one host",
-         with_noun(roster.hosts(), "host"), hosts_text(roster));
   here.rank = roster.local_rank();
   here.world_size = static_cast<int32_t>(roster.here().size());
   here.shown_ranks = roster.here();
   here.threads_a_rank = 2;  // a transport has one of its own
-  JobFacts facts{secret, silence_ns, join.order, nullptr, {}};
+  JobFacts facts{secret, silence_ns, join.order, nullptr, {}, join.accelerator};
   find_transport(join, facts);
   log(GSEL_LOG_INFO, "comm", "rank {} of {} met the others at {}: {}", join.rank, join.world_size,
       view(join.rendezvous), hosts_text(roster));

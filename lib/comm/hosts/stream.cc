@@ -117,6 +117,18 @@ bool Stream::send(const void* bytes, size_t n, int64_t deadline_ns) {
   return true;
 }
 
+size_t Stream::send_some(const void* bytes, size_t n) {
+  size_t sent = 0;
+  while (sent < n) {
+    const ssize_t went = ::send(fd_.get(), static_cast<const char*>(bytes) + sent, n - sent, MSG_NOSIGNAL);
+    if (went >= 0)
+      sent += static_cast<size_t>(went);
+    else if (errno != EINTR)
+      return errno == EAGAIN ? sent : n;
+  }
+  return sent;
+}
+
 bool Stream::fill(size_t most) {
   char some[4096];
   while (came_.size() < most) {

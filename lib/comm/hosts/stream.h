@@ -31,6 +31,9 @@ class Stream {
     return send(&object, sizeof object, deadline_ns);
   }
 
+  // Of these bytes as many as go at once: how many. All, where the other side is gone.
+  size_t send_some(const void* bytes, size_t n);
+
   // Takes what has come; false: nothing will come any more.
   bool fill(size_t most);
   // An object, once it is there whole.

@@ -1,0 +1,102 @@
+// comm/hosts/announcing.cc: what the control does for calls that a transport of devices makes on a stream; see
+// hosts_control.h and announcer.h.
+#include <utility>
+
+#include "base/current_error.h"
+#include "base/error.h"
+#include "base/forked.h"
+#include "comm/collective.h"
+#include "comm/hosts/hosts_control.h"
+#include "comm/shm/plan.h"
+
+namespace gsel::hosts {
+namespace {
+
+struct Ports {
+  uint16_t of_host, of_hosts;  // for the ranks of the host, and on the first one for the first ranks of the others
+};
+
+MeetingPlace place_at(const std::string& address, uint16_t port) {
+  return {fmt::format("{} port {}", address, port), address, std::to_string(port)};
+}
+
+}  // namespace
+
+// Connections of their own: to the first rank of the host, and from there to the first host.
+void HostsControl::begin_announcing() {
+  std::optional<Listener> here, hosts;
+  Ports own{};
+  if (roster_.leads()) {
+    here = Listener::at_any_port();
+    own.of_host = here->port();
+    if (roster_.own_host() == 0) hosts = Listener::at_any_port();
+    if (hosts) own.of_hosts = hosts->port();
+  }
+  std::vector<Ports> ports(roster_.ranks());
+  exchange(&own, ports.data(), sizeof own, "announcing", join_timeout_s_);
+  const int64_t deadline_ns = os::now_ns() + static_cast<int64_t>(join_timeout_s_ * 1e9);
+  gsel_unique_id of_host = roster_.table().job, of_hosts = of_host;
+  of_host.bytes[0] ^= 1, of_hosts.bytes[0] ^= 2;
+  of_host.bytes[1] ^= static_cast<uint8_t>(roster_.own_host());
+  std::vector<std::string> names;
+  for (const int32_t q : roster_.here()) names.push_back(roster_.named(q));
+  const Lines in_host{facts_->secret, of_host, names, join_timeout_s_, deadline_ns};
+  const Lines between{facts_->secret, of_hosts, roster_.table().names, join_timeout_s_, deadline_ns};
+  std::optional<Stream> up;
+  std::vector<Stream> down;
+  const auto take = [&](std::vector<std::optional<Line>> lines) {
+    for (auto& line : lines)
+      if (line) down.push_back(std::move(line->calls));
+  };
+  try {
+    if (!roster_.leads()) {
+      const uint16_t port = ports[static_cast<size_t>(roster_.here().front())].of_host;
+      up = open_line(place_at("127.0.0.1", port), roster_.local_rank(), in_host).calls;
+    } else {
+      take(accept_lines(*here, in_host));
+      const auto host = static_cast<int32_t>(roster_.own_host());
+      const uint16_t port = ports[static_cast<size_t>(roster_.on(0).front())].of_hosts;
+      if (hosts)
+        take(accept_lines(*hosts, between));
+      else
+        up = open_line(place_at(roster_.table().addresses[0], port), host, between).calls;
+    }
+  } catch (...) {  // the others wait for what this rank does next
+    local_->break_with(current_error());
+    throw;
+  }
+  announcer_ = std::make_unique<Announcer>(roster_, *local_, std::move(up), std::move(down));
+}
+
+void HostsControl::announce(const gsel_collective& given, bool registered) {
+  require_own_process(fork_generation_, collective_name(given.kind));
+  local_->throw_what_broke();
+  const auto ranks = static_cast<int32_t>(roster_.ranks());
+  shm::Call call;
+  shm::complete(given, ranks, static_cast<int64_t>(timeout_s_ * 1e9), call, false,
+                registered ? shm::Asked::enqueued_registered : shm::Asked::enqueued);
+  Announcement announcement;
+  announcement.head = head_of(call, 0);
+  announcement.collectives = is_point_to_point(call.kind) ? 0 : 1;
+  announcement.recv_count = call.recv_count;
+  announcement.source = call.source;
+  announcement.tag = given.tag;
+  announcement.registered = registered;
+  announcement.timeout_s = static_cast<double>(call.timeout_ns) * 1e-9;
+  std::vector<uint64_t> counts;
+  if (call.kind == GSEL_COLLECTIVE_ALLTOALLV)
+    for (const uint64_t* one : {call.send_counts, call.recv_counts}) counts.insert(counts.end(), one, one + ranks);
+  announcer_->announce(announcement, counts);
+  const bool receives = call.kind == GSEL_COLLECTIVE_RECV;
+  backend_.count(call.kind, is_point_to_point(call.kind) ? (receives ? 0 : call.count * call.element)
+                                                         : shm::Plan(call, rank(), ranks).sent_bytes());
+  local_->throw_what_broke();
+}
+
+void HostsControl::look_after_announced() const {
+  require_own_process(fork_generation_, "gsel_comm_get_async_error");
+  local_->look_after_announced();
+  if (announcer_) announcer_->look();
+}
+
+}  // namespace gsel::hosts
