@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "joining.h"
+
 namespace gsel_nccl {
 namespace {
 
@@ -71,19 +73,6 @@ int state_of(gsel_link& link) {
   int state = kSuccess;
   const int result = link.nccl->ncclCommGetAsyncError(link.comm, &state);
   return result == kSuccess ? state : result;
-}
-
-// Rank 0 makes an id for all.
-UniqueId agree_on_id(const Library& nccl, const gsel_join& join) {
-  struct Offer {
-    UniqueId id;
-    int result;
-  } own{};
-  if (join.rank == 0) own.result = nccl.ncclGetUniqueId(&own.id);
-  std::vector<Offer> all(static_cast<size_t>(join.world_size));
-  must([&](gsel_error** err) { return join.control->exchange(join.control->ctx, &own, all.data(), sizeof own, err); });
-  check(nccl, all[0].result, "making an id on rank 0");
-  return all[0].id;
 }
 
 void wait_for_all(gsel_link& link, const gsel_join& join) {

@@ -1,0 +1,122 @@
+// plugins/transport/nccl/joining.cc: see joining.h.
+#include "joining.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace gsel_nccl {
+namespace {
+
+// Empty: not set. The program's own variables are read as NCCL reads them; those of gsel not where the program has more
+// rights than its user.
+std::string own(const char* name) {
+  const char* value = secure_getenv(name);
+  return value ? value : "";
+}
+std::string of_nccl(const char* name) {
+  const char* value = getenv(name);
+  return value ? value : "";
+}
+
+// NCCL: a list of the beginnings of names; "=" before it: of whole names; "^": of what is left out. A port may follow.
+bool admits(const std::string& value, const std::string& interface) {
+  size_t at = 0;
+  const bool excludes = value[at] == '^';
+  at += excludes;
+  const bool is_exact = value[at] == '=';
+  at += is_exact;
+  bool matches = false;
+  while (at < value.size()) {
+    const size_t end = std::min(value.find(',', at), value.size());
+    const std::string word = value.substr(at, std::min(value.find(':', at), end) - at);
+    matches = matches || (is_exact ? interface == word : !word.empty() && interface.compare(0, word.size(), word) == 0);
+    at = end + 1;
+  }
+  return matches != excludes;
+}
+
+std::string interfaces() {
+  const std::unique_ptr<struct if_nameindex, void (*)(struct if_nameindex*)> all(if_nameindex(), if_freenameindex);
+  std::string names;
+  for (const auto* one = all.get(); one && one->if_name; ++one)
+    names += (names.empty() ? "" : ", ") + std::string(one->if_name);
+  return names.empty() ? "none" : names;
+}
+
+// The first that NCCL_SOCKET_IFNAME of this value admits, over which NCCL meets; "none".
+std::string taken_by(const std::string& value) {
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return "none";
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> all(first, freeifaddrs);
+  for (const ifaddrs* one = first; one; one = one->ifa_next) {
+    const int family = one->ifa_addr && (one->ifa_flags & IFF_UP) ? one->ifa_addr->sa_family : AF_UNSPEC;
+    if ((family == AF_INET || family == AF_INET6) && admits(value, one->ifa_name)) return one->ifa_name;
+  }
+  return "none";
+}
+
+void tell_interface() {
+  const std::string interface = own("GSEL_INTERFACE");
+  if (interface.empty()) return;
+  if (if_nametoindex(interface.c_str()) == 0)
+    fail(GSEL_ERR_ARG, "GSEL_INTERFACE=" + interface + " is no interface of this host, which has " + interfaces());
+  const std::string given = of_nccl("NCCL_SOCKET_IFNAME");
+  if (given.empty()) {
+    setenv("NCCL_SOCKET_IFNAME", ("=" + interface).c_str(), 1);
+    return;
+  }
+  const std::string taken = taken_by(given);
+  if (taken != interface)
+    fail(GSEL_ERR_ARG, "GSEL_INTERFACE=" + interface + " and NCCL_SOCKET_IFNAME=" + given + ", by which NCCL takes " +
+                           taken + "; set one of them, or let both name one interface");
+}
+
+// Any thread.
+void tell_environment() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  tell_interface();
+  const std::string host = own("GSEL_HOST_ID");
+  if (!host.empty() && of_nccl("NCCL_HOSTID").empty()) setenv("NCCL_HOSTID", host.c_str(), 1);
+}
+
+}  // namespace
+
+// What keeps a rank from joining is told to all.
+UniqueId agree_on_id(const Library& nccl, const gsel_join& join) {
+  struct Offer {
+    UniqueId id;
+    int result;
+    gsel_status status;
+    char why[500];
+  } own{};
+  try {
+    tell_environment();
+    if (join.rank == 0) own.result = nccl.ncclGetUniqueId(&own.id);
+  } catch (const Failure& failure) {
+    own.status = failure.status;
+    std::snprintf(own.why, sizeof own.why, "%s", failure.text.c_str());
+  }
+  std::vector<Offer> all(static_cast<size_t>(join.world_size));
+  must([&](gsel_error** err) { return join.control->exchange(join.control->ctx, &own, all.data(), sizeof own, err); });
+  for (size_t q = 0; q < all.size(); ++q) {
+    if (all[q].status == GSEL_OK) continue;
+    const char none = 0;  // until all know it: who fails first ends the communicator for the others
+    std::vector<char> nothing(all.size());
+    join.control->exchange(join.control->ctx, &none, nothing.data(), sizeof none, nullptr);
+    fail(all[q].status, "nccl cannot join: rank " + std::to_string(q) + ": " + all[q].why);
+  }
+  check(nccl, all[0].result, "making an id on rank 0");
+  return all[0].id;
+}
+
+}  // namespace gsel_nccl
