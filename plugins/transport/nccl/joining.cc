@@ -70,7 +70,7 @@ void tell_interface() {
   if (if_nametoindex(interface.c_str()) == 0)
     fail(GSEL_ERR_ARG, "GSEL_INTERFACE=" + interface + " is no interface of this host, which has " + interfaces());
   const std::string given = of_nccl("NCCL_SOCKET_IFNAME");
-  if (given.empty()) {
+  if (given.size() < 2) {  // NCCL takes no notice of a shorter one
     setenv("NCCL_SOCKET_IFNAME", ("=" + interface).c_str(), 1);
     return;
   }
