@@ -34,7 +34,7 @@ Announcer::Announcer(const Roster& roster, Control& local, std::optional<Stream>
 
 Announcer::~Announcer() {
   const std::lock_guard lock(mutex_);
-  if (local_.is_broken()) return;
+  if (is_abandoned_ || local_.is_broken()) return;
   try {
     own_.what = Announcement::What::leaves;
     move_on();
@@ -91,7 +91,10 @@ void Announcer::hear(Down& down) {
       if (!down.head) down.head = down.stream.take<Announcement>();
       if (!down.head) break;
       const Announcement& head = *down.head;
-      if (head.rank < 0 || static_cast<size_t>(head.rank) >= ranks || (head.counts != 0 && head.counts != 2 * ranks))
+      const auto is_rank = [&](int32_t q) { return q >= 0 && static_cast<size_t>(q) < ranks; };
+      const auto is_rank_or_none = [&](int32_t q) { return q == -1 || is_rank(q); };
+      if (!is_rank(head.rank) || !is_rank_or_none(head.head.root) || !is_rank_or_none(head.source) ||
+          (head.counts != 0 && head.counts != 2 * ranks))
         fail(GSEL_ERR_INTERNAL, "an announcement of rank {} with {} counts, of {} ranks", head.rank, head.counts,
              ranks);
       counts.resize(head.counts);

@@ -29,6 +29,8 @@ class Announcer {
   // as the next.
   void announce(Announcement call, std::span<const uint64_t> counts);
   void look();
+  // Nobody hears of this one any more: another takes its place.
+  void abandon() { is_abandoned_ = true; }
 
  private:
   struct Down {
@@ -54,6 +56,7 @@ class Announcer {
   // Who has left above this rank, and the call of this host that has the highest number of collectives.
   std::optional<Announcement> left_above_, furthest_;
   int64_t moved_ns_ = 0;
+  bool is_abandoned_ = false;
 };
 
 }  // namespace gsel::hosts

@@ -65,6 +65,7 @@ void HostsControl::begin_announcing() {
     local_->break_with(current_error());
     throw;
   }
+  if (announcer_) announcer_->abandon();  // of before the communicator was made whole again
   announcer_ = std::make_unique<Announcer>(roster_, *local_, std::move(up), std::move(down));
 }
 

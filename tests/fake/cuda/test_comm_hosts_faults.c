@@ -79,8 +79,20 @@ static void a_late_rank(rank_run* run) {
   gsel_comm_free(j.comm);
 }
 
+/* The first call between ranks waits for their hosts inside of nccl. */
+static void late_in_the_first_call(rank_run* run) {
+  gsel_error* err = NULL;
+  joined j;
+  rank_ok(run, join_hosts(run, &j, &err), err);
+  gsel_status status = run->rank == 3 ? GSEL_OK : sum(&j, 4, &err);
+  while (status == GSEL_OK) status = gsel_comm_get_async_error(j.comm, &err);
+  rank_fails(run, status, err, GSEL_ERR_TIMEOUT, "rank 3 has called nothing on a stream", 3);
+  gsel_comm_free(j.comm);
+}
+
 static void test_a_late_rank_is_named(void** state) {
   (void)state;
+  on_hosts("0011", late_in_the_first_call, "nccl", 0.5);
   on_hosts("0011", a_late_rank, "nccl", 0.5);
   on_hosts("0101", a_late_rank, "nccl", 0.5);
 }
