@@ -15,8 +15,8 @@ typedef struct job {
   char place[64];
   const char* hosts;
   const char* transport;
-  volatile int32_t* step; /* that the ranks share */
-  volatile double* at;    /* when somebody died, of CLOCK_MONOTONIC */
+  volatile int32_t *step, *connected; /* that the ranks share */
+  volatile double* at;                /* when somebody died, of CLOCK_MONOTONIC */
 } job;
 
 static inline int free_port(void) {
@@ -69,10 +69,15 @@ static inline gsel_status join_hosts(rank_run* run, joined* out, gsel_error** er
   return GSEL_OK;
 }
 
-/* All hosts have made a call, so that the next one waits for no connection. */
-static inline gsel_status connect_ranks(const joined* j, gsel_error** err) {
-  const gsel_status status = gsel_barrier(j->comm, err);
-  return status ? status : gsel_comm_synchronize(j->comm, err);
+/* All hosts have made a call, so that the next one waits for no connection, and have seen its end. */
+static inline gsel_status connect_ranks(const rank_run* run, const joined* j, gsel_error** err) {
+  const job* where = (const job*)run->user;
+  gsel_status status = gsel_barrier(j->comm, err);
+  if (status == GSEL_OK) status = gsel_comm_synchronize(j->comm, err);
+  if (status != GSEL_OK || !where->place[0]) return status; /* hosts of their own share no word */
+  __atomic_add_fetch(where->connected, 1, __ATOMIC_SEQ_CST);
+  await_step(where->connected, run->world_size);
+  return GSEL_OK;
 }
 
 /* dead: the rank that kills itself; -1: none. */
@@ -82,6 +87,7 @@ static inline void on_hosts_but(const char* hosts, rank_body body, const char* t
   snprintf(j.place, sizeof j.place, "tcp://127.0.0.1:%d", free_port());
   void* shared = shared_memory(64);
   j.step = (volatile int32_t*)shared;
+  j.connected = (volatile int32_t*)shared + 1;
   j.at = (volatile double*)shared + 1;
   const int32_t n = (int32_t)strlen(hosts);
   rank_run* runs = ranks_prepare(n, &j);

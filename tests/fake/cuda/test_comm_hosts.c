@@ -101,7 +101,7 @@ static void dies_in_a_call(rank_run* run) {
   gsel_error* err = NULL;
   joined j;
   rank_ok(run, join_hosts(run, &j, &err), err);
-  rank_ok(run, connect_ranks(&j, &err), err);
+  rank_ok(run, connect_ranks(run, &j, &err), err);
   if (run->rank == 3) {
     usleep(300000); /* until they wait */
     raise(SIGKILL);

@@ -12,7 +12,7 @@ static void different_counts(rank_run* run) {
   gsel_error* err = NULL;
   joined j;
   rank_ok(run, join_hosts(run, &j, &err), err);
-  rank_ok(run, connect_ranks(&j, &err), err);
+  rank_ok(run, connect_ranks(run, &j, &err), err);
   gsel_status status = sum(&j, run->rank == 3 ? 5 : 4, &err);
   if (status == GSEL_OK) status = gsel_comm_synchronize(j.comm, &err);
   rank_fails(run, status, err, GSEL_ERR_MISMATCH, "called allreduce(count 4, f32, sum) on a stream", -1);
@@ -27,7 +27,7 @@ static void different_messages(rank_run* run) {
   gsel_error* err = NULL;
   joined j;
   rank_ok(run, join_hosts(run, &j, &err), err);
-  rank_ok(run, connect_ranks(&j, &err), err);
+  rank_ok(run, connect_ranks(run, &j, &err), err);
   gsel_status status = GSEL_OK;
   if (run->rank == 0) status = gsel_send(j.comm, j.memory, 7, GSEL_F32, 3, &err);
   if (run->rank == 3) status = gsel_recv(j.comm, j.memory, 6, GSEL_F32, 0, &err);
@@ -40,7 +40,7 @@ static void different_parts(rank_run* run) {
   gsel_error* err = NULL;
   joined j;
   rank_ok(run, join_hosts(run, &j, &err), err);
-  rank_ok(run, connect_ranks(&j, &err), err);
+  rank_ok(run, connect_ranks(run, &j, &err), err);
   const uint64_t one[] = {1, 1, 1, 1}, other[] = {1, 1, 2, 1};
   void* recv = NULL;
   rank_ok(run, gsel_mem_alloc(j.comm, COUNT * sizeof(float), &recv, &err), err);
@@ -63,7 +63,7 @@ static void a_late_rank(rank_run* run) {
   gsel_error* err = NULL;
   joined j;
   rank_ok(run, join_hosts(run, &j, &err), err);
-  rank_ok(run, connect_ranks(&j, &err), err);
+  rank_ok(run, connect_ranks(run, &j, &err), err);
   gsel_status status = GSEL_OK;
   if (run->rank != 3) status = sum(&j, 4, &err);
   while (status == GSEL_OK) {
@@ -102,7 +102,7 @@ static void leaves(rank_run* run, int32_t who) {
   gsel_error* err = NULL;
   joined j;
   rank_ok(run, join_hosts(run, &j, &err), err);
-  rank_ok(run, connect_ranks(&j, &err), err);
+  rank_ok(run, connect_ranks(run, &j, &err), err);
   if (run->rank != who) {
     gsel_status status = sum(&j, 4, &err);
     if (status == GSEL_OK) status = gsel_comm_synchronize(j.comm, &err);
@@ -156,7 +156,7 @@ static void a_death(rank_run* run, int32_t who, const char* part) {
   gsel_error* err = NULL;
   joined j;
   rank_ok(run, join_hosts(run, &j, &err), err);
-  rank_ok(run, connect_ranks(&j, &err), err);
+  rank_ok(run, connect_ranks(run, &j, &err), err);
   if (run->rank == who) {
     await_step(where->step, 3);
     usleep(50000); /* until they wait */
@@ -170,7 +170,6 @@ static void a_death(rank_run* run, int32_t who, const char* part) {
   const double told = seconds() - *where->at;
   finish(&j.g); /* the stream ends */
   const double ended = seconds() - *where->at;
-  if (getenv("GSEL_TEST_TIMES")) printf("rank %d: told %.1f ms, stream %.1f ms\n", run->rank, 1e3 * told, 1e3 * ended);
   if (told > 1 || ended > 1)
     snprintf(run->failure, sizeof run->failure, "rank %d was told after %g s, its stream ended after %g s",
              (int)run->rank, told, ended);
@@ -200,7 +199,7 @@ static void aborts(rank_run* run) {
   gsel_error* err = NULL;
   joined j;
   rank_ok(run, join_hosts(run, &j, &err), err);
-  rank_ok(run, connect_ranks(&j, &err), err);
+  rank_ok(run, connect_ranks(run, &j, &err), err);
   if (run->rank == 3) {
     await_step(where->step, 3);
     *where->at = seconds();
