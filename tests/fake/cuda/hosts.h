@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "fake/cuda/program.h"
 
@@ -114,7 +115,8 @@ static inline void on_hosts(const char* hosts, rank_body body, const char* trans
 static inline int has_gloo(void) {
   char path[4096];
   snprintf(path, sizeof path, "%s/lib/gsel/plugins-1/gloo.so", getenv("GSEL_TEST_BIN"));
-  return access(path, R_OK) == 0;
+  struct stat file;
+  return stat(path, &file) == 0 && S_ISREG(file.st_mode);
 }
 
 #endif

@@ -250,20 +250,20 @@ static void test_memory_of_the_host_and_registered_memory_go_on(void** state) {
   on_hosts("0011", other_memory, "nccl", 20);
 }
 
-/* A rank of `gsel run`: the first test over a transport; with "dies", rank 3 kills itself while the others wait. */
-static int as_rank(const char* transport, int dies) {
+/* A rank of `gsel run`: the first test over a transport, or the one that is named. */
+static int as_rank(const char* transport, const char* named) {
   job j = {.hosts = "", .transport = transport};
   rank_run run = {.rank = atoi(getenv("RANK")), .world_size = atoi(getenv("WORLD_SIZE")), .user = &j, .timeout_s = 20};
-  if (dies)
-    dies_in_a_call(&run);
-  else
-    every_call_as_on_one_host(&run);
-  printf("rank %d: %s\n", (int)run.rank, run.failure[0] ? run.failure : dies ? "the death was told in time" : "alike");
+  const rank_body body = !strcmp(named, "dies")     ? dies_in_a_call
+                         : !strcmp(named, "memory") ? other_memory
+                                                    : every_call_as_on_one_host;
+  body(&run);
+  printf("rank %d: %s\n", (int)run.rank, run.failure[0] ? run.failure : "as expected");
   return run.failure[0] != '\0';
 }
 
 int main(int argc, char** argv) {
-  if (argc > 1) return as_rank(argv[1], argc > 2);
+  if (argc > 1) return as_rank(argv[1], argc > 2 ? argv[2] : "");
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_call_as_on_one_host),
       cmocka_unit_test(test_many_calls_are_announced),
