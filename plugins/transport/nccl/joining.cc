@@ -16,14 +16,9 @@
 namespace gsel_nccl {
 namespace {
 
-// Empty: not set. The program's own variables are read as NCCL reads them; those of gsel not where the program has more
-// rights than its user.
-std::string own(const char* name) {
+// Empty: not set, or not looked at where the program has more rights than its user.
+std::string variable(const char* name) {
   const char* value = secure_getenv(name);
-  return value ? value : "";
-}
-std::string of_nccl(const char* name) {
-  const char* value = getenv(name);
   return value ? value : "";
 }
 
@@ -65,11 +60,11 @@ std::string taken_by(const std::string& value) {
 }
 
 void tell_interface() {
-  const std::string interface = own("GSEL_INTERFACE");
+  const std::string interface = variable("GSEL_INTERFACE");
   if (interface.empty()) return;
   if (if_nametoindex(interface.c_str()) == 0)
     fail(GSEL_ERR_ARG, "GSEL_INTERFACE=" + interface + " is no interface of this host, which has " + interfaces());
-  const std::string given = of_nccl("NCCL_SOCKET_IFNAME");
+  const std::string given = variable("NCCL_SOCKET_IFNAME");
   if (given.size() < 2) {  // NCCL takes no notice of a shorter one
     setenv("NCCL_SOCKET_IFNAME", ("=" + interface).c_str(), 1);
     return;
@@ -85,8 +80,8 @@ void tell_environment() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   tell_interface();
-  const std::string host = own("GSEL_HOST_ID");
-  if (!host.empty() && of_nccl("NCCL_HOSTID").empty()) setenv("NCCL_HOSTID", host.c_str(), 1);
+  const std::string host = variable("GSEL_HOST_ID");
+  if (!host.empty() && variable("NCCL_HOSTID").empty()) setenv("NCCL_HOSTID", host.c_str(), 1);
 }
 
 }  // namespace
