@@ -17,7 +17,7 @@ constexpr size_t kMostTaken = 1 << 13;    // bytes at a time
 constexpr size_t kMostWaiting = 1 << 20;  // bytes that a rank has announced and that have not gone
 constexpr int64_t kRestNs = 1'000'000;    // between looks while calls follow each other
 constexpr int64_t kPartingNs = 200'000'000;
-constexpr useconds_t kPauseUs = 50;
+constexpr useconds_t kFullPauseUs = 50;
 
 const char* bytes_at(const void* object) {
   return static_cast<const char*>(object);
@@ -57,7 +57,7 @@ void Announcer::announce(Announcement call, std::span<const uint64_t> counts) {
   if (os::now_ns() - moved_ns_ > kRestNs) move_on();
   while (out_.size() > kMostWaiting && !local_.is_broken()) {
     lock.unlock();
-    usleep(kPauseUs);
+    usleep(kFullPauseUs);
     lock.lock();
     move_on();
   }
