@@ -86,8 +86,8 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *                     same on every rank. Rank 0 listens there until all have come. Who does not show that it knows the
  *                     job's token is not heard: `id`, if it is given, else the content of the file that GSEL_TOKEN_FILE
  *                     names, which only its user may read. What is said there is signed and not encrypted. Ranks on
- *                     several hosts share everything but recordings, create_group, shrink, resync and grow
- *                     (GSEL_ERR_UNSUPPORTED; docs/communicator.md); gsel_comm_free waits two seconds at most for what was
+ *                     several hosts share everything but recordings and grow (GSEL_ERR_UNSUPPORTED;
+ *                     docs/communicator.md); gsel_comm_free waits two seconds at most for what was
  *                     sent to other hosts. Not given: the environment variable GSEL_RENDEZVOUS, if rank and size are read
  *                     from the environment, too; else all ranks are on this host */
 #define GSEL_ORDER_RANKS 0 /* (((x0 + x1) + x2) + x3) */

@@ -59,6 +59,7 @@ Herald::~Herald() {
   eventfd_write(stop_.get(), 1);
   telling_.join();
   hearing_.join();
+  if (!told_ && local_.is_broken()) tell_what_broke();
   tell_all({Say::leaves, GSEL_OK, -1, 0}, {});
 }
 
@@ -71,6 +72,7 @@ void Herald::tell_all(const Notice& notice, const std::string& text) noexcept {
 }
 
 void Herald::tell_what_broke() noexcept {
+  told_ = true;
   eventfd_write(wake_.get(), 1);
   try {
     local_.throw_what_broke();

@@ -48,6 +48,7 @@ class Herald {
   const os::Fd& wake_;
   os::Fd stop_;
   std::atomic<bool> stopping_{false};
+  bool told_ = false;  // what broke; the telling thread's
   struct Heard {
     int64_t last_ns;
     bool has_left;

@@ -16,15 +16,15 @@
 namespace gsel::hosts {
 namespace {
 
-std::vector<std::optional<Line>> open_lines(const Roster& roster, const Secret& secret,
+std::vector<std::optional<Line>> open_lines(const Roster& roster, const Founding& founding, const Secret& secret,
                                             const std::optional<Listener>& listener, double seconds) {
   std::vector<std::optional<Line>> lines(roster.hosts());
   if (!roster.leads()) return lines;
   const HostTable& table = roster.table();
-  const Lines common{secret, table.job, table.names, seconds, os::now_ns() + static_cast<int64_t>(seconds * 1e9)};
+  const Lines common{secret, founding.job, table.names, seconds, os::now_ns() + static_cast<int64_t>(seconds * 1e9)};
   if (roster.own_host() == 0) return accept_lines(*listener, common);
-  const MeetingPlace centre{fmt::format("{} port {}", table.addresses[0], table.port), table.addresses[0],
-                            std::to_string(table.port)};
+  const MeetingPlace centre{fmt::format("{} port {}", table.addresses[0], founding.port), table.addresses[0],
+                            std::to_string(founding.port)};
   lines[0] = open_line(centre, static_cast<int32_t>(roster.own_host()), common);
   return lines;
 }
@@ -51,21 +51,25 @@ HostsControl::HostsControl(Place place)
       wake_(wake_fd()),
       assembly_(roster_, *local_),
       backend_(roster_, *local_, assembly_, *serial_, facts_->order, timeout_s_) {
+  connect({roster_.table().job, roster_.table().port}, place.listener);
+  doors_->job = roster_.table().job;
+  doors_->ports.resize(roster_.ranks());
+  const uint16_t port = doors_->own.port();
+  exchange(&port, doors_->ports.data(), sizeof port, "join", join_timeout_s_);
+  join_carrier();
+}
+
+void HostsControl::connect(const Founding& founding, const std::optional<Listener>& listener) {
   try {
-    lines_ = open_lines(roster_, facts_->secret, place.listener, join_timeout_s_);
+    lines_ = open_lines(roster_, founding, facts_->secret, listener, join_timeout_s_);
   } catch (...) {  // the others of this host wait for what this rank does next
     local_->break_with(current_error());
     throw;
   }
-  if (roster_.leads()) {
-    star_.emplace(roster_, lines_, wake_.get());
-    herald_ = std::make_unique<Herald>(roster_, *local_, lines_, facts_->silence_ns, wake_);
-    assembly_.lead(*star_);
-  }
-  const char none = 0;
-  std::vector<char> all(roster_.ranks());
-  exchange(&none, all.data(), 1, "join", join_timeout_s_);
-  join_carrier();
+  if (!roster_.leads()) return;
+  star_.emplace(roster_, lines_, wake_.get());
+  herald_ = std::make_unique<Herald>(roster_, *local_, lines_, facts_->silence_ns, wake_);
+  assembly_.lead(*star_);
 }
 
 // In a forked child the threads and what they use are the parent's.
@@ -77,7 +81,9 @@ HostsControl::~HostsControl() {
     backend_.abandon();
     return;
   }
-  if (serial_->under_way()) abort("destroyed with requests under way", -1);
+  const bool makes = std::ranges::any_of(makers_, [](const auto& maker) { return !maker->has_ended(); });
+  if (makes || serial_->under_way()) abort("destroyed with requests under way", -1);
+  for (const auto& maker : makers_) maker->join();
   serial_->stop();
   announcer_.reset();
   if (!is_broken()) backend_.leave();
@@ -147,115 +153,6 @@ void HostsControl::set_timeout(double seconds) {
   timeout_s_ = seconds;
   local_->set_timeout(seconds);
   backend_.set_timeout(seconds);
-}
-
-// ---- communicators from this one ------------------------------------------------------------------------------------
-
-std::unique_ptr<Control> HostsControl::split(int32_t colour, int32_t key, std::string_view label) {
-  std::unique_ptr<Control> made;
-  serial_->run([&] { made = split_in_turn(colour, key, label); });
-  return made;
-}
-
-namespace {
-
-struct Wish {
-  int32_t colour, key;
-};
-struct Founding {
-  gsel_unique_id job;
-  uint16_t port;  // 0: the first rank of the group cannot listen
-  char why[126];
-};
-
-// By rank of the group.
-std::vector<int32_t> members_of(const std::vector<Wish>& wishes, int32_t colour) {
-  std::vector<int32_t> members;
-  for (size_t q = 0; q < wishes.size(); ++q)
-    if (colour >= 0 && wishes[q].colour == colour) members.push_back(static_cast<int32_t>(q));
-  std::ranges::stable_sort(members, {}, [&](int32_t q) { return wishes[static_cast<size_t>(q)].key; });
-  return members;
-}
-
-// Hosts in the order of their first members.
-HostTable table_of(const Roster& roster, const std::vector<int32_t>& members) {
-  const HostTable& all = roster.table();
-  HostTable table;
-  std::vector<int32_t> number(roster.hosts(), -1);
-  for (const int32_t q : members) {
-    const size_t host = roster.host_of(q);
-    if (number[host] < 0) {
-      number[host] = static_cast<int32_t>(table.names.size());
-      table.names.push_back(all.names[host]);
-      table.addresses.push_back(all.addresses[host]);
-    }
-    table.host_of.push_back(number[host]);
-  }
-  return table;
-}
-
-}  // namespace
-
-std::unique_ptr<Control> HostsControl::split_in_turn(int32_t colour, int32_t key, std::string_view label) {
-  const Wish own{colour, key};
-  std::vector<Wish> wishes(roster_.ranks());
-  exchange_in_turn(&own, wishes.data(), sizeof own, "split", 0);
-  const std::vector<int32_t> members = members_of(wishes, colour);
-  HostTable table = table_of(roster_, members);
-  Founding founding{};
-  std::optional<Listener> listener;
-  if (table.names.size() > 1 && members.front() == rank()) try {
-      listener = Listener::at_any_port();
-      founding.port = listener->port();
-      os::random_bytes(founding.job.bytes, sizeof founding.job.bytes);
-    } catch (const Error& error) {
-      error.message().copy(founding.why, sizeof founding.why - 1);
-    }
-  std::vector<Founding> foundings(roster_.ranks());
-  exchange_in_turn(&founding, foundings.data(), sizeof founding, "split", 0);
-  const auto place = std::ranges::find(members, rank());
-  const auto number = static_cast<int32_t>(place - members.begin());
-  const auto shown = [&](int32_t q) {  // a user's communicator has numbers of its own
-    if (!label.empty()) return roster_.shown(q);
-    const auto in_group = std::ranges::find(members, q);
-    return in_group == members.end() ? -1 : static_cast<int32_t>(in_group - members.begin());
-  };
-  std::vector<int32_t> shown_here;
-  for (const int32_t q : roster_.here()) shown_here.push_back(shown(q));
-  auto local = local_->split_shown(colour, number, label, shown_here);
-  if (members.empty()) return nullptr;
-  if (table.names.size() == 1) return local;
-  const Founding& founder = foundings[static_cast<size_t>(members.front())];
-  if (founder.port == 0) throw Error(GSEL_ERR_IO, founder.why).about_rank(members.front());
-  table.job = founder.job;
-  table.port = founder.port;
-  if (!label.empty())
-    for (const int32_t q : members) table.shown_ranks.push_back(shown(q));
-  return std::make_unique<HostsControl>(
-      Place{facts_, std::move(table), number, std::move(local), std::move(listener), timeout_s_, join_timeout_s_});
-}
-
-std::unique_ptr<Control> HostsControl::dup() {
-  return split(0, rank(), {});
-}
-
-std::unique_ptr<Control> HostsControl::create_group(std::span<const int32_t>) {
-  refuse("gsel_comm_create_group");
-}
-std::unique_ptr<Control> HostsControl::shrink(std::span<const int32_t>) {
-  refuse("gsel_comm_shrink");
-}
-void HostsControl::resync() {
-  refuse("gsel_comm_resync");
-}
-
-std::unique_ptr<Pending> HostsControl::start_making(const Making& making,
-                                                    std::function<void(std::unique_ptr<Control>)> take) {
-  if (making.kind == Making::Kind::group) refuse("gsel_comm_start_create_group");
-  if (making.kind == Making::Kind::shrink) refuse("gsel_comm_start_shrink");
-  const bool dups = making.kind == Making::Kind::dup;
-  return serial_->start([this, take = std::move(take), colour = dups ? 0 : making.colour,
-                         key = dups ? rank() : making.key] { take(split_in_turn(colour, key, {})); });
 }
 
 }  // namespace gsel::hosts

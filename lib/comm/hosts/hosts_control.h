@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,8 @@
 #include "comm/control.h"
 #include "comm/hosts/announcer.h"
 #include "comm/hosts/assembly.h"
+#include "comm/hosts/council.h"
+#include "comm/hosts/doors.h"
 #include "comm/hosts/herald.h"
 #include "comm/hosts/hosts_backend.h"
 #include "comm/hosts/lines.h"
@@ -22,6 +25,7 @@
 #include "comm/hosts/star.h"
 #include "comm/join_options.h"
 #include "comm/shm/endpoint.h"
+#include "comm/shm/regroup/maker.h"
 
 namespace gsel::hosts {
 
@@ -33,6 +37,12 @@ struct JobFacts {
   std::shared_ptr<const Accelerator> between_hosts;  // what moves large payloads; nullptr: nothing does,
   std::string why_none;                              // for this reason, and all ranks are told
   bool on_devices;                                   // whose transport may carry all there is
+};
+
+// How the first ranks of the other hosts find that of the first one.
+struct Founding {
+  gsel_unique_id job;
+  uint16_t port;
 };
 
 class HostsControl final : public Control {
@@ -78,7 +88,16 @@ class HostsControl final : public Control {
   Backend& host() override { return backend_; }
 
  private:
+  void connect(const Founding& founding, const std::optional<Listener>& listener);
   std::unique_ptr<Control> split_in_turn(int32_t colour, int32_t key, std::string_view label);
+  void end_calls(const char* purpose);
+  std::unique_ptr<Control> make_shrunk(const std::vector<int32_t>& without);
+  std::unique_ptr<Control> make_group(const std::vector<int32_t>& ranks);
+  Council council(Petition::Aim aim, std::vector<Party> parties, std::vector<char> marks, int64_t begun_ns) const;
+  Decision decide(Council& council, shm::Endpoint& here) const;
+  std::unique_ptr<Control> make_of(Council& council, const Decision& decision, const std::vector<int32_t>& members,
+                                   std::unique_ptr<shm::Endpoint> local);
+  std::unique_ptr<Pending> make_beside(std::function<void()> make);
   void join_carrier();
   void exchange_in_turn(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s);
 
@@ -95,6 +114,9 @@ class HostsControl final : public Control {
   Assembly assembly_;
   std::unique_ptr<Serial> serial_ = std::make_unique<Serial>();
   HostsBackend backend_;
+  const std::shared_ptr<Doors> doors_ = std::make_shared<Doors>();
+  std::vector<std::shared_ptr<shm::Maker>> makers_;
+  std::atomic<bool> is_shrunk_{false};
   const uint64_t fork_generation_ = os::fork_generation();
 };
 

@@ -244,4 +244,15 @@ std::optional<Stream> connect_to(const MeetingPlace& place, int64_t deadline_ns,
   return {};
 }
 
+std::optional<Stream> begin_connecting(const MeetingPlace& place, int* failure) {
+  const Addresses addresses = resolve(place, 0);
+  *failure = EHOSTUNREACH;
+  if (addresses.failure != 0) return {};
+  const addrinfo& first = *addresses.list;
+  os::Fd fd = open_socket(first);
+  *failure = fd && connect(fd.get(), first.ai_addr, first.ai_addrlen) == 0 ? 0 : errno;
+  if (*failure != 0 && *failure != EINPROGRESS) return {};
+  return Stream(std::move(fd));
+}
+
 }  // namespace gsel::hosts

@@ -58,7 +58,8 @@ MemberPlace Regroup::shrink(const std::vector<int32_t>& without) {
                                            why(own, at_.rank())))
         .about_rank(at_.shown(decided_by(own)));
   const std::string name = derived_name(at_.name(), "shrink");
-  MemberPlace place = place_in(members, members.size() == 1 ? 0 : successor(members, name), name, at_.numbering());
+  MemberPlace place = place_in(members, members.size() == 1 ? 0 : successor(members, name, at_.numbering().get()), name,
+                               at_.numbering());
   signals_.chain().retract();  // the rank goes on
   return place;
 }
@@ -67,7 +68,7 @@ void Regroup::resync() {
   at_.require_own_process("gsel_comm_resync");
   if (at_.world_size() == 1) {
     const Engine::Turn turn(engine_);
-    return adopt(place_in({at_.rank()}, 0, at_.name(), at_.numbering()).arena);
+    return adopt(place_in({at_.rank()}, 0, at_.name(), at_.own_numbering()).arena);
   }
   if (shrunk_) fail(GSEL_ERR_STATE, "gsel_comm_resync: this communicator has been shrunk; go on with what came of it");
   break_for("asked for a resync", "gsel_comm_resync");
@@ -83,7 +84,8 @@ void Regroup::resync() {
           .about_rank(at_.shown(q));
     members.push_back(q);
   }
-  adopt(place_in(members, successor(members, at_.name()), at_.name(), at_.numbering()).arena);
+  const auto as_before = at_.own_numbering();
+  adopt(place_in(members, successor(members, at_.name(), as_before.get()), at_.name(), as_before).arena);
 }
 
 // One that shrinks itself cannot be left out: it may have gone on with others already.
@@ -175,7 +177,8 @@ void Regroup::refuse_if_shrinking() const {
 }
 
 // Where the communicator of these ranks stands, which are in; founds it when it is this rank's turn.
-uint64_t Regroup::successor(const std::vector<int32_t>& members, const std::string& name) const {
+uint64_t Regroup::successor(const std::vector<int32_t>& members, const std::string& name,
+                            const Numbering* numbering) const {
   const std::atomic<uint64_t>& told = at_.header().successor;
   const int64_t deadline = os::now_ns() + signals_.timeout_ns();
   const auto next = [&] {
@@ -188,14 +191,16 @@ uint64_t Regroup::successor(const std::vector<int32_t>& members, const std::stri
   uint64_t offset = 0;
   look_until([&] {
     offset = told.load(std::memory_order_acquire);
-    if (offset == 0 && (next() == at_.rank() || os::now_ns() >= deadline)) offset = publish_successor(members, name);
+    if (offset == 0 && (next() == at_.rank() || os::now_ns() >= deadline))
+      offset = publish_successor(members, name, numbering);
     return offset != 0;
   });
   return offset;
 }
 
-uint64_t Regroup::publish_successor(const std::vector<int32_t>& members, const std::string& name) const {
-  const uint64_t offset = found(members, name, at_.numbering().get());
+uint64_t Regroup::publish_successor(const std::vector<int32_t>& members, const std::string& name,
+                                    const Numbering* numbering) const {
+  const uint64_t offset = found(members, name, numbering);
   uint64_t other = 0;
   if (!at_.header().successor.compare_exchange_strong(other, offset, std::memory_order_acq_rel)) {
     at_.family().release(offset);

@@ -62,8 +62,9 @@ class Regroup {
   uint32_t decide(Word word, int32_t rank, int64_t deadline_ns) const;
   std::string why(uint32_t word, int32_t rank) const;
   void refuse_if_shrinking() const;
-  uint64_t successor(const std::vector<int32_t>& members, const std::string& name) const;
-  uint64_t publish_successor(const std::vector<int32_t>& members, const std::string& name) const;
+  uint64_t successor(const std::vector<int32_t>& members, const std::string& name, const Numbering* numbering) const;
+  uint64_t publish_successor(const std::vector<int32_t>& members, const std::string& name,
+                             const Numbering* numbering) const;
   void adopt(std::shared_ptr<Arena> next);
   // Looks, and sleeps in between until some rank wakes all or a moment has passed.
   template <class Done>

@@ -1,0 +1,237 @@
+// comm/hosts/chair.cc: see chair.h.
+#include "comm/hosts/chair.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/current_error.h"
+#include "base/error.h"
+#include "base/os.h"
+#include "base/text.h"
+
+namespace gsel::hosts {
+namespace {
+
+constexpr int64_t kTellNs = 200'000'000;
+constexpr int kLookMs = 20;
+
+bool is(char mark, Mark what) {
+  return mark == static_cast<char>(what);
+}
+
+}  // namespace
+
+Chair::Chair(Council& council, std::vector<Knocks> before)
+    : at_(council), knocks_(std::move(before)), heard_(council.parties.size()), marks_(council.marks) {
+  knocks_.emplace_back();  // the own
+  for (size_t i = council.own + 1; i < council.parties.size(); ++i)
+    knocks_.push_back(knock_at(council, council.parties[i]));
+}
+
+Decision Chair::run() {
+  while (!has_heard_all() && os::now_ns() < at_.deadline_ns) poll_once();
+  Decision decision = decide();
+  tell(decision);
+  at_.marks = marks_;
+  return decision;
+}
+
+size_t Chair::party_of(int32_t rank) const {
+  for (size_t i = 0; i < at_.parties.size(); ++i)
+    if (std::ranges::find(at_.parties[i], rank) != at_.parties[i].end()) return i;
+  return at_.parties.size();
+}
+
+// ---- who is heard ---------------------------------------------------------------------------------------------------
+
+bool Chair::has_heard_all() {
+  for (size_t i = at_.own + 1; i < at_.parties.size(); ++i)
+    if (!is_settled(i)) return false;
+  return true;
+}
+
+bool Chair::is_settled(size_t party) {
+  if (heard_[party]) return true;
+  const auto waits_for = [&](const Knock& knock) {
+    return !is(marks_[static_cast<size_t>(knock.rank())], Mark::left_out) &&
+           (knock.state() == Knock::State::trying || knock.state() == Knock::State::open);
+  };
+  return std::ranges::none_of(knocks_[party], waits_for);
+}
+
+void Chair::poll_once() {
+  std::vector<pollfd> items;
+  for (const os::Fd& fd : at_.doors.own.fds()) items.push_back({fd.get(), POLLIN, 0});
+  for (const Visitor& guest : at_.doors.guests)
+    if (!guest.petition) items.push_back({guest.stream.fd(), POLLIN, 0});
+  for (size_t i = at_.own + 1; i < knocks_.size(); ++i)
+    for (Knock& knock : knocks_[i])
+      if (knock.has_descriptor()) items.push_back({knock.stream().fd(), knock.events(), 0});
+  poll(items.data(), items.size(), kLookMs);
+  let_in();
+  for (Visitor& guest : at_.doors.guests) hear(guest);
+  std::erase_if(at_.doors.guests, [](const Visitor& guest) { return guest.is_over; });
+  take_petitions();
+  for (size_t i = at_.own + 1; i < knocks_.size(); ++i)
+    for (Knock& knock : knocks_[i]) {
+      knock.look(at_.silence_ns);
+      if (knock.state() == Knock::State::open && !knock.stream().fill(1)) knock.begin_again();
+    }
+}
+
+void Chair::let_in() {
+  for (const os::Fd& fd : at_.doors.own.fds())
+    while (auto stream = Listener::accept(fd)) {
+      Challenge challenge;
+      os::random_bytes(&challenge.nonce, sizeof challenge.nonce);
+      Visitor guest{std::move(*stream), challenge.nonce, os::now_ns()};
+      if (guest.stream.send(challenge, os::now_ns())) at_.doors.guests.push_back(std::move(guest));
+    }
+}
+
+void Chair::hear(Visitor& guest) {
+  struct Signed {
+    Petition petition;
+    Bytes32 signature;
+  };
+  const size_t ranks = at_.roster.ranks();
+  const bool goes_on = guest.stream.fill(sizeof(Signed) + ranks + 1);
+  guest.is_over = !goes_on || (!guest.petition && os::now_ns() - guest.since_ns > kHandshakeNs);
+  if (guest.petition) return;
+  std::vector<char> all(sizeof(Signed) + ranks);
+  if (!guest.stream.take(all.data(), all.size())) return;
+  Signed said;
+  std::memcpy(&said, all.data(), sizeof said);
+  guest.marks.assign(all.begin() + static_cast<std::ptrdiff_t>(sizeof said), all.end());
+  const Petition& petition = said.petition;
+  if (petition.rank < 0 || static_cast<size_t>(petition.rank) >= ranks ||
+      sign_petition(at_, guest.nonce, petition, guest.marks) != said.signature)
+    guest.is_over = true;
+  else
+    guest.petition = petition;
+}
+
+// Those of another call wait until that is made here.
+void Chair::take_petitions() {
+  bool changed = false;
+  for (Visitor& guest : at_.doors.guests) {
+    if (!guest.petition || guest.petition->aim != at_.petition.aim) continue;
+    const size_t party = party_of(guest.petition->rank);
+    if (party >= at_.parties.size() || heard_[party]) continue;
+    heard_[party] = std::move(guest);
+    guest.is_over = true;
+    changed = true;
+  }
+  std::erase_if(at_.doors.guests, [](const Visitor& guest) { return guest.is_over; });
+  for (auto& guest : heard_)
+    if (guest && !guest->stream.fill(1)) {  // it has ended since
+      guest.reset();
+      changed = true;
+    }
+  if (changed) gather_marks();
+}
+
+// Who comes does so, whoever leaves it out.
+void Chair::gather_marks() {
+  marks_ = at_.marks;
+  for (const auto& guest : heard_)
+    for (size_t q = 0; guest && q < marks_.size(); ++q)
+      if (!is(guest->marks[q], Mark::none) && !is(marks_[q], Mark::comes)) marks_[q] = guest->marks[q];
+}
+
+// ---- what is decided ------------------------------------------------------------------------------------------------
+
+std::vector<int32_t> Chair::silent() const {
+  std::vector<int32_t> ranks;
+  for (size_t i = 0; i < knocks_.size(); ++i)
+    for (const Knock& knock : knocks_[i])
+      if (i != at_.own && !heard_[i] && may_live(knock)) ranks.push_back(knock.rank());
+  std::ranges::sort(ranks);
+  return ranks;
+}
+
+Decision Chair::decide() {
+  const Roster& roster = at_.roster;
+  for (const Visitor& guest : at_.doors.guests)
+    if (at_.petition.aim == Petition::Aim::resync && guest.petition && guest.petition->aim == Petition::Aim::shrink)
+      return failed_decision(GSEL_ERR_STATE, guest.petition->rank,
+                             fmt::format("{} shrinks the communicator; call gsel_comm_shrink here too",
+                                         roster.named(guest.petition->rank)));
+  if (at_.petition.odd >= 0) return failed_decision(GSEL_ERR_MISMATCH, at_.petition.odd, {});
+  for (const auto& guest : heard_) {
+    if (!guest) continue;
+    if (guest->petition->odd >= 0) return failed_decision(GSEL_ERR_MISMATCH, guest->petition->odd, {});
+    if (guest->petition->agreed != at_.petition.agreed)
+      return failed_decision(GSEL_ERR_MISMATCH, guest->petition->rank, {});
+  }
+  if (auto clash = find_clash()) return *clash;
+  const std::vector<int32_t> others = silent();
+  if (at_.petition.aim != Petition::Aim::shrink) {
+    for (size_t i = at_.own + 1; i < at_.parties.size(); ++i) {
+      if (heard_[i]) continue;
+      const int32_t first = at_.parties[i].front();
+      const bool ended = std::ranges::none_of(knocks_[i], may_live);
+      return failed_decision(
+          ended ? GSEL_ERR_PEER : GSEL_ERR_TIMEOUT, first,
+          fmt::format("{} {}", roster.named(first), ended ? "has ended or left" : "does not call it"));
+    }
+    return found();
+  }
+  std::vector<int32_t> come;
+  for (size_t q = 0; q < marks_.size(); ++q)
+    if (is(marks_[q], Mark::comes)) come.push_back(static_cast<int32_t>(q));
+  if (others.size() > come.size() || (others.size() == come.size() && others.front() < come.front()))
+    return failed_decision(GSEL_ERR_PEER, others.front(),
+                           fmt::format("gsel_comm_shrink: {} here, a minority: {} cannot be heard and may go on "
+                                       "without this host; join anew",
+                                       ranks_text(come), ranks_text(others)));
+  Decision decision = found();
+  decision.others_may_live = !others.empty();
+  return decision;
+}
+
+// A rank that one host leaves out, and that comes.
+std::optional<Decision> Chair::find_clash() const {
+  const auto look = [&](int32_t by, const std::vector<char>& marks) -> std::optional<Decision> {
+    for (size_t q = 0; q < marks_.size(); ++q)
+      if (is(marks[q], Mark::left_out) && is(marks_[q], Mark::comes))
+        return failed_decision(
+            GSEL_ERR_MISMATCH, static_cast<int32_t>(q),
+            fmt::format("gsel_comm_shrink_without: {} leaves {} out, which shrinks the communicator itself; leave out "
+                        "ranks that do not call",
+                        at_.roster.named(by), at_.roster.named(static_cast<int32_t>(q))));
+    return {};
+  };
+  auto clash = look(at_.petition.rank, at_.marks);
+  for (size_t i = 0; i < heard_.size() && !clash; ++i)
+    if (heard_[i]) clash = look(heard_[i]->petition->rank, heard_[i]->marks);
+  return clash;
+}
+
+Decision Chair::found() {
+  Decision decision;
+  try {
+    at_.listener = Listener::at_any_port();
+    decision.port = at_.listener->port();
+    os::random_bytes(decision.job.bytes, sizeof decision.job.bytes);
+  } catch (...) {
+    const Error error = current_error();
+    return failed_decision(error.code(), at_.petition.rank, error.message());
+  }
+  return decision;
+}
+
+void Chair::tell(Decision& decision) {
+  for (auto& guest : heard_) {
+    if (!guest) continue;
+    const int64_t deadline = os::now_ns() + kTellNs;
+    const Bytes32 signature = sign_decision(at_, guest->petition->nonce, decision, marks_);
+    static_cast<void>(guest->stream.send(decision, deadline) && guest->stream.send(signature, deadline) &&
+                      guest->stream.send(marks_.data(), marks_.size(), deadline));  // who has ended is noticed later
+  }
+}
+
+}  // namespace gsel::hosts

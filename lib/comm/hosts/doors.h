@@ -1,0 +1,78 @@
+// comm/hosts/doors.h: where each rank of a communicator over several hosts listens, so that ranks which outlive a
+// failure find each other without the connections that broke with it. Nobody is let in but by a council (council.h).
+// Does not know what is agreed there.
+#pragma once
+
+#include <gsel/comm.h>
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/hosts/secret.h"
+#include "comm/hosts/stream.h"
+#include "comm/hosts/wire.h"
+
+namespace gsel::hosts {
+
+// What a host asks for, on behalf of its ranks that come. All bytes are written, since they are signed.
+struct Petition {
+  enum class Aim : uint32_t { shrink = 1, resync, group };
+  int32_t rank = 0;  // that speaks
+  Aim aim = Aim::shrink;
+  uint64_t agreed = 0;  // what must be alike on all hosts
+  int32_t odd = -1;     // a rank of this host that gives something else
+  uint32_t reserved = 0;
+  Bytes32 nonce = {};
+};
+
+// Somebody at the door, and what he asks for once he has shown that he may.
+struct Visitor {
+  Stream stream;
+  Bytes32 nonce;
+  int64_t since_ns;
+  std::optional<Petition> petition = {};
+  std::vector<char> marks = {};  // by rank, see council.h
+  bool is_over = false;
+};
+
+struct Doors {
+  std::mutex mutex;  // of the one council at a time
+  Listener own = Listener::at_any_port();
+  gsel_unique_id job;           // of the communicator
+  std::vector<uint16_t> ports;  // by rank
+  std::vector<Visitor> guests;  // whom no council has answered
+};
+
+// A connection to the door of a rank, from the first try on.
+class Knock {
+ public:
+  // ended: nobody listens there any more, so that the rank has ended or left. unreachable: that is not known.
+  enum class State { trying, open, ended, unreachable };
+
+  Knock(int32_t rank, MeetingPlace place) : rank_(rank), place_(std::move(place)) { begin(); }
+  int32_t rank() const { return rank_; }
+  State state() const { return state_; }
+  Stream& stream() { return *stream_; }
+  bool has_descriptor() const { return stream_.has_value() && (state_ == State::trying || state_ == State::open); }
+  short events() const;
+  // Once poll has found something, or time has passed: how far it has come. silence_ns: after so long without a word of
+  // the host it is unreachable.
+  void look(int64_t silence_ns);
+  // The other side has closed the connection: whether it has ended is found out by another one.
+  void begin_again();
+
+ private:
+  void begin();
+  void settle(int failure);
+
+  const int32_t rank_;
+  const MeetingPlace place_;
+  std::optional<Stream> stream_;
+  State state_ = State::trying;
+  int64_t since_ns_ = 0;
+};
+
+}  // namespace gsel::hosts

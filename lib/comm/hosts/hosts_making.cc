@@ -1,0 +1,344 @@
+// comm/hosts/hosts_making.cc: communicators from one over several hosts: from a working one by its exchanges, from one
+// that may be broken by a council of its hosts (council.h), and the broken one made whole again.
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/current_error.h"
+#include "base/error.h"
+#include "base/forked.h"
+#include "base/os.h"
+#include "base/text.h"
+#include "comm/hosts/hosts_control.h"
+#include "comm/hosts/wire.h"
+
+namespace gsel::hosts {
+
+std::unique_ptr<Control> HostsControl::split(int32_t colour, int32_t key, std::string_view label) {
+  std::unique_ptr<Control> made;
+  serial_->run([&] { made = split_in_turn(colour, key, label); });
+  return made;
+}
+
+namespace {
+
+struct Wish {
+  int32_t colour, key;
+};
+struct FoundingOfSplit {
+  gsel_unique_id job;
+  uint16_t port;  // 0: the first rank of the group cannot listen
+  char why[126];
+};
+
+// By rank of the group.
+std::vector<int32_t> members_of(const std::vector<Wish>& wishes, int32_t colour) {
+  std::vector<int32_t> members;
+  for (size_t q = 0; q < wishes.size(); ++q)
+    if (colour >= 0 && wishes[q].colour == colour) members.push_back(static_cast<int32_t>(q));
+  std::ranges::stable_sort(members, {}, [&](int32_t q) { return wishes[static_cast<size_t>(q)].key; });
+  return members;
+}
+
+// Hosts in the order of their first members.
+HostTable table_of(const Roster& roster, const std::vector<int32_t>& members) {
+  const HostTable& all = roster.table();
+  HostTable table;
+  std::vector<int32_t> number(roster.hosts(), -1);
+  for (const int32_t q : members) {
+    const size_t host = roster.host_of(q);
+    if (number[host] < 0) {
+      number[host] = static_cast<int32_t>(table.names.size());
+      table.names.push_back(all.names[host]);
+      table.addresses.push_back(all.addresses[host]);
+    }
+    table.host_of.push_back(number[host]);
+  }
+  return table;
+}
+
+}  // namespace
+
+std::unique_ptr<Control> HostsControl::split_in_turn(int32_t colour, int32_t key, std::string_view label) {
+  const Wish own{colour, key};
+  std::vector<Wish> wishes(roster_.ranks());
+  exchange_in_turn(&own, wishes.data(), sizeof own, "split", 0);
+  const std::vector<int32_t> members = members_of(wishes, colour);
+  HostTable table = table_of(roster_, members);
+  FoundingOfSplit founding{};
+  std::optional<Listener> listener;
+  if (table.names.size() > 1 && members.front() == rank()) try {
+      listener = Listener::at_any_port();
+      founding.port = listener->port();
+      os::random_bytes(founding.job.bytes, sizeof founding.job.bytes);
+    } catch (const Error& error) {
+      error.message().copy(founding.why, sizeof founding.why - 1);
+    }
+  std::vector<FoundingOfSplit> foundings(roster_.ranks());
+  exchange_in_turn(&founding, foundings.data(), sizeof founding, "split", 0);
+  const auto place = std::ranges::find(members, rank());
+  const auto number = static_cast<int32_t>(place - members.begin());
+  const auto shown = [&](int32_t q) {  // a user's communicator has numbers of its own
+    if (!label.empty()) return roster_.shown(q);
+    const auto in_group = std::ranges::find(members, q);
+    return in_group == members.end() ? -1 : static_cast<int32_t>(in_group - members.begin());
+  };
+  std::vector<int32_t> shown_here;
+  for (const int32_t q : roster_.here()) shown_here.push_back(shown(q));
+  auto local = local_->split_shown(colour, number, label, shown_here);
+  if (members.empty()) return nullptr;
+  if (table.names.size() == 1) return local;
+  const FoundingOfSplit& founder = foundings[static_cast<size_t>(members.front())];
+  if (founder.port == 0) throw Error(GSEL_ERR_IO, founder.why).about_rank(members.front());
+  table.job = founder.job;
+  table.port = founder.port;
+  if (!label.empty())
+    for (const int32_t q : members) table.shown_ranks.push_back(shown(q));
+  return std::make_unique<HostsControl>(
+      Place{facts_, std::move(table), number, std::move(local), std::move(listener), timeout_s_, join_timeout_s_});
+}
+
+std::unique_ptr<Control> HostsControl::dup() {
+  return split(0, rank(), {});
+}
+
+// ---- by a council ---------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr int64_t kDyingNs = 20'000'000;           // that a death may take to be told
+constexpr int64_t kForSplitBrainNs = 500'000'000;  // that a council waits longer than the ranks of a host do
+constexpr double kForCouncilS = 2;
+
+const char* name_of(Petition::Aim aim) {
+  switch (aim) {
+    case Petition::Aim::shrink:
+      return "gsel_comm_shrink";
+    case Petition::Aim::resync:
+      return "gsel_comm_resync";
+    case Petition::Aim::group:
+      return "gsel_comm_create_group";
+  }
+  return "";
+}
+
+std::unique_ptr<shm::Endpoint> as_endpoint(std::unique_ptr<Control> control) {
+  return std::unique_ptr<shm::Endpoint>(static_cast<shm::Endpoint*>(control.release()));  // an Endpoint makes no other
+}
+
+// Doors at which somebody may ask later who then hears that it was left behind, and not that all have ended.
+void keep_open(std::shared_ptr<Doors> doors) {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<std::shared_ptr<Doors>>;  // until the process ends
+  const std::lock_guard lock(mutex);
+  kept->push_back(std::move(doors));
+}
+
+[[noreturn]] void fail_as(const Decision& decision, Petition::Aim aim, const Roster& roster) {
+  const int32_t about = decision.about;
+  std::string text = read_text(decision.text);
+  if (aim == Petition::Aim::group && decision.code == GSEL_ERR_MISMATCH)
+    text = fmt::format("gsel_comm_create_group: {} gives another list of ranks; give the same on each",
+                       roster.named(about));
+  else if (aim != Petition::Aim::shrink)
+    text = fmt::format("{}: {}", name_of(aim), text);
+  throw Error(decision.code, text).about_rank(about < 0 ? -1 : roster.shown(about));
+}
+
+}  // namespace
+
+Council HostsControl::council(Petition::Aim aim, std::vector<Party> parties, std::vector<char> marks,
+                              int64_t begun_ns) const {
+  const auto has_own = [this](const Party& party) { return roster_.is_here(party.front()); };
+  const auto own = static_cast<size_t>(std::ranges::find_if(parties, has_own) - parties.begin());
+  Petition petition;
+  petition.rank = rank();
+  petition.aim = aim;
+  return {roster_,
+          *doors_,
+          facts_->secret,
+          std::move(parties),
+          own,
+          petition,
+          marks,
+          facts_->silence_ns,
+          begun_ns + static_cast<int64_t>(timeout_s_ * 1e9) + kForSplitBrainNs};
+}
+
+// What the council decides, told to all ranks of this host that come; the first of them speaks there.
+Decision HostsControl::decide(Council& council, shm::Endpoint& here) const {
+  const size_t n = roster_.ranks();
+  std::vector<char> own(sizeof(Decision) + n), all(own.size() * static_cast<size_t>(here.world_size()));
+  if (here.rank() == 0) {
+    Decision decision;
+    try {
+      decision = council.hold();
+    } catch (...) {
+      const Error error = current_error();
+      decision.code = error.code();
+      decision.about = rank();
+      write_text(decision.text, error.message());
+    }
+    std::memcpy(own.data(), &decision, sizeof decision);
+    std::memcpy(own.data() + sizeof decision, council.marks.data(), n);
+  }
+  const double left_s = static_cast<double>(council.last_ns() - os::now_ns()) * 1e-9;
+  here.exchange(own.data(), all.data(), own.size(), name_of(council.petition.aim),
+                std::max(left_s, 0.0) + kForCouncilS);
+  Decision decision;
+  std::memcpy(&decision, all.data(), sizeof decision);
+  council.marks.assign(all.begin() + sizeof decision, all.begin() + static_cast<std::ptrdiff_t>(sizeof decision + n));
+  return decision;
+}
+
+// members: by rank of the new communicator; local: of those of this host.
+std::unique_ptr<Control> HostsControl::make_of(Council& council, const Decision& decision,
+                                               const std::vector<int32_t>& members,
+                                               std::unique_ptr<shm::Endpoint> local) {
+  const auto number_of = [&](int32_t q) {
+    const auto found = std::ranges::find(members, q);
+    return found == members.end() ? -1 : static_cast<int32_t>(found - members.begin());
+  };
+  std::vector<int32_t> shown;
+  for (const int32_t q : members)
+    if (roster_.is_here(q)) shown.push_back(number_of(q));
+  auto numbered = local->split_shown(0, local->rank(), "hosts", shown);
+  HostTable table = table_of(roster_, members);
+  if (table.names.size() == 1) return numbered;
+  table.job = decision.job;
+  table.port = decision.port;
+  return std::make_unique<HostsControl>(Place{facts_, std::move(table), number_of(rank()), std::move(numbered),
+                                              std::move(council.listener), timeout_s_,
+                                              std::min(join_timeout_s_, timeout_s_)});
+}
+
+// What this rank waits in ends: whoever goes on without it mostly knows of a death, of which the others are to hear.
+void HostsControl::end_calls(const char* purpose) {
+  const int64_t end = os::now_ns() + kDyingNs;
+  while (!is_broken() && os::now_ns() < end) local_->await_break(end - os::now_ns());
+  if (!is_broken())
+    local_->break_with(Error(GSEL_ERR_STATE, fmt::format("{} asked for a {}; call gsel_comm_{} on every rank",
+                                                         roster_.named(rank()), purpose, purpose))
+                           .about_rank(roster_.shown(rank())));
+}
+
+std::unique_ptr<Control> HostsControl::make_shrunk(const std::vector<int32_t>& without) {
+  if (is_shrunk_.exchange(true))
+    fail(GSEL_ERR_STATE, "gsel_comm_shrink: this communicator has been shrunk already; go on with what came of it");
+  const int64_t begun = os::now_ns();
+  end_calls("shrink");
+  std::vector<int32_t> without_here;
+  std::vector<char> marks(roster_.ranks());
+  for (const int32_t q : without) {
+    marks[static_cast<size_t>(q)] = static_cast<char>(Mark::left_out);
+    if (roster_.is_here(q)) without_here.push_back(roster_.local_of(q));
+  }
+  std::unique_ptr<shm::Endpoint> local;
+  serial_->run([&] { local = as_endpoint(local_->shrink(without_here)); });
+  const int32_t own = rank();
+  std::vector<int32_t> here(static_cast<size_t>(local->world_size()));
+  local->exchange(&own, here.data(), sizeof own, "shrink", timeout_s_);
+  for (const int32_t q : here) marks[static_cast<size_t>(q)] = static_cast<char>(Mark::comes);
+  std::vector<Party> parties;
+  for (size_t h = 0; h < roster_.hosts(); ++h) parties.push_back(roster_.on(h));
+  Council held = council(Petition::Aim::shrink, std::move(parties), std::move(marks), begun);
+  const Decision decision = decide(held, *local);
+  if (decision.code != GSEL_OK) fail_as(decision, Petition::Aim::shrink, roster_);
+  if (decision.others_may_live != 0) keep_open(doors_);
+  std::vector<int32_t> members;
+  for (size_t q = 0; q < held.marks.size(); ++q)
+    if (held.marks[q] == static_cast<char>(Mark::comes)) members.push_back(static_cast<int32_t>(q));
+  return make_of(held, decision, members, std::move(local));
+}
+
+std::unique_ptr<Control> HostsControl::make_group(const std::vector<int32_t>& ranks) {
+  const int64_t begun = os::now_ns();
+  std::vector<int32_t> here;
+  std::vector<Party> parties;
+  uint64_t list = ranks.size();
+  for (const int32_t q : ranks) {
+    list = (list ^ static_cast<uint64_t>(q)) * 0x100000001b3u;
+    if (roster_.is_here(q)) here.push_back(roster_.local_of(q));
+    const auto is_there = [&](const Party& party) { return roster_.host_of(party.front()) == roster_.host_of(q); };
+    if (std::ranges::none_of(parties, is_there)) parties.push_back({q});
+  }
+  auto local = as_endpoint(local_->create_group(here));
+  struct Given {
+    uint64_t list;
+    int32_t rank;
+    int32_t reserved;
+  };
+  const Given own{list, rank(), 0};
+  std::vector<Given> given(here.size());
+  local->exchange(&own, given.data(), sizeof own, "create_group", timeout_s_);
+  Council held = council(Petition::Aim::group, std::move(parties), std::vector<char>(roster_.ranks()), begun);
+  held.petition.agreed = list;
+  for (const Given& one : given)
+    if (one.list != given[0].list) held.petition.odd = one.rank;
+  const Decision decision = decide(held, *local);
+  if (decision.code != GSEL_OK) fail_as(decision, Petition::Aim::group, roster_);
+  return make_of(held, decision, ranks, std::move(local));
+}
+
+std::unique_ptr<Control> HostsControl::create_group(std::span<const int32_t> ranks) {
+  require_own_process(fork_generation_, "gsel_comm_create_group");
+  return make_group({ranks.begin(), ranks.end()});
+}
+
+std::unique_ptr<Control> HostsControl::shrink(std::span<const int32_t> without) {
+  require_own_process(fork_generation_, "gsel_comm_shrink");
+  return make_shrunk({without.begin(), without.end()});
+}
+
+// The lines and what carries payloads are made anew: what was on its way over the old ones does not come any more.
+void HostsControl::resync() {
+  require_own_process(fork_generation_, "gsel_comm_resync");
+  if (is_shrunk_)
+    fail(GSEL_ERR_STATE, "gsel_comm_resync: this communicator has been shrunk; go on with what came of it");
+  const int64_t begun = os::now_ns();
+  end_calls("resync");
+  serial_->run([&] {
+    backend_.take(nullptr);
+    herald_.reset();
+    lines_.clear();
+    local_->resync();
+  });
+  try {
+    std::vector<Party> parties;
+    std::vector<char> marks(roster_.ranks());
+    for (size_t h = 0; h < roster_.hosts(); ++h) parties.push_back(roster_.on(h));
+    Council held = council(Petition::Aim::resync, std::move(parties), std::move(marks), begun);
+    const Decision decision = decide(held, *local_);
+    if (decision.code != GSEL_OK) fail_as(decision, Petition::Aim::resync, roster_);
+    eventfd_t broken = 0;
+    eventfd_read(wake_.get(), &broken);
+    connect({decision.job, decision.port}, held.listener);
+    join_carrier();
+  } catch (...) {
+    local_->break_with(current_error());
+    throw;
+  }
+}
+
+std::unique_ptr<Pending> HostsControl::make_beside(std::function<void()> make) {
+  local_->allow_overlap();
+  std::erase_if(makers_, [](const auto& maker) { return maker->has_ended(); });
+  makers_.push_back(std::make_shared<shm::Maker>(std::move(make)));
+  return std::make_unique<shm::MadeBeside>(makers_.back());
+}
+
+std::unique_ptr<Pending> HostsControl::start_making(const Making& making,
+                                                    std::function<void(std::unique_ptr<Control>)> take) {
+  require_own_process(fork_generation_, "request");
+  if (making.kind == Making::Kind::group)
+    return make_beside([this, take = std::move(take), ranks = making.ranks] { take(make_group(ranks)); });
+  if (making.kind == Making::Kind::shrink)
+    return make_beside([this, take = std::move(take), ranks = making.ranks] { take(make_shrunk(ranks)); });
+  const bool dups = making.kind == Making::Kind::dup;
+  return serial_->start([this, take = std::move(take), colour = dups ? 0 : making.colour,
+                         key = dups ? rank() : making.key] { take(split_in_turn(colour, key, {})); });
+}
+
+}  // namespace gsel::hosts

@@ -1,0 +1,185 @@
+// support/hosts.h: ranks of a test that are told that they are on several hosts, and what a call gives them beside what
+// it gives to the same ranks on one host.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "support/ranks.h"
+
+namespace gsel::test {
+
+// Which ranks are on which host: "0011".
+struct Job {
+  char place[64];
+  const char* hosts;
+  const char* transport;  // NULL: any
+};
+
+inline uint16_t free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* at = reinterpret_cast<sockaddr*>(&address);
+  assert_int_equal(bind(fd, at, length), 0);
+  assert_int_equal(getsockname(fd, at, &length), 0);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+inline void on_hosts(const char* hosts, rank_body body, const char* transport = nullptr) {
+  Job job = {};
+  snprintf(job.place, sizeof job.place, "tcp://127.0.0.1:%d", free_port());
+  job.hosts = hosts;
+  job.transport = transport;
+  as_processes(static_cast<int32_t>(strlen(hosts)), body, &job);
+}
+
+// The numbers of hosts are letters where reductions are to be in the order of a tree.
+inline int32_t order_of(const Job* job) {
+  return job->hosts[0] == 'a' ? GSEL_ORDER_TREE : GSEL_ORDER_RANKS;
+}
+
+inline gsel_status join(const rank_run* run, gsel_comm** comm, gsel_error** err) {
+  const auto* job = static_cast<const Job*>(run->user);
+  const char host[] = {'h', job->hosts[run->rank], '\0'};
+  setenv("GSEL_HOST_ID", host, 1);
+  gsel_comm_options options;
+  gsel_comm_options_init(&options, sizeof options);
+  options.rank = run->rank;
+  options.world_size = run->world_size;
+  options.id = &run->id;
+  options.timeout_s = run->timeout_s;
+  options.join_timeout_s = 20;
+  options.order = order_of(job);
+  if (job->transport) options.transport = gsel_str_from(job->transport);
+  options.rendezvous = gsel_str_from(job->place);
+  return gsel_comm_init(&options, comm, err);
+}
+
+struct Both {
+  gsel_comm *hosts = nullptr, *host = nullptr;
+  ~Both() {
+    gsel_comm_free(hosts);
+    gsel_comm_free(host);
+  }
+};
+
+inline gsel_status join_one_host(const rank_run* run, gsel_comm** comm, gsel_error** err) {
+  gsel_comm_options options;
+  gsel_comm_options_init(&options, sizeof options);
+  options.rank = run->rank;
+  options.world_size = run->world_size;
+  options.id = &run->id;
+  options.order = order_of(static_cast<const Job*>(run->user));
+  return gsel_comm_init(&options, comm, err);
+}
+
+#define join_both(run, both)                         \
+  gsel_error* err = nullptr;                         \
+  rank_ok(run, join(run, &(both).hosts, &err), err); \
+  rank_ok(run, join_one_host(run, &(both).host, &err), err)
+
+// Numbers of a type, alike in no two places.
+inline std::vector<char> numbers(gsel_dtype dtype, uint64_t count, uint64_t seed) {
+  std::vector<char> out(count * gsel_dtype_bytes(dtype));
+  uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+  for (uint64_t i = 0; i < count; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    const double number = static_cast<double>(static_cast<int32_t>(state >> 33)) / (1 << 24) - 64;
+    char* at = out.data() + i * gsel_dtype_bytes(dtype);
+    const auto as = [at](auto value) { memcpy(at, &value, sizeof value); };
+    if (dtype == GSEL_F32)
+      as(static_cast<float>(number));
+    else if (dtype == GSEL_F64)
+      as(number);
+    else if (dtype == GSEL_BF16 || dtype == GSEL_F16)
+      as(static_cast<uint16_t>((state >> 40 & 0x8fff) | 0x3000));  // of either sign, not too large
+    else
+      memcpy(at, &state, gsel_dtype_bytes(dtype));
+  }
+  return out;
+}
+
+// The same call on both, from buffers of these bytes.
+inline bool gives_the_same(const Both& both, const gsel_collective& call, const std::vector<char>& send,
+                           uint64_t recv_bytes, std::string& why) {
+  std::vector<char> got[2];
+  gsel_comm* const comms[] = {both.host, both.hosts};
+  for (int i = 0; i < 2; ++i) {
+    got[i].assign(recv_bytes + 8, static_cast<char>(0xa5));
+    gsel_collective one = call;
+    one.send = send.data();
+    one.recv = got[i].data();
+    gsel_error* err = nullptr;
+    if (gsel_comm_run(comms[i], &one, &err) != GSEL_OK) {
+      why = gsel_error_message(err).data;
+      gsel_error_free(err);
+      return false;
+    }
+  }
+  if (got[0] == got[1]) return true;
+  const auto at = std::mismatch(got[0].begin(), got[0].end(), got[1].begin()).first - got[0].begin();
+  why = "kind " + std::to_string(call.kind) + " dtype " + std::to_string(call.dtype) + " op " +
+        std::to_string(call.op) + " count " + std::to_string(call.count) + " differs at byte " + std::to_string(at);
+  return false;
+}
+
+#define rank_same(run, both, call, send, recv_bytes)                                               \
+  do {                                                                                             \
+    std::string why;                                                                               \
+    if (!gives_the_same(both, call, send, recv_bytes, why)) {                                      \
+      snprintf((run)->failure, sizeof(run)->failure, "rank %d: %.900s", (run)->rank, why.c_str()); \
+      return;                                                                                      \
+    }                                                                                              \
+  } while (0)
+
+// These ranks kill themselves.
+inline void on_hosts_but(const char* hosts, rank_body body, const std::vector<int32_t>& dead) {
+  Job job = {};
+  snprintf(job.place, sizeof job.place, "tcp://127.0.0.1:%d", free_port());
+  job.hosts = hosts;
+  const auto n = static_cast<int32_t>(strlen(hosts));
+  rank_run* runs = ranks_prepare(n, &job);
+  std::vector<pid_t> pids;
+  for (int32_t r = 0; r < n; ++r) pids.push_back(rank_fork(&runs[r], body));
+  for (int32_t r = 0; r < n; ++r) {
+    int status = 0;
+    waitpid(pids[static_cast<size_t>(r)], &status, 0);
+    assert_int_equal(WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+                     std::find(dead.begin(), dead.end(), r) != dead.end() ? SIGKILL : 0);
+  }
+  ranks_verdict(runs, n);
+}
+
+// Whether a plugin moves bytes between hosts.
+inline bool has_transport() {
+  gsel_plugin_list* list = nullptr;
+  assert_int_equal(gsel_plugin_list_create(&list, nullptr), GSEL_OK);
+  bool found = false;
+  for (int32_t i = 0; i < gsel_plugin_list_count(list); ++i) {
+    gsel_plugin_info info = GSEL_PLUGIN_INFO_INIT;
+    assert_int_equal(gsel_plugin_list_get(list, i, &info, nullptr), GSEL_OK);
+    found = found || strcmp(info.name.data, "gloo") == 0;
+  }
+  gsel_plugin_list_free(list);
+  return found;
+}
+
+inline int run_tests_on_hosts(const CMUnitTest* tests, size_t n) {
+  if (!has_transport()) {
+    printf("left out: ranks on several hosts, since this build has no transport between them (libgloo-dev)\n");
+    return 0;
+  }
+  return _cmocka_run_group_tests("tests", tests, n, nullptr, nullptr);
+}
+
+}  // namespace gsel::test

@@ -1,0 +1,129 @@
+// unit/test_comm_hosts_failures.cc: what goes wrong on one host is told on all of them.
+#include "support/hosts.h"
+
+using namespace gsel::test;
+
+namespace {
+
+// ---- what goes wrong ------------------------------------------------------------------------------------------------
+
+void disagrees(rank_run* run) {
+  Both both;
+  join_both(run, both);
+  int32_t x = 1;
+  for (const int32_t odd : {3, 1, 0}) {
+    const gsel_op op = run->rank == odd ? GSEL_MAX : GSEL_SUM;
+    rank_fails(run, gsel_allreduce(both.hosts, &x, &x, 1, GSEL_I32, op, &err), err, GSEL_ERR_MISMATCH,
+               "called allreduce(count 1, i32, max)", -1);
+    x = 1;
+    rank_ok(run, gsel_allreduce(both.hosts, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err);  // the communicator goes on
+    rank_check(run, x == run->world_size);
+    x = 1;
+  }
+}
+
+void disagrees_on_parts(rank_run* run) {
+  Both both;
+  join_both(run, both);
+  uint64_t one[] = {1, 1, 1, 1}, other[] = {1, 1, 1, 1};
+  if (run->rank == 3) other[0] = 2;
+  int32_t send[8] = {}, recv[8] = {};
+  const gsel_status status = gsel_alltoallv(both.hosts, send, one, nullptr, recv, other, nullptr, GSEL_I32, &err);
+  rank_fails(run, status, err, GSEL_ERR_MISMATCH, "alltoallv: rank 0 on ", 0);
+}
+
+void aborts(rank_run* run) {
+  Both both;
+  join_both(run, both);
+  if (run->rank == 3) gsel_comm_abort(both.hosts, gsel_str_from("no more data"));
+  int32_t x = 1;
+  rank_fails(run, gsel_allreduce(both.hosts, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err, GSEL_ERR_ABORTED,
+             "rank 3 aborted the communicator: no more data", 3);
+}
+
+// The others are in the barrier, still, or in the call behind it.
+template <int32_t who>
+void dies(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  rank_ok(run, join(run, &comm, &err), err);
+  gsel_status status = gsel_barrier(comm, &err);
+  if (run->rank == who) kill(getpid(), SIGKILL);
+  int32_t x = 1;
+  if (status == GSEL_OK) status = gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err);
+  rank_fails(run, status, err, GSEL_ERR_PEER, "ended without", who);
+  gsel_comm_free(comm);
+}
+
+template <int32_t who>
+void leaves(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  rank_ok(run, join(run, &comm, &err), err);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  if (run->rank != who) {
+    int32_t x = 1;
+    rank_fails(run, gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err, GSEL_ERR_PEER, " left", who);
+  }
+  gsel_comm_free(comm);
+}
+
+void is_late(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  run->timeout_s = 1;
+  rank_ok(run, join(run, &comm, &err), err);
+  int32_t x = 1;
+  if (run->rank == 3) usleep(2'500'000);
+  rank_fails(run, gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err, GSEL_ERR_TIMEOUT, "rank 3", 3);
+  gsel_comm_free(comm);
+}
+
+void test_ranks_that_disagree_are_told_and_go_on(void**) {
+  on_hosts("0011", disagrees);
+  on_hosts("0011", disagrees_on_parts);
+}
+void test_an_abort_is_told_on_all_hosts(void**) {
+  on_hosts("0011", aborts);
+}
+
+void test_a_death_is_told_on_all_hosts(void**) {
+  on_hosts_but("0011", dies<3>, {3});
+  on_hosts_but("0011", dies<2>, {2});  // the first rank of its host
+  on_hosts_but("0011", dies<0>, {0});
+}
+
+void test_who_has_left_is_told_on_all_hosts(void**) {
+  on_hosts("0011", leaves<3>);
+  on_hosts("0011", leaves<2>);
+  on_hosts("0011", leaves<0>);
+}
+
+void test_a_late_rank_is_named_on_all_hosts(void**) {
+  on_hosts("0011", is_late);
+}
+
+void has_none(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_UNSUPPORTED, "has no transport between hosts", 0);
+}
+
+void test_ranks_without_a_transport_are_refused(void**) {
+  on_hosts("001", has_none, "nccl");
+  on_hosts("001", has_none, "no_such_plugin");
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(test_ranks_that_disagree_are_told_and_go_on),
+      cmocka_unit_test(test_an_abort_is_told_on_all_hosts),
+      cmocka_unit_test(test_a_death_is_told_on_all_hosts),
+      cmocka_unit_test(test_who_has_left_is_told_on_all_hosts),
+      cmocka_unit_test(test_a_late_rank_is_named_on_all_hosts),
+      cmocka_unit_test(test_ranks_without_a_transport_are_refused),
+  };
+  return run_tests_on_hosts(tests, std::size(tests));
+}
