@@ -95,3 +95,23 @@ job sh -c '[ $RANK = 3 ] && (sleep 1; kill -9 $$) & exec '"$gsel"' bench allredu
 [ "$status" != 0 ] || fail "a job with a killed rank: status 0"
 grep -q "rank 3 .*ended without gsel_comm_free" "$work/0" || fail "what the first host said: $(cat "$work/0")"
 grep -q "rank 3 (pid [0-9]*) was killed by signal 9" "$work/1" || fail "what the second host said: $(cat "$work/1")"
+
+# A launcher that is killed takes its ranks with it, and the other host hears of them.
+job sh -c '[ $RANK = 2 ] && { launcher=$PPID; (sleep 1; kill -9 $launcher) & } ; exec '"$gsel"' bench allreduce -b 8 -e 8 --iterations 1000000 --joined'
+[ "$status" != 0 ] || fail "a job with a killed launcher: status 0"
+grep -q "rank [23] .*ended without gsel_comm_free" "$work/0" || fail "what the first host said: $(cat "$work/0")"
+[ "$hosts" ] || exit 0
+
+# A host that falls silent is named on either side, by the first of its ranks.
+(
+  sleep 3
+  ip -n "$b" link set eth0 down
+) &
+export GSEL_HOST_TIMEOUT=1
+began=$(date +%s)
+job "$gsel" bench allreduce -b 8 -e 8 --iterations 100000000 --joined
+took=$(($(date +%s) - began))
+[ "$status" != 0 ] || fail "a job whose hosts lose each other: status 0"
+grep -q "rank 2 on node1 is silent for 1 s" "$work/0" || fail "what the first host said: $(cat "$work/0")"
+grep -q "rank 0 on node0 is silent for 1 s" "$work/1" || fail "what the second host said: $(cat "$work/1")"
+echo "hosts that lose each other 3 s after the start: ended after $took s"

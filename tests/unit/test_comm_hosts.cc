@@ -130,6 +130,37 @@ void splits(rank_run* run) {
   }
 }
 
+// Split and dup as requests, at their place among collectives that are under way.
+void starts_making(rank_run* run) {
+  Both both, made, again;
+  join_both(run, both);
+  const int32_t colour = run->rank % 2;
+  int32_t before = 1, behind = 1;
+  gsel_request *first = nullptr, *second = nullptr;
+  rank_ok(run, gsel_comm_start_split(both.hosts, colour, -run->rank, &first, &err), err);
+  rank_ok(run, gsel_allreduce(both.hosts, &before, &before, 1, GSEL_I32, GSEL_SUM, &err), err);
+  rank_ok(run, gsel_comm_start_dup(both.hosts, &second, &err), err);
+  rank_ok(run, gsel_allreduce(both.hosts, &behind, &behind, 1, GSEL_I32, GSEL_SUM, &err), err);
+  rank_check(run, before == run->world_size && behind == run->world_size);
+  rank_ok(run, gsel_request_wait(second, &err), err);
+  rank_ok(run, gsel_request_take_comm(second, &again.hosts, &err), err);
+  rank_ok(run, gsel_request_wait(first, &err), err);
+  rank_ok(run, gsel_request_take_comm(first, &made.hosts, &err), err);
+  gsel_request_free(first);
+  gsel_request_free(second);
+  rank_ok(run, gsel_comm_split(both.host, colour, -run->rank, &made.host, &err), err);
+  rank_ok(run, gsel_comm_dup(both.host, &again.host, &err), err);
+  gsel_collective call = GSEL_COLLECTIVE_INIT;
+  call.kind = GSEL_COLLECTIVE_ALLREDUCE;
+  call.dtype = GSEL_F32;
+  call.op = GSEL_SUM;
+  call.count = 5000;
+  const auto send = numbers(GSEL_F32, 5000, static_cast<uint64_t>(run->rank));
+  rank_check(run, gsel_comm_rank(made.hosts) == gsel_comm_rank(made.host));
+  rank_same(run, made, call, send, 20000);
+  rank_same(run, again, call, send, 20000);
+}
+
 void starts(rank_run* run) {
   Both both;
   join_both(run, both);
@@ -160,6 +191,7 @@ void test_communicators_are_made_from_one(void**) {
   on_hosts("0011", splits);
   on_hosts("0101", splits);
   on_hosts("0112", splits);
+  for (const char* hosts : {"0011", "0101", "0112"}) on_hosts(hosts, starts_making);
 }
 
 void test_calls_are_started(void**) {

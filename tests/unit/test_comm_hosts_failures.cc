@@ -103,6 +103,100 @@ void test_a_late_rank_is_named_on_all_hosts(void**) {
   on_hosts("0011", is_late);
 }
 
+// ---- silence --------------------------------------------------------------------------------------------------------
+
+// Ranks say in shared memory that they have come; the parent stops some of them, and lets them go on.
+struct Stopped {
+  Job job;
+  volatile int32_t come, stopped, over;
+};
+
+gsel_status join_stopped(rank_run* run, gsel_comm** comm, gsel_error** err) {
+  setenv("GSEL_HOST_TIMEOUT", "1", 1);
+  const gsel_status status = join(run, comm, err);  // the job stands first
+  __atomic_add_fetch(&static_cast<Stopped*>(run->user)->come, 1, __ATOMIC_SEQ_CST);
+  return status;
+}
+
+// Ranks from `first` on are stopped for so long; the others are told when they are, and when that is over.
+void stop_ranks(const char* hosts, rank_body body, int32_t first, useconds_t microseconds) {
+  auto* stopped = static_cast<Stopped*>(shared_memory(sizeof(Stopped)));
+  snprintf(stopped->job.place, sizeof stopped->job.place, "tcp://127.0.0.1:%d", free_port());
+  stopped->job.hosts = hosts;
+  const auto n = static_cast<int32_t>(strlen(hosts));
+  rank_run* runs = ranks_prepare(n, stopped);
+  std::vector<pid_t> pids;
+  for (int32_t r = 0; r < n; ++r) pids.push_back(rank_fork(&runs[r], body));
+  await_step(&stopped->come, n);
+  for (int32_t r = first; r < n; ++r) kill(pids[static_cast<size_t>(r)], SIGSTOP);
+  reach_step(&stopped->stopped, 1);
+  if (microseconds > 0)
+    usleep(microseconds);
+  else
+    await_step(&stopped->over, first);  // all others have done what they do without them
+  for (int32_t r = first; r < n; ++r) kill(pids[static_cast<size_t>(r)], SIGCONT);
+  for (const pid_t pid : pids) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    assert_int_equal(status, 0);
+  }
+  ranks_verdict(runs, n);
+  munmap(stopped, sizeof *stopped);
+}
+
+// All are late alike: who was stopped itself blames nobody.
+void is_not_accused(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  rank_ok(run, join_stopped(run, &comm, &err), err);
+  await_step(&static_cast<Stopped*>(run->user)->stopped, 1);
+  usleep(500'000);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  gsel_comm_free(comm);
+}
+
+// The last two ranks are those of a host that falls silent while its kernel goes on to answer.
+void hears_nothing(rank_run* run) {
+  run->timeout_s = 3;
+  auto* stopped = static_cast<Stopped*>(run->user);
+  const int32_t silent = run->world_size - 2;
+  gsel_error* err = nullptr;
+  gsel_comm *comm = nullptr, *left = nullptr;
+  rank_ok(run, join_stopped(run, &comm, &err), err);
+  await_step(&stopped->stopped, 1);
+  if (run->rank < silent) {
+    char text[64];
+    snprintf(text, sizeof text, "rank %d on ", silent);
+    int32_t x = 1;
+    const double began = static_cast<double>(time(nullptr));
+    rank_fails(run, gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err, GSEL_ERR_PEER, text, silent);
+    rank_check(run, static_cast<double>(time(nullptr)) - began < 10);
+    rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_PEER, "is silent for 1 s", silent);
+    rank_ok(run, gsel_comm_shrink(comm, &left, &err), err);  // they are more, or have rank 0
+    rank_check(run, gsel_comm_world_size(left) == silent);
+    x = 1;
+    rank_ok(run, gsel_allreduce(left, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err);
+    rank_check(run, x == silent);
+    __atomic_add_fetch(&stopped->over, 1, __ATOMIC_SEQ_CST);
+    await_step(&stopped->over, run->world_size);
+    gsel_comm_free(left);
+  } else {
+    usleep(500'000);
+    rank_fails(run, gsel_comm_shrink(comm, &left, &err), err, GSEL_ERR_PEER, "a minority: ranks 0", 0);
+    __atomic_add_fetch(&stopped->over, 1, __ATOMIC_SEQ_CST);
+  }
+  gsel_comm_free(comm);
+}
+
+void test_who_was_late_itself_accuses_nobody(void**) {
+  stop_ranks("0011", is_not_accused, 0, 2'500'000);
+}
+
+void test_a_silent_host_is_named_and_left_out(void**) {
+  stop_ranks("0011", hears_nothing, 2, 0);
+  stop_ranks("001122", hears_nothing, 4, 0);
+}
+
 void has_none(rank_run* run) {
   gsel_error* err = nullptr;
   gsel_comm* comm = nullptr;
@@ -123,6 +217,8 @@ int main() {
       cmocka_unit_test(test_a_death_is_told_on_all_hosts),
       cmocka_unit_test(test_who_has_left_is_told_on_all_hosts),
       cmocka_unit_test(test_a_late_rank_is_named_on_all_hosts),
+      cmocka_unit_test(test_who_was_late_itself_accuses_nobody),
+      cmocka_unit_test(test_a_silent_host_is_named_and_left_out),
       cmocka_unit_test(test_ranks_without_a_transport_are_refused),
   };
   return run_tests_on_hosts(tests, std::size(tests));
