@@ -1,0 +1,137 @@
+// unit/test_comm_hosts_cut.cc: two hosts whose cable is cut, and whose ranks live on either side: one side goes on, the
+// other is told that it is a minority. The hosts are network namespaces, which need privileges.
+#include <fcntl.h>
+#include <sched.h>
+
+#include <ctime>
+
+#include "support/hosts.h"
+
+using namespace gsel::test;
+
+namespace {
+
+struct Cut {
+  Job job;  // what join looks at
+  char names[2][32];
+  const char* goes_on;  // the number of the host
+  volatile int32_t come, over;
+};
+
+// false: it could not be done.
+bool command(const char* format, const char* one, const char* other) {
+  char text[256];
+  snprintf(text, sizeof text, format, one, other);
+  return system(text) == 0;
+}
+
+double seconds_now() {
+  timespec t = {};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+void enter_host(const char* name) {
+  char path[64];
+  snprintf(path, sizeof path, "/run/netns/%s", name);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) _exit(3);
+  close(fd);
+}
+
+void is_cut_off(rank_run* run) {
+  auto* cut = static_cast<Cut*>(run->user);
+  const char host = cut->job.hosts[run->rank];
+  enter_host(cut->names[host - '0']);
+  setenv("GSEL_HOST_TIMEOUT", "1", 1);
+  run->timeout_s = 5;
+  gsel_error* err = nullptr;
+  gsel_comm *comm = nullptr, *left = nullptr;
+  rank_ok(run, join(run, &comm, &err), err);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  __atomic_add_fetch(&cut->come, 1, __ATOMIC_SEQ_CST);
+  gsel_status status = GSEL_OK;
+  int32_t x = 1;
+  while (status == GSEL_OK) status = gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_MAX, &err);
+  const auto* other = strchr(cut->job.hosts, host == '0' ? '1' : '0');
+  const auto first = static_cast<int32_t>(other - cut->job.hosts);
+  rank_fails(run, status, err, GSEL_ERR_PEER, "is silent for 1 s", first);
+  const double began = seconds_now();
+  if (host == cut->goes_on[0]) {
+    rank_ok(run, gsel_comm_shrink(comm, &left, &err), err);
+    rank_check(run, seconds_now() - began < 4);
+    const auto n = static_cast<int32_t>(std::count(cut->job.hosts, cut->job.hosts + run->world_size, host));
+    rank_check(run, gsel_comm_world_size(left) == n);
+    x = 1;
+    rank_ok(run, gsel_allreduce(left, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err);
+    rank_check(run, x == n);
+  } else {
+    rank_fails(run, gsel_comm_shrink(comm, &left, &err), err, GSEL_ERR_PEER, "a minority", -1);
+  }
+  __atomic_add_fetch(&cut->over, 1, __ATOMIC_SEQ_CST);
+  await_step(&cut->over, run->world_size);
+  gsel_comm_free(left);
+  gsel_comm_free(comm);
+}
+
+void clean(const Cut* cut) {
+  command("ip netns delete %s; ip netns delete %s", cut->names[0], cut->names[1]);
+}
+
+bool make_hosts(Cut* cut) {
+  snprintf(cut->names[0], sizeof cut->names[0], "gsel-c-%d", getpid());
+  snprintf(cut->names[1], sizeof cut->names[1], "gsel-d-%d", getpid());
+  const char *a = cut->names[0], *b = cut->names[1];
+  return geteuid() == 0 && command("ip netns add %s 2> /dev/null && ip netns add %s", a, b) &&
+         command("ip link add eth0 netns %s type veth peer name eth0 netns %s", a, b) &&
+         command("ip -n %s address add 10.77.1.1/24 dev eth0 && ip -n %s address add 10.77.1.2/24 dev eth0", a, b) &&
+         command("ip -n %s link set eth0 up && ip -n %s link set eth0 up", a, b) &&
+         command("ip -n %s link set lo up && ip -n %s link set lo up", a, b);
+}
+
+void cut_between(const char* hosts, const char* goes_on) {
+  auto* cut = static_cast<Cut*>(shared_memory(sizeof(Cut)));
+  if (!make_hosts(cut)) {
+    printf("left out: a cable that is cut, since network namespaces are not to be had here\n");
+    munmap(cut, sizeof *cut);
+    return;
+  }
+  snprintf(cut->job.place, sizeof cut->job.place, "tcp://10.77.1.1:29500");
+  cut->job.hosts = hosts;
+  cut->goes_on = goes_on;
+  const auto n = static_cast<int32_t>(strlen(hosts));
+  rank_run* runs = ranks_prepare(n, cut);
+  std::vector<pid_t> pids;
+  for (int32_t r = 0; r < n; ++r) pids.push_back(rank_fork(&runs[r], is_cut_off));
+  await_step(&cut->come, n);
+  const bool is_down = command("ip -n %s link set eth0 down%s", cut->names[1], "");
+  int problems = 0;
+  for (const pid_t pid : pids) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    problems += status != 0;
+  }
+  clean(cut);
+  munmap(cut, sizeof *cut);
+  ranks_verdict(runs, n);
+  assert_true(is_down);
+  assert_int_equal(problems, 0);
+}
+
+void test_the_side_of_rank_0_goes_on_where_both_are_alike(void**) {
+  cut_between("0011", "0");
+}
+
+void test_the_larger_side_goes_on(void**) {
+  cut_between("011", "1");
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(test_the_side_of_rank_0_goes_on_where_both_are_alike),
+      cmocka_unit_test(test_the_larger_side_goes_on),
+  };
+  return run_tests_on_hosts(tests, std::size(tests));
+}
