@@ -86,10 +86,10 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *                     same on every rank. Rank 0 listens there until all have come. Who does not show that it knows the
  *                     job's token is not heard: `id`, if it is given, else the content of the file that GSEL_TOKEN_FILE
  *                     names, which only its user may read. What is said there is signed and not encrypted. Ranks on
- *                     several hosts share everything but recordings and grow (GSEL_ERR_UNSUPPORTED;
- *                     docs/communicator.md); gsel_comm_free waits two seconds at most for what was
- *                     sent to other hosts. Not given: the environment variable GSEL_RENDEZVOUS, if rank and size are read
- *                     from the environment, too; else all ranks are on this host */
+ *                     several hosts share everything but recordings
+ *                     (docs/communicator.md); gsel_comm_free waits two seconds at most for what was sent to other hosts.
+ *                     Not given: the environment variable GSEL_RENDEZVOUS, if rank and size are read from the
+ *                     environment, too; else all ranks are on this host */
 #define GSEL_ORDER_RANKS 0 /* (((x0 + x1) + x2) + x3) */
 #define GSEL_ORDER_TREE 1  /* ((x0 + x1) + (x2 + x3)): pairs of neighbours, level by level; the last of an odd number
                             * goes to the next level unchanged. If each rank first reduces its own parts with
@@ -599,7 +599,8 @@ GSEL_API gsel_status gsel_comm_shrink_without(gsel_comm *comm, const int32_t *ra
 GSEL_API gsel_status gsel_comm_resync(gsel_comm *comm, gsel_error **err);
 /* Makes a larger communicator. Ranks of comm keep their numbers; new ranks join by gsel_comm_init with the same id, as
  * ranks world_size(comm) to options->world_size - 1. options->rank is ignored here. Memory of gsel_mem_alloc on comm is
- * not shared in the new communicator. Errors as those of gsel_comm_init. Since 0.1. */
+ * not shared in the new communicator. Over several hosts, options->rendezvous is where all meet, at rank 0's host; it is
+ * GSEL_ERR_ARG without. Errors as those of gsel_comm_init. Since 0.1. */
 GSEL_API gsel_status gsel_comm_grow(gsel_comm *comm, const gsel_comm_options *options, gsel_comm **out, gsel_error **err);
 
 /* The same while the caller goes on, as MPI_Comm_idup does: *out is a request, given to the caller, that ends once the

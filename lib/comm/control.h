@@ -45,6 +45,7 @@ class Control {
   int32_t rank() const { return rank_; }
   int32_t world_size() const { return world_size_; }
   virtual const char* name() const noexcept = 0;
+  virtual bool is_over_hosts() const { return false; }
   // A rank as errors show it, and as a text of them: "rank 0 (rank 2 of world)".
   virtual int32_t shown(int32_t rank) const = 0;
   virtual std::string named(int32_t rank) const = 0;

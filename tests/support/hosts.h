@@ -142,6 +142,50 @@ inline bool gives_the_same(const Both& both, const gsel_collective& call, const 
     }                                                                                              \
   } while (0)
 
+// Sums, copies and messages of all lengths that travel in a way of their own.
+inline void works(rank_run* run, const Both& both) {
+  gsel_error* err = nullptr;
+  const auto n = static_cast<uint64_t>(gsel_comm_world_size(both.hosts));
+  const int32_t rank = gsel_comm_rank(both.hosts);
+  rank_check(run, n == static_cast<uint64_t>(gsel_comm_world_size(both.host)) && rank == gsel_comm_rank(both.host));
+  for (const uint64_t count : {1, 300, 70001})
+    for (const gsel_collective_kind kind :
+         {GSEL_COLLECTIVE_ALLREDUCE, GSEL_COLLECTIVE_ALLGATHER, GSEL_COLLECTIVE_BROADCAST, GSEL_COLLECTIVE_ALLTOALL}) {
+      gsel_collective call = GSEL_COLLECTIVE_INIT;
+      call.kind = kind;
+      call.dtype = GSEL_F32;
+      call.op = GSEL_SUM;
+      call.count = count;
+      rank_same(run, both, call, numbers(GSEL_F32, count * n, static_cast<uint64_t>(rank) + count), count * n * 4);
+    }
+  if (n == 1) return;
+  const int32_t size = static_cast<int32_t>(n), next = (rank + 1) % size, before = (rank + size - 1) % size;
+  for (const size_t count : {size_t{1}, size_t{50000}}) {
+    std::vector<int32_t> out(count, rank), in(count, -1);
+    const gsel_status status =
+        gsel_sendrecv(both.hosts, out.data(), count, next, in.data(), count, before, GSEL_I32, &err);
+    rank_ok(run, status, err);
+    rank_check(run, in == std::vector<int32_t>(count, before));
+  }
+  rank_ok(run, gsel_barrier(both.host, &err), err);  // nobody breaks the other one before
+}
+
+#define rank_works(run, both)      \
+  do {                             \
+    works(run, both);              \
+    if ((run)->failure[0]) return; \
+  } while (0)
+
+// Some ranks die once all have come; the others hear of it in a call.
+#define rank_hears_of_death(run, both, dies, about)                                                                \
+  do {                                                                                                             \
+    rank_ok(run, gsel_barrier((both).host, &err), err);                                                            \
+    if (dies) kill(getpid(), SIGKILL);                                                                             \
+    int32_t heard = 1;                                                                                             \
+    rank_fails(run, gsel_allreduce((both).hosts, &heard, &heard, 1, GSEL_I32, GSEL_SUM, &err), err, GSEL_ERR_PEER, \
+               "ended without", about);                                                                            \
+  } while (0)
+
 // These ranks kill themselves.
 inline void on_hosts_but(const char* hosts, rank_body body, const std::vector<int32_t>& dead) {
   Job job = {};

@@ -6,50 +6,6 @@ using namespace gsel::test;
 
 namespace {
 
-// Sums, copies and messages of all lengths that travel in a way of their own.
-void works(rank_run* run, const Both& both) {
-  gsel_error* err = nullptr;
-  const auto n = static_cast<uint64_t>(gsel_comm_world_size(both.hosts));
-  const int32_t rank = gsel_comm_rank(both.hosts);
-  rank_check(run, n == static_cast<uint64_t>(gsel_comm_world_size(both.host)) && rank == gsel_comm_rank(both.host));
-  for (const uint64_t count : {1, 300, 70001})
-    for (const gsel_collective_kind kind :
-         {GSEL_COLLECTIVE_ALLREDUCE, GSEL_COLLECTIVE_ALLGATHER, GSEL_COLLECTIVE_BROADCAST, GSEL_COLLECTIVE_ALLTOALL}) {
-      gsel_collective call = GSEL_COLLECTIVE_INIT;
-      call.kind = kind;
-      call.dtype = GSEL_F32;
-      call.op = GSEL_SUM;
-      call.count = count;
-      rank_same(run, both, call, numbers(GSEL_F32, count * n, static_cast<uint64_t>(rank) + count), count * n * 4);
-    }
-  if (n == 1) return;
-  const int32_t size = static_cast<int32_t>(n), next = (rank + 1) % size, before = (rank + size - 1) % size;
-  for (const size_t count : {size_t{1}, size_t{50000}}) {
-    std::vector<int32_t> out(count, rank), in(count, -1);
-    const gsel_status status =
-        gsel_sendrecv(both.hosts, out.data(), count, next, in.data(), count, before, GSEL_I32, &err);
-    rank_ok(run, status, err);
-    rank_check(run, in == std::vector<int32_t>(count, before));
-  }
-  rank_ok(run, gsel_barrier(both.host, &err), err);  // nobody breaks the other one before
-}
-
-#define rank_works(run, both)      \
-  do {                             \
-    works(run, both);              \
-    if ((run)->failure[0]) return; \
-  } while (0)
-
-// Some ranks die once all have come; the others hear of it in a call.
-#define rank_hears_of_death(run, both, dies, about)                                                                \
-  do {                                                                                                             \
-    rank_ok(run, gsel_barrier((both).host, &err), err);                                                            \
-    if (dies) kill(getpid(), SIGKILL);                                                                             \
-    int32_t heard = 1;                                                                                             \
-    rank_fails(run, gsel_allreduce((both).hosts, &heard, &heard, 1, GSEL_I32, GSEL_SUM, &err), err, GSEL_ERR_PEER, \
-               "ended without", about);                                                                            \
-  } while (0)
-
 uint32_t bit(int32_t rank) {
   return 1u << rank;
 }
@@ -188,83 +144,6 @@ void test_a_shrink_is_started(void**) {
   on_hosts_but("0011", starts_a_shrink, {0});
 }
 
-// ---- groups ---------------------------------------------------------------------------------------------------------
-
-void groups(rank_run* run) {
-  Both both;
-  join_both(run, both);
-  const std::vector<std::vector<int32_t>> lists = {{0, 2}, {3, 0, 1}, {2, 3}, {3, 2, 1, 0}, {1}, {1, 3}};
-  for (const auto& list : lists) {
-    if (std::find(list.begin(), list.end(), run->rank) == list.end()) continue;
-    Both made;
-    rank_ok(run, gsel_comm_create_group(both.hosts, list.data(), list.size(), &made.hosts, &err), err);
-    rank_ok(run, gsel_comm_create_group(both.host, list.data(), list.size(), &made.host, &err), err);
-    rank_works(run, made);
-  }
-  const int32_t list[] = {0, 3}, longer[] = {0, 3, 1};
-  gsel_comm* made = nullptr;
-  const bool alone = strcmp(static_cast<const Job*>(run->user)->hosts, "0112") == 0;  // else it would wait for rank 1
-  if (alone && (run->rank == 0 || run->rank == 3))
-    rank_fails(run,
-               gsel_comm_create_group(both.hosts, run->rank == 0 ? list : longer, run->rank == 0 ? 2 : 3, &made, &err),
-               err, GSEL_ERR_MISMATCH, "gives another list of ranks", 3);
-  rank_ok(run, gsel_barrier(both.hosts, &err), err);  // goes on
-}
-
-void groups_in_broken(rank_run* run) {
-  Both both, made;
-  join_both(run, both);
-  rank_hears_of_death(run, both, run->rank == 0, 0);
-  const int32_t with_dead[] = {0, 1, 2}, living[] = {2, 1, 3};
-  gsel_comm* none = nullptr;
-  if (run->rank != 3)
-    rank_fails(run, gsel_comm_create_group(both.hosts, with_dead, 3, &none, &err), err, GSEL_ERR_PEER, "rank 0", 0);
-  rank_ok(run, gsel_comm_create_group(both.hosts, living, 3, &made.hosts, &err), err);
-  rank_ok(run, gsel_comm_create_group(both.host, living, 3, &made.host, &err), err);
-  rank_works(run, made);
-}
-
-void test_groups_are_made(void**) {
-  on_hosts("0011", groups);
-  on_hosts("0101", groups);
-  on_hosts("0112", groups);
-  on_hosts_but("0011", groups_in_broken, {0});
-}
-
-// ---- made whole again -----------------------------------------------------------------------------------------------
-
-void comes_back(rank_run* run) {
-  run->timeout_s = 20;
-  Both both;
-  join_both(run, both);
-  for (int32_t turn = 0; turn < 4; ++turn) {
-    int32_t x = 1;
-    if (turn % 2 == 0 && run->rank == 3) gsel_comm_abort(both.hosts, gsel_str_from("again"));
-    if (turn % 2 == 0 || run->rank != 2)  // else rank 2 asks while the others call
-      rank_fails(run, gsel_allreduce(both.hosts, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err,
-                 turn % 2 == 0 ? GSEL_ERR_ABORTED : GSEL_ERR_STATE, turn % 2 == 0 ? "again" : "asked for a resync",
-                 turn % 2 == 0 ? 3 : 2);
-    rank_ok(run, gsel_comm_resync(both.hosts, &err), err);
-    rank_works(run, both);
-  }
-}
-
-void does_not_come_back(rank_run* run) {
-  Both both, left;
-  join_both(run, both);
-  rank_hears_of_death(run, both, run->rank == 2, 2);
-  if (run->rank == 3)  // hears of it on its host at once
-    rank_fails(run, gsel_comm_resync(both.hosts, &err), err, GSEL_ERR_PEER, "gsel_comm_resync without rank 2", 2);
-  rank_ok(run, gsel_comm_shrink(both.hosts, &left.hosts, &err), err);
-  rank_ok(run, gsel_comm_shrink(both.host, &left.host, &err), err);
-  rank_works(run, left);
-}
-
-void test_communicators_are_made_whole_again(void**) {
-  for (const char* hosts : {"0011", "0101", "0112"}) on_hosts(hosts, comes_back);
-  on_hosts_but("0011", does_not_come_back, {2});
-}
-
 }  // namespace
 
 int main() {
@@ -273,8 +152,6 @@ int main() {
       cmocka_unit_test(test_communicators_are_shrunk_again_and_again),
       cmocka_unit_test(test_ranks_that_live_are_left_out),
       cmocka_unit_test(test_a_shrink_is_started),
-      cmocka_unit_test(test_groups_are_made),
-      cmocka_unit_test(test_communicators_are_made_whole_again),
   };
   return run_tests_on_hosts(tests, std::size(tests));
 }

@@ -155,4 +155,77 @@ void HostsControl::set_timeout(double seconds) {
   backend_.set_timeout(seconds);
 }
 
+// ---- communicators from this one ------------------------------------------------------------------------------------
+
+std::unique_ptr<Control> HostsControl::split(int32_t colour, int32_t key, std::string_view label) {
+  std::unique_ptr<Control> made;
+  serial_->run([&] { made = split_in_turn(colour, key, label); });
+  return made;
+}
+
+namespace {
+
+struct Wish {
+  int32_t colour, key;
+};
+struct FoundingOfSplit {
+  gsel_unique_id job;
+  uint16_t port;  // 0: the first rank of the group cannot listen
+  char why[126];
+};
+
+// By rank of the group.
+std::vector<int32_t> members_of(const std::vector<Wish>& wishes, int32_t colour) {
+  std::vector<int32_t> members;
+  for (size_t q = 0; q < wishes.size(); ++q)
+    if (colour >= 0 && wishes[q].colour == colour) members.push_back(static_cast<int32_t>(q));
+  std::ranges::stable_sort(members, {}, [&](int32_t q) { return wishes[static_cast<size_t>(q)].key; });
+  return members;
+}
+
+}  // namespace
+
+std::unique_ptr<Control> HostsControl::split_in_turn(int32_t colour, int32_t key, std::string_view label) {
+  const Wish own{colour, key};
+  std::vector<Wish> wishes(roster_.ranks());
+  exchange_in_turn(&own, wishes.data(), sizeof own, "split", 0);
+  const std::vector<int32_t> members = members_of(wishes, colour);
+  HostTable table = table_of(roster_, members);
+  FoundingOfSplit founding{};
+  std::optional<Listener> listener;
+  if (table.names.size() > 1 && members.front() == rank()) try {
+      listener = Listener::at_any_port();
+      founding.port = listener->port();
+      os::random_bytes(founding.job.bytes, sizeof founding.job.bytes);
+    } catch (const Error& error) {
+      error.message().copy(founding.why, sizeof founding.why - 1);
+    }
+  std::vector<FoundingOfSplit> foundings(roster_.ranks());
+  exchange_in_turn(&founding, foundings.data(), sizeof founding, "split", 0);
+  const auto place = std::ranges::find(members, rank());
+  const auto number = static_cast<int32_t>(place - members.begin());
+  const auto shown = [&](int32_t q) {  // a user's communicator has numbers of its own
+    if (!label.empty()) return roster_.shown(q);
+    const auto in_group = std::ranges::find(members, q);
+    return in_group == members.end() ? -1 : static_cast<int32_t>(in_group - members.begin());
+  };
+  std::vector<int32_t> shown_here;
+  for (const int32_t q : roster_.here()) shown_here.push_back(shown(q));
+  auto local = local_->split_shown(colour, number, label, shown_here);
+  if (members.empty()) return nullptr;
+  if (table.names.size() == 1) return local;
+  const FoundingOfSplit& founder = foundings[static_cast<size_t>(members.front())];
+  if (founder.port == 0) throw Error(GSEL_ERR_IO, founder.why).about_rank(members.front());
+  table.job = founder.job;
+  table.port = founder.port;
+  if (!label.empty())
+    for (const int32_t q : members) table.shown_ranks.push_back(shown(q));
+  return std::make_unique<HostsControl>(
+      Place{facts_, std::move(table), number, std::move(local), std::move(listener), timeout_s_, join_timeout_s_});
+}
+
+std::unique_ptr<Control> HostsControl::dup() {
+  return split(0, rank(), {});
+}
+
 }  // namespace gsel::hosts

@@ -61,6 +61,7 @@ class HostsControl final : public Control {
   ~HostsControl() override;
 
   const char* name() const noexcept override { return local_->name(); }
+  bool is_over_hosts() const override { return true; }
   int32_t shown(int32_t rank) const override { return roster_.shown(rank); }
   std::string named(int32_t rank) const override { return roster_.named(rank); }
   void exchange(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s) override;

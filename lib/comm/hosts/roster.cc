@@ -51,4 +51,20 @@ std::string ranks_text(const std::vector<int32_t>& ranks) {
   return text;
 }
 
+HostTable table_of(const Roster& roster, const std::vector<int32_t>& members) {
+  const HostTable& all = roster.table();
+  HostTable table;
+  std::vector<int32_t> number(roster.hosts(), -1);
+  for (const int32_t q : members) {
+    const size_t host = roster.host_of(q);
+    if (number[host] < 0) {
+      number[host] = static_cast<int32_t>(table.names.size());
+      table.names.push_back(all.names[host]);
+      table.addresses.push_back(all.addresses[host]);
+    }
+    table.host_of.push_back(number[host]);
+  }
+  return table;
+}
+
 }  // namespace gsel::hosts

@@ -52,6 +52,10 @@ class Roster {
   bool is_in_blocks_ = true;
 };
 
+// Of some of the ranks, in this order; hosts in the order of their first ones. Without what tells one communicator from
+// another.
+HostTable table_of(const Roster& roster, const std::vector<int32_t>& members);
+
 // "rank 3", "ranks 0, 2 and 5 to 7".
 std::string ranks_text(const std::vector<int32_t>& ranks);
 
