@@ -13,6 +13,8 @@ echo "data-parallel training: tokens per second"
 echo
 echo "around the calls: gsel bench_lifecycle"
 "$1/bench_lifecycle"
+echo "a death among ranks on several hosts: gsel bench_shrink"
+"$1/bench_shrink"
 echo
 echo "requests beside blocking calls: gsel bench_requests"
 "$1/bench_requests"
