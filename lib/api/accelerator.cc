@@ -187,7 +187,7 @@ Communicator::FindAccelerator accelerator_of(const gsel_comm_options& given, con
                                              const JoinOptions& join) {
   const std::string_view transport = view(given.transport);
   if (has_accelerator(given)) return [&] { return open_accelerator(given, settings); };
-  if (!transport.empty() && transport != "auto" && !gsel::given(join.rendezvous))
+  if (!transport.empty() && transport != "auto" && join.rendezvous.empty())
     fail(
         GSEL_ERR_ARG,
         "gsel_comm_options.transport is {} without an accelerator and without a rendezvous; memory of one host has one "

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace gsel {
@@ -25,8 +26,9 @@ struct JoinOptions {
   uint32_t flags = 0;  // GSEL_COMM_*
   gsel_str trace{};    // folder to write recordings to at a failure; empty: none
   bool accelerator = false;
-  gsel_str rendezvous{};               // where the ranks of several hosts meet; not given: all are on this one
+  std::string rendezvous;              // where the ranks of several hosts meet; empty: all are on this one
   const char* rendezvous_source = "";  // where that is said
+  std::string launch;                  // what the ranks of this launch share, on all hosts; may be empty
   bool id_is_given = false;            // by the caller
   // Opens what moves memory of the host between hosts, once it is known that there are several.
   std::function<std::shared_ptr<const Accelerator>()> find_between_hosts{};

@@ -259,6 +259,10 @@ static const char* const known[] = {"RANK",
                                     "PMI_SIZE",
                                     "SLURM_PROCID",
                                     "SLURM_NTASKS",
+                                    "SLURM_STEP_NUM_TASKS",
+                                    "SLURM_STEP_NODELIST",
+                                    "SLURM_RESTART_COUNT",
+                                    "JOB_COMPLETION_INDEX",
                                     "SLURM_JOB_ID",
                                     "SLURM_STEP_ID",
                                     "PMIX_NAMESPACE",
@@ -266,12 +270,16 @@ static const char* const known[] = {"RANK",
                                     "PMI_LOCAL_SIZE",
                                     "SLURM_NNODES",
                                     "SLURM_STEP_NUM_NODES",
+                                    "PMI_FD",
                                     "OMPI_COMM_WORLD_RANK",
                                     "OMPI_COMM_WORLD_SIZE",
                                     "OMPI_COMM_WORLD_LOCAL_SIZE",
                                     "OMPI_MCA_ess_base_jobid",
                                     "TORCHELASTIC_RUN_ID",
-                                    "TORCHELASTIC_RESTART_COUNT"};
+                                    "TORCHELASTIC_RESTART_COUNT",
+                                    "TORCHELASTIC_USE_AGENT_STORE",
+                                    "GSEL_RENDEZVOUS",
+                                    "GSEL_TOKEN_FILE"};
 
 /* "A=1 B=2": the environment's only launcher variables from now on; %r stands for the rank. */
 static void set_environment(const char* variables, int32_t rank) {
@@ -309,7 +317,9 @@ static void test_each_launchers_variables_join_its_ranks(void** state) {
       "OMPI_COMM_WORLD_RANK=%r OMPI_COMM_WORLD_SIZE=3 PMIX_NAMESPACE=test.1",
       "OMPI_COMM_WORLD_RANK=%r OMPI_COMM_WORLD_SIZE=3 OMPI_MCA_ess_base_jobid=417",
       "PMI_RANK=%r PMI_SIZE=3",
-      "SLURM_PROCID=%r SLURM_NTASKS=3 SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_NNODES=2 SLURM_STEP_NUM_NODES=1",
+      "SLURM_PROCID=%r SLURM_NTASKS=8 SLURM_STEP_NUM_TASKS=3 SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_NNODES=2 "
+      "SLURM_STEP_NUM_NODES=1",
+      "GSEL_RENDEZVOUS=env:// RANK=%r WORLD_SIZE=3 LOCAL_WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=29511",
       "RANK=9 WORLD_SIZE=12 PMI_RANK=%r PMI_SIZE=3", /* the first set is incomplete, the second counts */
   };
   for (size_t i = 0; i < sizeof sets / sizeof sets[0]; ++i) as_processes(3, joins_by_environment, sets[i]);
@@ -317,7 +327,12 @@ static void test_each_launchers_variables_join_its_ranks(void** state) {
 
 static void test_an_empty_environment_is_a_world_of_one(void** state) {
   (void)state;
-  char* sets[] = {"", "RANK=0 WORLD_SIZE=1", "WORLD_SIZE=1", "SLURM_NTASKS=1"};
+  char* sets[] = {"",
+                  "RANK=0 WORLD_SIZE=1",
+                  "WORLD_SIZE=1",
+                  "SLURM_NTASKS=1",
+                  "SLURM_PROCID=0 SLURM_NTASKS=1", /* the shell of a batch script */
+                  "JOB_COMPLETION_INDEX=3" /* tasks that know nothing of each other */};
   for (size_t i = 0; i < sizeof sets / sizeof sets[0]; ++i) as_processes(1, joins_by_environment, sets[i]);
 }
 
@@ -344,7 +359,9 @@ static void test_incomplete_and_garbled_environments_are_refused_by_name(void** 
   struct bad_set sets[] = {
       {"RANK=1", "RANK=1 is in the environment but WORLD_SIZE is not", "WORLD_SIZE"},
       {"WORLD_SIZE=2", "WORLD_SIZE=2 is in the environment but RANK is not", "RANK"},
-      {"SLURM_NTASKS=4", "SLURM_PROCID is not", "SLURM_PROCID"},
+      {"SLURM_NTASKS=4", "the shell of sbatch or salloc is no rank", "SLURM_STEP_NUM_TASKS"},
+      {"SLURM_PROCID=0 SLURM_NTASKS=4", "the shell of sbatch or salloc is no rank", "SLURM_STEP_NUM_TASKS"},
+      {"SLURM_STEP_NUM_TASKS=4 SLURM_NTASKS=4", "SLURM_PROCID is not", "SLURM_PROCID"},
       {"RANK=0 WORLD_SIZE=2 MASTER_PORT=1", "MASTER_ADDR is not", "MASTER_ADDR"},
       {"RANK=0 WORLD_SIZE=2 MASTER_ADDR=a", "MASTER_PORT is not", "MASTER_PORT"},
       {"RANK=x WORLD_SIZE=1", "RANK is \"x\"", "RANK"},
@@ -354,9 +371,26 @@ static void test_incomplete_and_garbled_environments_are_refused_by_name(void** 
       {"PMI_RANK=2 PMI_SIZE=2", "PMI_RANK=2 and PMI_SIZE=2", "PMI_RANK"},
       {"PMI_RANK=99999999999 PMI_SIZE=2", "PMI_RANK is \"99999999999\"", "PMI_RANK"},
       {"RANK=0 WORLD_SIZE=2 GSEL_JOB=12", "GSEL_JOB is \"12\"", "GSEL_JOB"},
-      {"RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", "LOCAL_WORLD_SIZE=2 of WORLD_SIZE=4",
-       "LOCAL_WORLD_SIZE"},
-      {"SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_NNODES=2", "SLURM_NNODES=2", "SLURM_NNODES"},
+      {"RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", "meet at tcp://a:1 and have no token",
+       "GSEL_TOKEN_FILE"},
+      {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=n[007-9,12],m",
+       "meet at tcp://n007:", "GSEL_TOKEN_FILE"},
+      {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=r[1-2]n[4,5]-ib",
+       "meet at tcp://r1n4-ib:", "GSEL_TOKEN_FILE"},
+      {"JOB_COMPLETION_INDEX=1 WORLD_SIZE=2 MASTER_ADDR=job-0.svc", "meet at tcp://job-0.svc:29500", "GSEL_TOKEN_FILE"},
+      {"JOB_COMPLETION_INDEX=1 WORLD_SIZE=2", "does not end with that index", "MASTER_ADDR"},
+      {"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2",
+       "OMPI_COMM_WORLD_LOCAL_SIZE=2 of OMPI_COMM_WORLD_SIZE=4 ranks are on this host, and the launcher does not tell",
+       "GSEL_RENDEZVOUS"},
+      {"PMI_RANK=0 PMI_SIZE=4 MPI_LOCALNRANKS=2", "MPI_LOCALNRANKS=2 of PMI_SIZE=4 ranks", "GSEL_RENDEZVOUS"},
+      {"PMI_RANK=0 PMI_SIZE=4 MPI_LOCALNRANKS=2 PMI_FD=0", "is not the socket of a process manager", ""},
+      {"GSEL_RENDEZVOUS=env://", "no variable of a launcher", "GSEL_RENDEZVOUS"},
+      {"GSEL_RENDEZVOUS=env:/ RANK=0 WORLD_SIZE=2", "expected \"tcp://\", \"file://\" or \"env://\"",
+       "GSEL_RENDEZVOUS"},
+      {"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=4",
+       "the MPI does not understand the launcher, which started 4 ranks", "OMPI_COMM_WORLD_SIZE"},
+      {"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 PMI_RANK=1 PMI_SIZE=3",
+       "the MPI does not understand the launcher, which started 3 ranks", "OMPI_COMM_WORLD_SIZE"},
   };
   for (size_t i = 0; i < sizeof sets / sizeof sets[0]; ++i) as_processes(1, is_refused_by_environment, &sets[i]);
 }

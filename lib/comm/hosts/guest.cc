@@ -18,9 +18,11 @@ constexpr int64_t kAnswerNs = 1'000'000'000;  // longer than rank 0 waits, which
 
 class Guest {
  public:
-  explicit Guest(const Meeting& meeting) : meeting_(meeting) { os::random_bytes(&own_.nonce, sizeof own_.nonce); }
+  Guest(const Meeting& meeting, Board* board) : meeting_(meeting), board_(board) {
+    os::random_bytes(&own_.nonce, sizeof own_.nonce);
+  }
 
-  HostTable run() {
+  Met run() {
     own_.rank = meeting_.rank;
     own_.world_size = meeting_.world_size;
     own_.pid = getpid();
@@ -28,8 +30,9 @@ class Guest {
     write_text(own_.identity, host_identity());
     int64_t pause = kFirstPauseNs;
     for (;;) {
-      if (auto stream = connect_to(meeting_.place, meeting_.deadline_ns, &why_); stream && is_welcome(*stream))
-        return await_table(*stream);
+      for (const Seat& seat : seats())
+        if (auto stream = connect_to(seat.place, meeting_.deadline_ns, &why_); stream && is_welcome(*stream, seat))
+          return {await_table(*stream), seat.secret};
       if (os::now_ns() >= meeting_.deadline_ns)
         throw Error(
             GSEL_ERR_TIMEOUT,
@@ -46,8 +49,33 @@ class Guest {
   }
 
  private:
+  // Where rank 0 may listen.
+  struct Seat {
+    MeetingPlace place;
+    Secret secret;
+    bool is_posted_secret;  // by rank 0: whoever does not know it is not the one that has posted it
+  };
+
+  std::vector<Seat> seats() {
+    if (!board_) return {{meeting_.place, *meeting_.secret, false}};
+    std::vector<Seat> out;
+    for (const Endpoint& posted : board_->read(meeting_.deadline_ns, &why_)) {
+      if (posted.token.empty() && !meeting_.secret)
+        throw Error(GSEL_ERR_PERMISSION,
+                    fmt::format("rank 0 on {} has a token of its own and rank {} none; name the same file in "
+                                "GSEL_TOKEN_FILE on every rank",
+                                posted.host, meeting_.rank))
+            .about_rank(0);
+      for (const std::string& address : posted.addresses)
+        out.push_back({{.text = meeting_.place.text, .host = address, .port = std::to_string(posted.port)},
+                       meeting_.secret ? *meeting_.secret : Secret(posted.token),
+                       !meeting_.secret});
+    }
+    return out;
+  }
+
   // false, with why: whoever is there is not rank 0, or has gone.
-  bool is_welcome(Stream& stream) {
+  bool is_welcome(Stream& stream, const Seat& seat) {
     const int64_t deadline = std::min(meeting_.deadline_ns, os::now_ns() + kHandshakeNs);
     Challenge challenge;
     if (stream.await(challenge, deadline) != Stream::Came::all) return not_there("says nothing that rank 0 says");
@@ -63,20 +91,23 @@ class Guest {
                               "one libgsel",
                               meeting_.place.text, challenge.protocol, meeting_.rank, kMeetingProtocol))
           .about_rank(0);
-    const SignedGreeting signed_greeting{own_,
-                                         meeting_.secret.sign({kByGuest, bytes_of(challenge.nonce), bytes_of(own_)})};
+    const SignedGreeting signed_greeting{own_, seat.secret.sign({kByGuest, bytes_of(challenge.nonce), bytes_of(own_)})};
     Word word;
     if (!stream.send(signed_greeting, deadline) || stream.await(word, deadline) != Stream::Came::all)
       return not_there("went away in the middle");
+    if (seat.is_posted_secret && word.say == Say::failed && word.code == GSEL_ERR_PERMISSION)
+      return not_there("is rank 0 of another job");
     if (word.say == Say::failed) throw error_of(word);
     if (word.say != Say::welcome ||
-        !meeting_.secret.is_signed({kByRoot, bytes_of(own_.nonce), bytes_of(challenge.nonce)}, word.signature))
+        !seat.secret.is_signed({kByRoot, bytes_of(own_.nonce), bytes_of(challenge.nonce)}, word.signature)) {
+      if (seat.is_posted_secret) return not_there("is not the rank 0 that has posted where it listens");
       throw Error(
           GSEL_ERR_PERMISSION,
           fmt::format("whoever listens at {} does not know the token of this job, as rank {} has it; give every "
                       "rank the same",
                       meeting_.place.text, meeting_.rank))
           .about_rank(0);
+    }
     return true;
   }
 
@@ -111,6 +142,7 @@ class Guest {
     require(stream.await(word, deadline));
     if (word.say == Say::failed) throw error_of(word);
     if (word.say != Say::here) fail_protocol();
+    if (board_) table.addresses.front() = stream.peer_address();  // of those that were posted, one that leads there
     return table;
   }
 
@@ -139,14 +171,15 @@ class Guest {
   }
 
   const Meeting& meeting_;
+  Board* board_;
   Greeting own_;
   std::string why_ = "nobody listens";
 };
 
 }  // namespace
 
-HostTable meet_as_guest(const Meeting& meeting) {
-  return Guest(meeting).run();
+Met meet_as_guest(const Meeting& meeting, Board* board) {
+  return Guest(meeting, board).run();
 }
 
 }  // namespace gsel::hosts

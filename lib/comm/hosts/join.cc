@@ -18,16 +18,30 @@ namespace {
 
 constexpr double kLeastLocalSeconds = 1;  // for the ranks of one host that have all met already
 
-// The id that the caller gave to every rank, which nobody else knows; else the file that GSEL_TOKEN_FILE names.
-Secret secret_of(const JoinOptions& join) {
+// The id that the caller gave to every rank, which nobody else knows; else the file that GSEL_TOKEN_FILE names; else
+// what rank 0 posts, where only the ranks can read that.
+std::optional<Secret> secret_of(const JoinOptions& join, const MeetingPlace& place) {
   if (join.id_is_given) return Secret({std::begin(join.id.bytes), std::end(join.id.bytes)});
   const char* file = secure_getenv("GSEL_TOKEN_FILE");
-  if (!file || !*file)
-    fail(GSEL_ERR_CONFIG,
-         "ranks are to meet at {} and have no token, without which anybody could join; name a file with mode 600 that "
-         "has the same 16 to 4096 bytes on every host in GSEL_TOKEN_FILE, or give every rank the same id",
-         view(join.rendezvous));
-  return Secret::of_file(file);
+  if (file && *file) return Secret::of_file(file);
+  if (place.kind != MeetingPlace::Kind::address) return {};
+  throw Error(
+      GSEL_ERR_CONFIG,
+      fmt::format("ranks are to meet at {} and have no token, without which anybody could join; name a file with "
+                  "mode 600 that has the same 16 to 4096 bytes on every host in GSEL_TOKEN_FILE, or give every "
+                  "rank the same id",
+                  place.text))
+      .at(Place{.file = "", .token = "GSEL_TOKEN_FILE"});
+}
+
+// What tells this job's meeting from others at the same place, and says nothing of an id, which is secret.
+std::string job_of(const JoinOptions& join) {
+  const Bytes32 hash = join.id_is_given
+                           ? sha256(bytes_of(join.id.bytes))
+                           : sha256({reinterpret_cast<const uint8_t*>(join.launch.data()), join.launch.size()});
+  std::string text;
+  for (size_t i = 0; i < 8; ++i) text += fmt::format("{:02x}", hash[i]);
+  return text;
 }
 
 std::string hosts_text(const Roster& roster) {
@@ -49,15 +63,14 @@ void find_transport(const JoinOptions& join, JobFacts& facts) {
 }  // namespace
 
 std::unique_ptr<Control> join(const JoinOptions& join) {
-  if (!given(join.rendezvous) || join.world_size == 1) return shm::join(join);
+  if (join.rendezvous.empty() || join.world_size == 1) return shm::join(join);
   const int64_t deadline = os::now_ns() + static_cast<int64_t>(join.join_timeout_s * 1e9);
   const int64_t silence_ns = host_timeout_ns();
   std::optional<Listener> listener;
   if (join.rank == 0) listener = Listener::at_any_port();
-  const Secret secret = secret_of(join);
-  HostTable table =
-      meet({join.rank, join.world_size, parse_meeting_place(view(join.rendezvous), join.rendezvous_source), secret,
-            join.join_timeout_s, deadline, listener ? listener->port() : uint16_t{0}});
+  const MeetingPlace place = parse_meeting_place(join.rendezvous, join.rendezvous_source);
+  auto [table, secret] = meet({join.rank, join.world_size, place, secret_of(join, place), job_of(join),
+                               join.join_timeout_s, deadline, listener ? listener->port() : uint16_t{0}});
   const auto left_s = [deadline] {
     return std::max(static_cast<double>(deadline - os::now_ns()) * 1e-9, kLeastLocalSeconds);
   };
@@ -68,7 +81,7 @@ std::unique_ptr<Control> join(const JoinOptions& join) {
   here.join_timeout_s = left_s();
   if (roster.hosts() == 1) {
     log(GSEL_LOG_INFO, "comm", "rank {} of {} met the others at {}: all are on {}", join.rank, join.world_size,
-        view(join.rendezvous), table.names.front());
+        place.text, table.names.front());
     return shm::join(here);
   }
   if ((join.flags & GSEL_COMM_NO_THREAD) != 0)
@@ -80,8 +93,8 @@ std::unique_ptr<Control> join(const JoinOptions& join) {
   here.threads_a_rank = 2;  // a transport has one of its own
   JobFacts facts{secret, silence_ns, join.order, nullptr, {}, join.accelerator};
   find_transport(join, facts);
-  log(GSEL_LOG_INFO, "comm", "rank {} of {} met the others at {}: {}", join.rank, join.world_size,
-      view(join.rendezvous), hosts_text(roster));
+  log(GSEL_LOG_INFO, "comm", "rank {} of {} met the others at {}: {}", join.rank, join.world_size, place.text,
+      hosts_text(roster));
   auto local = shm::join(here);
   return std::make_unique<HostsControl>(HostsControl::Place{std::make_shared<const JobFacts>(std::move(facts)),
                                                             std::move(table), join.rank, std::move(local),

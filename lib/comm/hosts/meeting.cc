@@ -1,13 +1,31 @@
 // comm/hosts/meeting.cc: see meeting.h.
 #include "comm/hosts/meeting.h"
 
-#include "base/error.h"
 #include "comm/hosts/sides.h"
 
 namespace gsel::hosts {
 
-HostTable meet(const Meeting& meeting) {
-  return meeting.rank == 0 ? meet_as_root(meeting) : meet_as_guest(meeting);
+namespace {
+
+std::unique_ptr<Board> board_of(const Meeting& meeting) {
+  switch (meeting.place.kind) {
+    case MeetingPlace::Kind::address:
+      return nullptr;
+    case MeetingPlace::Kind::file:
+      return file_board(meeting.place, meeting.job);
+    case MeetingPlace::Kind::torchrun:
+      return torchrun_board(meeting.place, meeting.job);
+    case MeetingPlace::Kind::pmi:
+      return pmi_board(meeting.place);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Met meet(const Meeting& meeting) {
+  std::unique_ptr<Board> board = board_of(meeting);
+  return meeting.rank == 0 ? meet_as_root(meeting, std::move(board)) : meet_as_guest(meeting, board.get());
 }
 
 }  // namespace gsel::hosts

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
@@ -14,21 +15,23 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr std::string_view kScheme = "tcp://";
+using Kind = MeetingPlace::Kind;
+constexpr struct {
+  std::string_view text;
+  Kind kind;
+} kSchemes[] = {
+    {"tcp://", Kind::address}, {"file://", Kind::file}, {"torchrun://", Kind::torchrun}, {"pmi://", Kind::pmi}};
 
 [[noreturn]] void refuse(std::string_view text, size_t column, const char* source, const char* expected) {
   throw Error(GSEL_ERR_CONFIG,
-              fmt::format("{} is {}; column {}: expected {}, as in tcp://10.0.0.1:29500 or tcp://[fd00::1]:29500",
+              fmt::format("{} is {}; column {}: expected {}, as in tcp://10.0.0.1:29500, tcp://[fd00::1]:29500, "
+                          "file:///shared/run7 or env://",
                           source, in_quotes(text), column + 1, expected))
       .at(Place{.file = "", .column = static_cast<int32_t>(column + 1), .token = source});
 }
 
-}  // namespace
-
-MeetingPlace parse_meeting_place(std::string_view text, const char* source) {
-  if (!text.starts_with(kScheme)) refuse(text, 0, source, "\"tcp://\"");
-  MeetingPlace place{std::string(text), {}, {}};
-  size_t begin = kScheme.size(), end = 0;
+void read_address(MeetingPlace& place, std::string_view text, size_t begin, const char* source) {
+  size_t end = 0;
   if (begin < text.size() && text[begin] == '[') {
     end = text.find(']', ++begin);
     if (end == text.npos) refuse(text, begin - 1, source, "\"]\" behind the address");
@@ -47,6 +50,27 @@ MeetingPlace parse_meeting_place(std::string_view text, const char* source) {
   if (parsed.ec != std::errc() || parsed.ptr != port.data() + port.size() || number == 0)
     refuse(text, end + 1, source, "a port from 1 to 65535");
   place.port = port;
+}
+
+}  // namespace
+
+MeetingPlace parse_meeting_place(std::string_view text, const char* source) {
+  const auto* scheme = std::ranges::find_if(kSchemes, [&](const auto& s) { return text.starts_with(s.text); });
+  if (scheme == std::end(kSchemes)) refuse(text, 0, source, "\"tcp://\", \"file://\" or \"env://\"");
+  MeetingPlace place{.text = std::string(text), .host = {}, .port = {}, .kind = scheme->kind};
+  const size_t begin = scheme->text.size();
+  const std::string_view rest = text.substr(begin);
+  if (place.kind == Kind::file) {
+    if (!rest.starts_with('/')) refuse(text, begin, source, "an absolute path");
+    if (rest.ends_with('/')) refuse(text, text.size(), source, "a file name behind the folder");
+    place.path = rest;
+  } else if (place.kind == Kind::pmi) {
+    std::from_chars(rest.data(), rest.data() + rest.size(), place.fd);
+    place.text = fmt::format("the process manager behind {}={}", source, rest);
+  } else {
+    read_address(place, text, begin, source);
+  }
+  if (place.kind == Kind::torchrun) place.text = fmt::format("the store of torchrun's agent at {}", rest);
   return place;
 }
 

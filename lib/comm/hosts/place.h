@@ -8,12 +8,18 @@
 namespace gsel::hosts {
 
 struct MeetingPlace {
-  std::string text;  // as it was given
+  enum class Kind { address, file, torchrun, pmi };
+  std::string text;  // for errors
   std::string host;  // a name or an address
   std::string port;  // decimal
+  Kind kind = Kind::address;
+  std::string path{};  // of a file: absolute; others begin with it
+  int fd = -1;         // of a process manager
 };
 
-// "tcp://HOST:PORT" or "tcp://[ADDRESS]:PORT"; source: where the text came from, for the errors (GSEL_ERR_CONFIG).
+// "tcp://HOST:PORT" or "tcp://[ADDRESS]:PORT": there rank 0 listens. In what follows it posts where it does:
+// "file:///PATH", "torchrun://HOST:PORT", "pmi://FD" (comm/launcher.h). source: where the text came from, for the
+// errors (GSEL_ERR_CONFIG).
 MeetingPlace parse_meeting_place(std::string_view text, const char* source);
 
 // What tells hosts apart: ranks with the same text can share memory and meet under a name of the kernel's. GSEL_HOST_ID

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <list>
 #include <memory>
 
@@ -22,13 +23,17 @@ constexpr size_t kMostStrangers = 1024;  // connections that have proved nothing
 
 class Root {
  public:
-  explicit Root(const Meeting& meeting) : meeting_(meeting), by_rank_(static_cast<size_t>(meeting.world_size)) {
+  Root(const Meeting& meeting, std::unique_ptr<Board> board)
+      : meeting_(meeting),
+        board_(std::move(board)),
+        secret_(meeting.secret ? *meeting.secret : Secret(random_token())),
+        by_rank_(static_cast<size_t>(meeting.world_size)) {
     own_.pid = getpid();
     write_text(own_.host, host_name());
     write_text(own_.identity, host_identity());
   }
 
-  HostTable run() {
+  Met run() {
     open();
     log(GSEL_LOG_INFO, "comm", "rank 0 of {} listens at {}", meeting_.world_size, meeting_.place.text);
     try {
@@ -37,11 +42,12 @@ class Root {
       for (Guest* guest : by_rank_)
         if (guest) send_table(*guest, table);
       while (!unheard().empty()) poll_once();
+      board_.reset();  // before others may look there for the next meeting
       Word here;
       here.say = Say::here;
       for (Guest* guest : by_rank_)
         if (guest && !guest->stream.send(here, os::now_ns() + kSayNs)) fail_gone(*guest);
-      return table;
+      return {table, secret_};
     } catch (const Error& error) {
       tell_all(failed_word(error));
       throw;
@@ -73,12 +79,34 @@ class Root {
     bool is_over = false;
   };
 
+  static std::vector<uint8_t> random_token() {
+    std::vector<uint8_t> token(32);
+    os::random_bytes(token.data(), token.size());
+    return token;
+  }
+
   void open() {
     try {
-      listener_.emplace(meeting_.place, meeting_.deadline_ns);
+      if (board_)
+        post();
+      else
+        listener_.emplace(meeting_.place, meeting_.deadline_ns);
     } catch (const Error& e) {
       throw Error(e).about_rank(0);
     }
+  }
+
+  void post() {
+    Endpoint own;
+    own.addresses = own_addresses();
+    listener_ = Listener::at_any_port();
+    own.host = host_name();
+    own.pid = getpid();
+    own.port = listener_->port();
+    own.until_s = time(nullptr) + (meeting_.deadline_ns - os::now_ns()) / 1'000'000'000 + 1;
+    if (!meeting_.secret) own.token = secret_.key();
+    address_ = own.addresses.front();
+    board_->post(own, meeting_.deadline_ns);
   }
 
   std::vector<int32_t> missing() const {
@@ -156,7 +184,7 @@ class Root {
       guest.is_over = true;
       return;
     }
-    if (!meeting_.secret.is_signed({kByGuest, bytes_of(guest.challenge.nonce), bytes_of(g)}, said.signature)) {
+    if (!secret_.is_signed({kByGuest, bytes_of(guest.challenge.nonce), bytes_of(g)}, said.signature)) {
       stranger_ = guest.stream.peer();
       return turn_away(guest, Error(GSEL_ERR_PERMISSION,
                                     fmt::format("rank 0 at {} has another token than this rank; give every rank of the "
@@ -170,7 +198,7 @@ class Root {
     check(guest);
     Word welcome;
     welcome.say = Say::welcome;
-    welcome.signature = meeting_.secret.sign({kByRoot, bytes_of(g.nonce), bytes_of(guest.challenge.nonce)});
+    welcome.signature = secret_.sign({kByRoot, bytes_of(g.nonce), bytes_of(guest.challenge.nonce)});
     by_rank_[static_cast<size_t>(g.rank)] = &guest;
     if (!guest.stream.send(welcome, os::now_ns() + kSayNs)) fail_gone(guest);
   }
@@ -215,7 +243,8 @@ class Root {
       if (place != identities.end()) continue;
       identities.push_back(identity);
       table.names.push_back(read_text(g.host));
-      table.addresses.push_back(q == 0 ? meeting_.place.host : by_rank_[static_cast<size_t>(q)]->stream.peer_address());
+      table.addresses.push_back(q == 0 ? (address_.empty() ? meeting_.place.host : address_)
+                                       : by_rank_[static_cast<size_t>(q)]->stream.peer_address());
     }
     return table;
   }
@@ -282,8 +311,11 @@ class Root {
   }
 
   const Meeting& meeting_;
+  std::unique_ptr<Board> board_;
+  const Secret secret_;
   Greeting own_;
   std::optional<Listener> listener_;
+  std::string address_;                       // one that was posted
   std::list<std::unique_ptr<Guest>> guests_;  // in order of arrival
   std::vector<Guest*> by_rank_;
   std::string stranger_;        // the last that showed another token
@@ -292,8 +324,8 @@ class Root {
 
 }  // namespace
 
-HostTable meet_as_root(const Meeting& meeting) {
-  return Root(meeting).run();
+Met meet_as_root(const Meeting& meeting, std::unique_ptr<Board> board) {
+  return Root(meeting, std::move(board)).run();
 }
 
 }  // namespace gsel::hosts

@@ -22,6 +22,8 @@ class Secret {
   // The content of a file that only this user can read: GSEL_ERR_PERMISSION, GSEL_ERR_IO.
   static Secret of_file(const std::string& path);
 
+  const std::vector<uint8_t>& key() const { return key_; }
+
   // HMAC-SHA256 (RFC 2104) over the parts, one behind the other.
   Bytes32 sign(std::initializer_list<std::span<const uint8_t>> parts) const;
   // In a time that tells nothing of where they differ.

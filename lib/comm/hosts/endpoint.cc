@@ -1,0 +1,118 @@
+// comm/hosts/endpoint.cc: see endpoint.h.
+#include "comm/hosts/endpoint.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <memory>
+
+#include "base/error.h"
+#include "base/os.h"
+
+namespace gsel::hosts {
+namespace {
+
+constexpr std::string_view kBegin = "gsel1";
+constexpr size_t kMostAddresses = 10;
+
+std::string hex(const std::vector<uint8_t>& bytes) {
+  std::string text;
+  for (const uint8_t byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+template <class T>
+bool read_number(std::string_view text, T& out, int base = 10) {
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), out, base);
+  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
+}
+
+bool read_bytes(std::string_view text, std::vector<uint8_t>& out) {
+  if (text.size() % 2 != 0) return false;
+  for (; !text.empty(); text.remove_prefix(2)) {
+    uint8_t byte = 0;
+    if (!read_number(text.substr(0, 2), byte, 16)) return false;
+    out.push_back(byte);
+  }
+  return true;
+}
+
+std::string_view take(std::string_view& text, char end) {
+  const std::string_view word = text.substr(0, text.find(end));
+  text.remove_prefix(std::min(text.size(), word.size() + 1));
+  return word;
+}
+
+bool leads_elsewhere(const ifaddrs& one) {
+  const std::string_view name = one.ifa_name;
+  return (one.ifa_flags & IFF_LOOPBACK) == 0 && !name.starts_with("docker") && !name.starts_with("virbr") &&
+         !name.starts_with("veth");
+}
+
+bool is_of_one_wire(const sockaddr* address) {
+  return address->sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+std::string text_of(const sockaddr* address) {
+  char host[NI_MAXHOST] = "";
+  const socklen_t length = address->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  getnameinfo(address, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+  return host;
+}
+
+}  // namespace
+
+std::string endpoint_text(const Endpoint& endpoint) {
+  std::string host = endpoint.host.substr(0, 64), addresses;
+  std::ranges::replace_if(
+      host, [](char c) { return c <= ' ' || c > '~' || c == ';'; }, '?');
+  for (const std::string& address : endpoint.addresses) addresses += (addresses.empty() ? "" : ",") + address;
+  return fmt::format("{};{};{};{};{};{};{}", kBegin, host, endpoint.pid, endpoint.port, endpoint.until_s,
+                     hex(endpoint.token), addresses);
+}
+
+std::optional<Endpoint> parse_endpoint(std::string_view text) {
+  Endpoint out;
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  if (take(text, ';') != kBegin) return {};
+  out.host = take(text, ';');
+  if (!read_number(take(text, ';'), out.pid) || !read_number(take(text, ';'), out.port) ||
+      !read_number(take(text, ';'), out.until_s) || !read_bytes(take(text, ';'), out.token))
+    return {};
+  while (!text.empty()) out.addresses.emplace_back(take(text, ','));
+  if (out.port == 0 || out.addresses.empty()) return {};
+  return out;
+}
+
+std::vector<std::string> own_addresses() {
+  const char* chosen = secure_getenv("GSEL_INTERFACE");
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) fail(GSEL_ERR_IO, "the addresses of this host cannot be read: {}", errno_text(errno));
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
+  std::vector<std::string> out, names;
+  for (const ifaddrs* one = list; one; one = one->ifa_next) {
+    if (std::ranges::find(names, one->ifa_name) == names.end()) names.emplace_back(one->ifa_name);
+    if (!one->ifa_addr || (one->ifa_flags & IFF_UP) == 0 || is_of_one_wire(one->ifa_addr)) continue;
+    if (one->ifa_addr->sa_family != AF_INET && one->ifa_addr->sa_family != AF_INET6) continue;
+    if (chosen && *chosen ? std::string_view(chosen) != one->ifa_name : !leads_elsewhere(*one)) continue;
+    if (out.size() < kMostAddresses) out.push_back(text_of(one->ifa_addr));
+  }
+  if (chosen && *chosen && out.empty()) {
+    std::string there;
+    for (const std::string& name : names) there += (there.empty() ? "" : ", ") + name;
+    throw Error(GSEL_ERR_CONFIG, fmt::format("GSEL_INTERFACE is \"{}\", and no interface of this host that is up has "
+                                             "that name and an address; it has {}",
+                                             chosen, there))
+        .at(Place{.file = "", .token = "GSEL_INTERFACE"});
+  }
+  if (out.empty()) out.emplace_back("127.0.0.1");  // alone in the world
+  return out;
+}
+
+}  // namespace gsel::hosts

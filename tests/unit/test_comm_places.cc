@@ -1,0 +1,274 @@
+// unit/test_comm_places.cc: ranks that are told nothing but what a launcher tells, or the name of a file: they find
+// where rank 0 listens, join, and leave nothing behind; what another job has left is named and never taken.
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <string>
+#include <vector>
+
+#include "comm/hosts/endpoint.h"
+#include "fake/torchrun/store.h"
+#include "support/ranks.h"
+
+namespace {
+
+// Variables of every rank; %r stands for its number. Each is a host of its own.
+struct Job {
+  char variables[512];
+  int32_t missing;      // a rank that does not come; -1: none
+  gsel_status failure;  // of the others
+  char part[160];       // of what they say
+};
+
+void set_environment(const Job& job, int32_t rank) {
+  std::string text = job.variables;
+  for (size_t at; (at = text.find("%r")) != text.npos;) text.replace(at, 2, std::to_string(rank));
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size()), equals = text.find('=', at);
+    setenv(text.substr(at, equals - at).c_str(), text.substr(equals + 1, end - equals - 1).c_str(), 1);
+    at = end + 1;
+  }
+  setenv("GSEL_HOST_ID", ("host" + std::to_string(rank)).c_str(), 1);
+}
+
+gsel_status join(rank_run* run, gsel_comm** comm, gsel_error** err) {
+  gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
+  options.join_timeout_s = run->join_timeout_s > 0 ? run->join_timeout_s : 20;
+  return gsel_comm_init(&options, comm, err);
+}
+
+void joins(rank_run* run) {
+  set_environment(*static_cast<Job*>(run->user), run->rank);
+  for (int i = 0; i < 3; ++i) {
+    gsel_error* err = nullptr;
+    gsel_comm* comm = nullptr;
+    rank_ok(run, join(run, &comm, &err), err);
+    int32_t sum = run->rank;
+    rank_ok(run, gsel_allreduce(comm, &sum, &sum, 1, GSEL_I32, GSEL_SUM, &err), err);
+    rank_check(run, sum == run->world_size * (run->world_size - 1) / 2 && gsel_comm_rank(comm) == run->rank);
+    gsel_comm_free(comm);
+  }
+}
+
+void is_refused(rank_run* run) {
+  auto* job = static_cast<Job*>(run->user);
+  if (run->rank == job->missing) return;
+  set_environment(*job, run->rank);
+  run->join_timeout_s = 1;
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  rank_fails(run, join(run, &comm, &err), err, job->failure, job->part, -1);
+}
+
+Job job_of(const std::string& variables) {
+  Job job = {};
+  job.missing = -1;
+  snprintf(job.variables, sizeof job.variables, "%s", variables.c_str());
+  return job;
+}
+
+void refused(Job job, int32_t ranks, int32_t missing, gsel_status failure, const std::string& part) {
+  job.missing = missing, job.failure = failure;
+  snprintf(job.part, sizeof job.part, "%s", part.c_str());
+  as_processes(ranks, is_refused, &job);
+}
+
+// ---- torchrun ---------------------------------------------------------------------------------------------------
+
+Job torchrun(uint16_t port) {
+  return job_of(
+      fmt::format("RANK=%r WORLD_SIZE=3 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT={} "
+                  "TORCHELASTIC_RUN_ID=none TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_USE_AGENT_STORE=True",
+                  port));
+}
+
+void test_ranks_meet_by_the_store_of_torchruns_agent(void**) {
+  using Form = FakeTorchrunStore::Form;
+  for (const Form form : {Form::before_2_1, Form::since_2_1, Form::since_2_4}) {
+    FakeTorchrunStore store(form);
+    store.set("/torch.rendezvous", "x");
+    Job job = torchrun(store.port);
+    as_processes(3, joins, &job);
+    assert_int_equal(store.values().size(), 1);  // gsel's key is gone
+  }
+}
+
+void test_a_store_without_rank_0_is_named(void**) {
+  FakeTorchrunStore store(FakeTorchrunStore::Form::since_2_4);
+  refused(torchrun(store.port), 3, 0, GSEL_ERR_TIMEOUT, "rank 0 has posted nothing there");
+  refused(torchrun(store.port), 3, 1, GSEL_ERR_TIMEOUT,
+          "rank 1 has not come to the store of torchrun's agent at 127.0.0.1:");
+  assert_int_equal(store.values().size(), 0);
+}
+
+void test_a_store_that_is_none_is_named(void**) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* at = reinterpret_cast<sockaddr*>(&address);
+  assert_int_equal(bind(listener, at, length), 0);
+  assert_int_equal(getsockname(listener, at, &length), 0);
+  const Job job = torchrun(ntohs(address.sin_port));
+  refused(job, 2, -1, GSEL_ERR_TIMEOUT, "ECONNREFUSED");
+  assert_int_equal(listen(listener, 64), 0);
+  refused(job, 2, -1, GSEL_ERR_TIMEOUT, "does not answer as torchrun's store does");
+  close(listener);
+}
+
+// ---- files ------------------------------------------------------------------------------------------------------
+
+class Folder {
+ public:
+  Folder() { assert_non_null(mkdtemp(path_)); }
+  ~Folder() {
+    for (const std::string& name : names()) unlink((std::string(path_) + "/" + name).c_str());
+    rmdir(path_);
+  }
+  std::string path() const { return path_; }
+  std::vector<std::string> names() const {
+    std::vector<std::string> out;
+    DIR* folder = opendir(path_);
+    while (const dirent* entry = readdir(folder))
+      if (entry->d_name[0] != '.') out.emplace_back(entry->d_name);
+    closedir(folder);
+    return out;
+  }
+  void write(const std::string& name, const std::string& text) const {
+    FILE* file = fopen((path() + "/" + name).c_str(), "w");
+    assert_non_null(file);
+    fputs(text.c_str(), file);
+    fclose(file);
+  }
+
+ private:
+  char path_[32] = "/tmp/gsel-place-XXXXXX";
+};
+
+Job by_file(const Folder& folder) {
+  return job_of(
+      fmt::format("SLURM_PROCID=%r SLURM_STEP_NUM_TASKS=3 SLURM_STEP_NUM_NODES=3 SLURM_JOB_ID=7 SLURM_STEP_ID=1 "
+                  "GSEL_RENDEZVOUS=file://{}/run",
+                  folder.path()));
+}
+
+// The name of rank 0's file, of a run in which nobody else comes: in all runs of the job it begins alike.
+std::string name_of_file(const Folder& folder, const Job& job) {
+  const pid_t child = fork();
+  if (child == 0) {
+    gsel_comm* comm = nullptr;
+    rank_run run = {};
+    run.join_timeout_s = 30;
+    set_environment(job, 0);
+    _exit(join(&run, &comm, nullptr) == GSEL_OK);
+  }
+  std::string name;
+  for (int turn = 0; turn < 10000 && (name.empty() || name.ends_with(".new")); ++turn) {
+    usleep(1000);
+    for (const std::string& found : folder.names()) name = found;
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  assert_int_equal(folder.names().size(), 1);
+  return name;
+}
+
+void test_ranks_meet_by_a_file_that_is_gone_then(void**) {
+  const Folder folder;
+  Job job = by_file(folder);
+  as_processes(3, joins, &job);
+  assert_int_equal(folder.names().size(), 0);
+  refused(job, 3, 2, GSEL_ERR_TIMEOUT, "rank 2 has not come to file://" + folder.path());
+  assert_int_equal(folder.names().size(), 0);
+  refused(job, 3, 0, GSEL_ERR_TIMEOUT, "rank 0 has written no file there");
+}
+
+void test_the_file_of_a_killed_rank_0_is_never_taken(void**) {
+  const Folder folder;
+  Job job = by_file(folder);
+  const std::string name = name_of_file(folder, job);
+  struct stat about = {};
+  assert_int_equal(stat((folder.path() + "/" + name).c_str(), &about), 0);
+  assert_int_equal(about.st_mode & 07777, 0600);
+  refused(job, 3, 0, GSEL_ERR_TIMEOUT, "ECONNREFUSED");  // its time has not passed
+  as_processes(3, joins, &job);
+  assert_int_equal(folder.names().size(), 0);
+
+  gsel::hosts::Endpoint old{"node7", 4711, 1, 1000, {"127.0.0.1"}, std::vector<uint8_t>(32, 1)};
+  folder.write(name, gsel::hosts::endpoint_text(old));
+  refused(job, 3, 0, GSEL_ERR_TIMEOUT, "is stale: rank 0 on node7 (pid 4711) waited until");
+  as_processes(3, joins, &job);
+  assert_int_equal(folder.names().size(), 0);
+}
+
+void test_two_jobs_at_one_file_are_refused(void**) {
+  const Folder folder;
+  const Job job = by_file(folder);
+  const std::string name = name_of_file(folder, job);
+  FakeTorchrunStore other(FakeTorchrunStore::Form::since_2_4);  // somebody who listens
+  gsel::hosts::Endpoint live{"node7", 4711, other.port, int64_t{1} << 40, {"127.0.0.1"}, std::vector<uint8_t>(32, 1)};
+  folder.write(name, gsel::hosts::endpoint_text(live));
+  refused(job, 1, -1, GSEL_ERR_MISMATCH, "rank 0 of another job, on node7 (pid 4711), waits at");
+  assert_int_equal(folder.names().size(), 1);
+  Job next = job_of(job.variables + std::string(" SLURM_RESTART_COUNT=1"));  // another job
+  as_processes(3, joins, &next);
+  assert_int_equal(folder.names().size(), 1);
+}
+
+void test_a_file_of_another_user_is_not_read(void**) {
+  if (geteuid() != 0) skip();  // only root can give a file away
+  const Folder folder;
+  const Job job = by_file(folder);
+  const std::string name = name_of_file(folder, job);
+  assert_int_equal(chown((folder.path() + "/" + name).c_str(), 65534, 65534), 0);
+  refused(job, 3, 0, GSEL_ERR_TIMEOUT, "rank 0 has written no file there");
+}
+
+void test_a_folder_that_is_not_there_is_named(void**) {
+  refused(job_of("RANK=%r WORLD_SIZE=2 GSEL_RENDEZVOUS=file:///no/such/run"), 2, -1, GSEL_ERR_IO,
+          "/no/such/ cannot be read");
+  refused(job_of("RANK=%r WORLD_SIZE=2 GSEL_RENDEZVOUS=file://run"), 2, -1, GSEL_ERR_CONFIG, "an absolute path");
+}
+
+// ---- addresses --------------------------------------------------------------------------------------------------
+
+void test_an_interface_that_does_not_exist_is_named(void**) {
+  const Folder folder;
+  Job job = by_file(folder);
+  snprintf(job.variables + strlen(job.variables), 64, " GSEL_INTERFACE=nosuch0");
+  refused(job, 1, -1, GSEL_ERR_CONFIG, "GSEL_INTERFACE is \"nosuch0\"");
+  refused(job, 1, -1, GSEL_ERR_CONFIG, "it has lo");
+  snprintf(job.variables + strlen(job.variables) - 7, 64, "lo");
+  as_processes(3, joins, &job);
+}
+
+void test_endpoints_are_read_as_they_were_written(void**) {
+  using namespace gsel::hosts;
+  const Endpoint written{"a host;", -7, 65535, 1700000000, {"10.0.0.1", "fd00::1"}, {0, 255, 16}};
+  const auto read = parse_endpoint(endpoint_text(written) + "\n");
+  assert_true(read && read->host == "a?host?" && read->pid == -7 && read->port == 65535);
+  assert_true(read->until_s == 1700000000 && read->addresses == written.addresses && read->token == written.token);
+  for (const char* wrong :
+       {"", "gsel1", "gsel2;a;1;1;1;;10.0.0.1", "gsel1;a;1;0;1;;10.0.0.1", "gsel1;a;1;1;1;0;10.0.0.1",
+        "gsel1;a;1;1;1;0x;10.0.0.1", "gsel1;a;1;1;1;;", "gsel1;a;1;70000;1;;10.0.0.1"})
+    if (parse_endpoint(wrong)) fail_msg("\"%s\" was taken", wrong);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(test_ranks_meet_by_the_store_of_torchruns_agent),
+      cmocka_unit_test(test_a_store_without_rank_0_is_named),
+      cmocka_unit_test(test_a_store_that_is_none_is_named),
+      cmocka_unit_test(test_ranks_meet_by_a_file_that_is_gone_then),
+      cmocka_unit_test(test_the_file_of_a_killed_rank_0_is_never_taken),
+      cmocka_unit_test(test_two_jobs_at_one_file_are_refused),
+      cmocka_unit_test(test_a_file_of_another_user_is_not_read),
+      cmocka_unit_test(test_a_folder_that_is_not_there_is_named),
+      cmocka_unit_test(test_an_interface_that_does_not_exist_is_named),
+      cmocka_unit_test(test_endpoints_are_read_as_they_were_written),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
