@@ -284,6 +284,106 @@ void test_a_name_that_nobody_knows_is_named(void**) {
   as_processes(2, knows_no_such_host, &job);
 }
 
+// ---- other kinds of gsel ----------------------------------------------------------------------------------------
+
+// What a rank says that knows the token, and is of another kind: rank 1 of 3 on a host called "far".
+enum class Kind { byte_order, protocol, version };
+
+uint32_t swapped(uint32_t n) {
+  return __builtin_bswap32(n);
+}
+
+SignedGreeting greeting_of(Kind kind, const rank_run* run, const Challenge& challenge) {
+  SignedGreeting out;
+  Greeting& g = out.greeting;
+  g.rank = 1, g.world_size = 3, g.pid = 4711;
+  write_text(g.host, "far");
+  write_text(g.version, kind == Kind::version ? "7.8.9" : version_text());
+  if (kind == Kind::protocol) g.protocol = 77;
+  if (kind == Kind::byte_order) {
+    g.magic = __builtin_bswap64(kMagic), g.protocol = swapped(kMeetingProtocol);
+    g.rank = static_cast<int32_t>(swapped(1)), g.world_size = static_cast<int32_t>(swapped(3));
+    g.pid = static_cast<int32_t>(swapped(4711));
+  }
+  const Secret secret({std::begin(run->id.bytes), std::end(run->id.bytes)});
+  out.signature = secret.sign({kByGuest, bytes_of(challenge.nonce), bytes_of(g)});
+  return out;
+}
+
+struct OtherKind {
+  Job job;
+  Kind kind;
+  uint16_t port;
+  const char* of_guest;  // as rank 0 and the others say it
+};
+
+void meets_another_kind(rank_run* run) {
+  const auto* other = static_cast<const OtherKind*>(run->user);
+  if (run->rank == 1) {
+    const int fd = socket_at(other->port, false, nullptr);
+    Challenge challenge;
+    rank_check(run, recv(fd, &challenge, sizeof challenge, MSG_WAITALL) == sizeof challenge);
+    const SignedGreeting said = greeting_of(other->kind, run, challenge);
+    rank_check(run, send(fd, &said, sizeof said, MSG_NOSIGNAL) == sizeof said);
+    Word word;
+    while (recv(fd, &word, sizeof word, MSG_WAITALL) > 0) continue;
+    close(fd);
+    return;
+  }
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_VERSION, other->of_guest, 1);
+}
+
+void test_a_rank_of_another_kind_is_named_on_every_rank(void**) {
+  const struct {
+    Kind kind;
+    const char* text;
+  } kinds[] = {{Kind::byte_order, "rank 1 on far (pid 4711) has another byte order than rank 0"},
+               {Kind::protocol, "rank 1 on far (pid 4711) meets by protocol 77, rank 0 by"},
+               {Kind::version, "rank 1 on far (pid 4711) has gsel 7.8.9, rank 0 gsel"}};
+  for (const auto& [kind, text] : kinds) {
+    const uint16_t port = free_port();
+    OtherKind other{job_at(port), kind, port, text};
+    as_processes(3, meets_another_kind, &other);
+  }
+}
+
+// The other side: rank 0 is of another kind. What its guest then says is signed, so that it can be told there.
+void meets_another_root(rank_run* run) {
+  const auto* other = static_cast<const OtherKind*>(run->user);
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  if (run->rank == 1) rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_VERSION, other->of_guest, 0);
+}
+
+void test_a_rank_0_of_another_kind_is_named_and_told(void**) {
+  for (const bool is_swapped : {false, true}) {
+    uint16_t port = 0;
+    const int listener = socket_at(0, true, &port);
+    OtherKind other{job_at(port), Kind::protocol, port,
+                    is_swapped ? "has another byte order than rank 1" : "meets by protocol 77, rank 1 by"};
+    rank_run* runs = ranks_prepare(2, &other);
+    pthread_t guest;
+    rank_thread thread = {meets_another_root, &runs[1]};
+    assert_int_equal(pthread_create(&guest, nullptr, rank_thread_main, &thread), 0);
+    const int fd = accept(listener, nullptr, nullptr);
+    Challenge challenge;
+    challenge.protocol = is_swapped ? swapped(kMeetingProtocol) : 77;
+    if (is_swapped) challenge.magic = __builtin_bswap64(kMagic);
+    assert_int_equal(send(fd, &challenge, sizeof challenge, 0), sizeof challenge);
+    SignedGreeting said;
+    assert_int_equal(recv(fd, &said, sizeof said, MSG_WAITALL), sizeof said);
+    const Secret secret({std::begin(runs[1].id.bytes), std::end(runs[1].id.bytes)});
+    assert_true(secret.is_signed({kByGuest, bytes_of(challenge.nonce), bytes_of(said.greeting)}, said.signature));
+    assert_int_equal(said.greeting.rank, 1);
+    pthread_join(guest, nullptr);
+    close(fd);
+    close(listener);
+    ranks_verdict(runs, 2);
+  }
+}
+
 // ---- strangers --------------------------------------------------------------------------------------------------
 
 void test_strangers_end_nothing(void**) {
@@ -330,13 +430,16 @@ void test_places_are_read(void**) {
   const MeetingPlace six = parse_meeting_place("tcp://[fd00::1]:1", "it");
   assert_string_equal(six.host.c_str(), "fd00::1");
   assert_string_equal(six.port.c_str(), "1");
+  const MeetingPlace file = parse_meeting_place("file:///shared/run:7", "it");
+  assert_true(file.kind == MeetingPlace::Kind::file && file.path == "/shared/run:7");
   const struct {
     const char* text;
     int32_t column;
   } wrong[] = {
-      {"", 1},           {"10.0.0.1:29500", 1}, {"udp://a:1", 1},       {"tcp://a", 8},     {"tcp://:29500", 7},
-      {"tcp://a:", 9},   {"tcp://a:0", 9},      {"tcp://a:65536", 9},   {"tcp://a:29 ", 9}, {"tcp://[fd00::1:1", 7},
-      {"tcp://[]:1", 8}, {"tcp://[::1]", 12},   {"tcp://[::1]x:1", 12}, {"tcp://a:+1", 9}};
+      {"file://a", 8},       {"file:///a/", 11},     {"file://", 8},     {"file:/a", 1},          {"", 1},
+      {"10.0.0.1:29500", 1}, {"udp://a:1", 1},       {"tcp://a", 8},     {"tcp://:29500", 7},     {"tcp://a:", 9},
+      {"tcp://a:0", 9},      {"tcp://a:65536", 9},   {"tcp://a:29 ", 9}, {"tcp://[fd00::1:1", 7}, {"tcp://[]:1", 8},
+      {"tcp://[::1]", 12},   {"tcp://[::1]x:1", 12}, {"tcp://a:+1", 9}};
   for (const auto& [text, column] : wrong) try {
       static_cast<void>(parse_meeting_place(text, "GSEL_RENDEZVOUS"));
       fail_msg("%s was taken", text);
@@ -358,6 +461,8 @@ int main() {
       cmocka_unit_test(test_what_ends_a_job_is_named_on_every_rank),
       cmocka_unit_test(test_a_port_that_is_taken_is_named),
       cmocka_unit_test(test_a_name_that_nobody_knows_is_named),
+      cmocka_unit_test(test_a_rank_of_another_kind_is_named_on_every_rank),
+      cmocka_unit_test(test_a_rank_0_of_another_kind_is_named_and_told),
       cmocka_unit_test(test_strangers_end_nothing),
       cmocka_unit_test(test_places_are_read),
   };

@@ -28,6 +28,7 @@ class Guest {
     own_.pid = getpid();
     write_text(own_.host, host_name());
     write_text(own_.identity, host_identity());
+    write_text(own_.version, version_text());
     int64_t pause = kFirstPauseNs;
     for (;;) {
       for (const Seat& seat : seats())
@@ -79,19 +80,13 @@ class Guest {
     const int64_t deadline = std::min(meeting_.deadline_ns, os::now_ns() + kHandshakeNs);
     Challenge challenge;
     if (stream.await(challenge, deadline) != Stream::Came::all) return not_there("says nothing that rank 0 says");
-    if (challenge.magic == __builtin_bswap64(kMagic))
-      throw Error(GSEL_ERR_VERSION,
-                  fmt::format("rank 0 at {} has another byte order than rank {}; use hosts of one kind",
-                              meeting_.place.text, meeting_.rank))
-          .about_rank(0);
-    if (challenge.magic != kMagic) return not_there("is no rank of gsel");
-    if (challenge.protocol != kMeetingProtocol)
-      throw Error(GSEL_ERR_VERSION,
-                  fmt::format("rank 0 at {} meets by protocol {}, rank {} by {}; all ranks must use "
-                              "one libgsel",
-                              meeting_.place.text, challenge.protocol, meeting_.rank, kMeetingProtocol))
-          .about_rank(0);
+    const bool is_swapped = challenge.magic == __builtin_bswap64(kMagic);
+    if (challenge.magic != kMagic && !is_swapped) return not_there("is no rank of gsel");
     const SignedGreeting signed_greeting{own_, seat.secret.sign({kByGuest, bytes_of(challenge.nonce), bytes_of(own_)})};
+    if (is_swapped || challenge.protocol != kMeetingProtocol) {  // rank 0 can tell the others who that is
+      stream.send(signed_greeting, deadline);
+      fail_kind(challenge, is_swapped);
+    }
     Word word;
     if (!stream.send(signed_greeting, deadline) || stream.await(word, deadline) != Stream::Came::all)
       return not_there("went away in the middle");
@@ -109,6 +104,16 @@ class Guest {
           .about_rank(0);
     }
     return true;
+  }
+
+  [[noreturn]] void fail_kind(const Challenge& challenge, bool is_swapped) const {
+    throw Error(GSEL_ERR_VERSION,
+                is_swapped
+                    ? fmt::format("rank 0 at {} has another byte order than rank {}; use hosts of one kind",
+                                  meeting_.place.text, meeting_.rank)
+                    : fmt::format("rank 0 at {} meets by protocol {}, rank {} by {}; all ranks must use one libgsel",
+                                  meeting_.place.text, challenge.protocol, meeting_.rank, kMeetingProtocol))
+        .about_rank(0);
   }
 
   bool not_there(const char* what) {

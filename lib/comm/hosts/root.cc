@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "comm/hosts/meeting.h"
+#include "comm/hosts/refusals.h"
 #include "comm/hosts/sides.h"
 #include "comm/hosts/stream.h"
 #include "comm/hosts/wire.h"
@@ -139,7 +140,9 @@ class Root {
     guests_.remove_if([](const auto& guest) { return guest->is_over; });
     for (size_t i = 0; i < listeners && ready > 0; ++i)
       if (items[i].revents != 0) admit(listener_->fds()[i]);
-    if (os::now_ns() >= meeting_.deadline_ns) fail_late();
+    if (os::now_ns() < meeting_.deadline_ns) return;
+    const std::vector<int32_t> late = missing();
+    fail_late(meeting_, late.empty() ? unheard() : late, late.empty(), here(), stranger_);
   }
 
   void admit(const os::Fd& fd) {
@@ -180,10 +183,6 @@ class Root {
 
   void greet(Guest& guest, const SignedGreeting& said) {
     const Greeting& g = said.greeting;
-    if (g.magic != kMagic || g.protocol != kMeetingProtocol) {
-      guest.is_over = true;
-      return;
-    }
     if (!secret_.is_signed({kByGuest, bytes_of(guest.challenge.nonce), bytes_of(g)}, said.signature)) {
       stranger_ = guest.stream.peer();
       return turn_away(guest, Error(GSEL_ERR_PERMISSION,
@@ -192,10 +191,14 @@ class Root {
                                                 meeting_.place.text))
                                   .about_rank(0));
     }
+    if (g.magic != kMagic || g.protocol != kMeetingProtocol) {
+      guest.is_over = true;  // it has found out, too
+      return failed_ ? void() : fail_kind(g);
+    }
     guest.is_known = true;
     guest.greeting = g;
     if (failed_) return tell(guest);
-    check(guest);
+    check_greeting(g, here());
     Word welcome;
     welcome.say = Say::welcome;
     welcome.signature = secret_.sign({kByRoot, bytes_of(g.nonce), bytes_of(guest.challenge.nonce)});
@@ -203,31 +206,13 @@ class Root {
     if (!guest.stream.send(welcome, os::now_ns() + kSayNs)) fail_gone(guest);
   }
 
-  static std::string seat_of(const Greeting& g) { return fmt::format("{} (pid {})", read_text(g.host), g.pid); }
-
-  // Who knows the secret and says something else than the others ends the job.
-  void check(const Guest& guest) const {
-    const Greeting& g = guest.greeting;
-    if (g.world_size != meeting_.world_size)
-      throw Error(
-          GSEL_ERR_MISMATCH,
-          fmt::format("rank {} on {} joins a world of {}, rank 0 one of {}; give every rank the same world_size",
-                      g.rank, seat_of(g), with_noun(g.world_size, "rank"), meeting_.world_size))
-          .about_rank(g.rank);
-    const bool known = g.rank >= 0 && g.rank < meeting_.world_size;
-    const Greeting* other = !known                                  ? nullptr
-                            : g.rank == 0                           ? &own_
-                            : by_rank_[static_cast<size_t>(g.rank)] ? &by_rank_[static_cast<size_t>(g.rank)]->greeting
-                                                                    : nullptr;
-    if (!known || other)
-      throw Error(GSEL_ERR_MISMATCH,
-                  known
-                      ? fmt::format("rank {} is given twice: to a process on {} and to one on {}; give every process a "
-                                    "rank of its own",
-                                    g.rank, seat_of(*other), seat_of(g))
-                      : fmt::format("a process on {} is rank {} of {}; ranks are 0 to {}", seat_of(g), g.rank,
-                                    meeting_.world_size, meeting_.world_size - 1))
-          .about_rank(known ? g.rank : -1);
+  // By rank; nullptr for those who have not come.
+  std::vector<const Greeting*> here() const {
+    std::vector<const Greeting*> out(by_rank_.size(), nullptr);
+    out[0] = &own_;
+    for (size_t q = 1; q < out.size(); ++q)
+      if (by_rank_[q]) out[q] = &by_rank_[q]->greeting;
+    return out;
   }
 
   HostTable make_table() const {
@@ -271,43 +256,6 @@ class Root {
     throw Error(GSEL_ERR_PEER, fmt::format("rank {} on {} died or gave up while the ranks joined", guest.greeting.rank,
                                            seat_of(guest.greeting)))
         .about_rank(guest.greeting.rank);
-  }
-
-  [[noreturn]] void fail_late() const {
-    std::vector<int32_t> late = missing();
-    const bool have_come = late.empty();
-    if (have_come) late = unheard();
-    std::string text = fmt::format("timed out: {} {} {} within {}", ranks_text(late),
-                                   have_come          ? "did not take the table of the hosts that met at"
-                                   : late.size() == 1 ? "has not come to"
-                                                      : "have not come to",
-                                   meeting_.place.text, seconds_text(meeting_.seconds));
-    const HostTable come = hosts_of_those_here();
-    for (size_t h = 0; h < come.names.size(); ++h) {
-      std::vector<int32_t> there;
-      for (size_t i = 0; i < come.host_of.size(); ++i)
-        if (come.host_of[i] == static_cast<int32_t>(h)) there.push_back(static_cast<int32_t>(i));
-      text += fmt::format("{} {} on {}", h == 0 ? "; here are" : ",", ranks_text(there), come.names[h]);
-    }
-    if (!stranger_.empty()) text += fmt::format("; a process at {} showed another token", stranger_);
-    throw Error(GSEL_ERR_TIMEOUT, text).about_rank(late.front());
-  }
-
-  // -1 for ranks that are not.
-  HostTable hosts_of_those_here() const {
-    HostTable table;
-    for (int32_t q = 0; q < meeting_.world_size; ++q) {
-      const Guest* guest = by_rank_[static_cast<size_t>(q)];
-      if (q > 0 && !guest) {
-        table.host_of.push_back(-1);
-        continue;
-      }
-      const std::string name = read_text(q == 0 ? own_.host : guest->greeting.host);
-      const auto place = std::ranges::find(table.names, name);
-      table.host_of.push_back(static_cast<int32_t>(place - table.names.begin()));
-      if (place == table.names.end()) table.names.push_back(name);
-    }
-    return table;
   }
 
   const Meeting& meeting_;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <gsel/error.h>
+#include <gsel/types.h>
 
 #include <cstdint>
 #include <cstring>
@@ -17,7 +18,7 @@
 namespace gsel::hosts {
 
 constexpr uint64_t kMagic = 0x7465656d6c657367;  // "gselmeet", and something else in another byte order
-constexpr uint32_t kMeetingProtocol = 1;
+constexpr uint32_t kMeetingProtocol = 2;
 constexpr size_t kHostNameBytes = 64, kIdentityBytes = 96;
 constexpr int64_t kHandshakeNs = 5'000'000'000;  // until both have proved that they know the secret
 
@@ -28,15 +29,18 @@ struct Challenge {
   Bytes32 nonce = {};
 };
 
+// Its size and first fields are those of every protocol, so that one of another protocol or byte order can be named.
 struct Greeting {
   uint64_t magic = kMagic;
   uint32_t protocol = kMeetingProtocol;
   int32_t rank = 0;
   int32_t world_size = 0;
   int32_t pid = 0;
-  Bytes32 nonce = {};
   char host[kHostNameBytes] = {};
+  char version[24] = {};  // of gsel
+  Bytes32 nonce = {};
   char identity[kIdentityBytes] = {};
+  uint8_t reserved[64] = {};
 };
 struct SignedGreeting {
   Greeting greeting;
@@ -69,6 +73,10 @@ void write_text(char (&out)[n], const std::string& text) {
 template <size_t n>
 std::string read_text(const char (&text)[n]) {
   return one_line({text, strnlen(text, n)});
+}
+
+inline std::string version_text() {
+  return fmt::format("{}.{}.{}", GSEL_VERSION_MAJOR, GSEL_VERSION_MINOR, GSEL_VERSION_PATCH);
 }
 
 inline Word failed_word(const Error& error) {

@@ -1,0 +1,73 @@
+// comm/hosts/refusals.cc: see refusals.h.
+#include "comm/hosts/refusals.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace gsel::hosts {
+
+std::string seat_of(const Greeting& greeting) {
+  return fmt::format("{} (pid {})", read_text(greeting.host), greeting.pid);
+}
+
+void fail_kind(const Greeting& g) {
+  const bool is_swapped = g.magic == __builtin_bswap64(kMagic);
+  const auto number = [is_swapped](int32_t n) {
+    return is_swapped ? static_cast<int32_t>(__builtin_bswap32(static_cast<uint32_t>(n))) : n;
+  };
+  const std::string who = fmt::format("rank {} on {} (pid {})", number(g.rank), read_text(g.host), number(g.pid));
+  throw Error(GSEL_ERR_VERSION,
+              is_swapped ? who + " has another byte order than rank 0; use hosts of one kind"
+                         : fmt::format("{} meets by protocol {}, rank 0 by {}; all ranks must use one libgsel", who,
+                                       g.protocol, kMeetingProtocol))
+      .about_rank(number(g.rank));
+}
+
+void check_greeting(const Greeting& g, const std::vector<const Greeting*>& here) {
+  const auto world_size = static_cast<int32_t>(here.size());
+  if (read_text(g.version) != version_text())
+    throw Error(GSEL_ERR_VERSION,
+                fmt::format("rank {} on {} has gsel {}, rank 0 gsel {}; all ranks must use one libgsel", g.rank,
+                            seat_of(g), read_text(g.version), version_text()))
+        .about_rank(g.rank);
+  if (g.world_size != world_size)
+    throw Error(GSEL_ERR_MISMATCH,
+                fmt::format("rank {} on {} joins a world of {}, rank 0 one of {}; give every rank the same world_size",
+                            g.rank, seat_of(g), with_noun(g.world_size, "rank"), world_size))
+        .about_rank(g.rank);
+  if (g.rank < 0 || g.rank >= world_size)
+    throw Error(GSEL_ERR_MISMATCH, fmt::format("a process on {} is rank {} of {}; ranks are 0 to {}", seat_of(g),
+                                               g.rank, world_size, world_size - 1))
+        .about_rank(-1);
+  if (const Greeting* other = here[static_cast<size_t>(g.rank)])
+    throw Error(GSEL_ERR_MISMATCH,
+                fmt::format("rank {} is given twice: to a process on {} and to one on {}; give every process a rank of "
+                            "its own",
+                            g.rank, seat_of(*other), seat_of(g)))
+        .about_rank(g.rank);
+}
+
+void fail_late(const Meeting& meeting, const std::vector<int32_t>& late, bool have_come,
+               const std::vector<const Greeting*>& here, const std::string& stranger) {
+  std::string text = fmt::format("timed out: {} {} {} within {}", ranks_text(late),
+                                 have_come          ? "did not take the table of the hosts that met at"
+                                 : late.size() == 1 ? "has not come to"
+                                                    : "have not come to",
+                                 meeting.place.text, seconds_text(meeting.seconds));
+  std::vector<std::string> names;
+  std::vector<std::vector<int32_t>> there;
+  for (size_t rank = 0; rank < here.size(); ++rank) {
+    if (!here[rank]) continue;
+    const std::string name = read_text(here[rank]->host);
+    const auto host = static_cast<size_t>(std::ranges::find(names, name) - names.begin());
+    if (host == names.size()) names.push_back(name), there.emplace_back();
+    there[host].push_back(static_cast<int32_t>(rank));
+  }
+  for (size_t h = 0; h < names.size(); ++h)
+    text += fmt::format("{} {} on {}", h == 0 ? "; here are" : ",", ranks_text(there[h]), names[h]);
+  if (!stranger.empty()) text += fmt::format("; a process at {} showed another token", stranger);
+  throw Error(GSEL_ERR_TIMEOUT, text).about_rank(late.front());
+}
+
+}  // namespace gsel::hosts
