@@ -83,8 +83,10 @@ void add_library_folder(Environment& environment) {
   if ((":" + path + ":").find(":" + folder + ":") == path.npos) path += (path.empty() ? "" : ":") + folder;
 }
 
-// Of "tcp://HOST:PORT", as libraries that meet by themselves look for it.
+// Of "tcp://HOST:PORT", as libraries that meet by themselves look for it; of a file there is none.
 void add_master(Environment& environment, const std::string& rendezvous) {
+  environment.erase("MASTER_ADDR");
+  environment.erase("MASTER_PORT");
   const size_t begin = rendezvous.find("//"), colon = rendezvous.rfind(':');
   if (begin == rendezvous.npos || colon == rendezvous.npos || colon < begin + 2) return;
   environment["MASTER_ADDR"] = rendezvous.substr(begin + 2, colon - begin - 2);

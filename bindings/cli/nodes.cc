@@ -28,7 +28,12 @@ Nodes nodes_of(const NodeOptions& options) {
                              std::to_string(nodes.count - 1) + " are needed");
   if (nodes.count == 1) return nodes;
   if (nodes.rendezvous.empty())
-    refuse(GSEL_ERR_ARG, asked + " needs --rendezvous tcp://HOST:PORT, an address of node 0 and a free port there");
+    refuse(GSEL_ERR_ARG, asked +
+                             " needs --rendezvous tcp://HOST:PORT, an address of node 0 and a free port there, or "
+                             "file://PATH in a folder that all see");
+  if (nodes.rendezvous == "env://")
+    refuse(GSEL_ERR_ARG, asked + " --rendezvous env://: this command is the launcher, and says where; name a place");
+  if (nodes.rendezvous.compare(0, 7, "file://") == 0) return nodes;  // rank 0 writes a token there
   if (const char* token = std::getenv("GSEL_TOKEN_FILE"); !token || !*token)
     refuse(GSEL_ERR_CONFIG, asked +
                                 ": GSEL_TOKEN_FILE is not set; name a file with mode 600 that has the same 16 to "

@@ -30,6 +30,7 @@ refused "needs --node-rank as well" -n 2 --nodes 2
 refused "0 to 1 are needed" -n 2 --nodes 2 --node-rank 2
 refused "needs --rendezvous tcp://HOST:PORT" -n 2 --nodes 2 --node-rank 0
 refused "GSEL_TOKEN_FILE is not set" -n 2 --nodes 2 --node-rank 0 --rendezvous tcp://127.0.0.1:1
+refused "this command is the launcher" -n 2 --nodes 2 --node-rank 0 --rendezvous env://
 refused "1 to 65536 are needed" -n 2 --nodes 0
 export GSEL_TOKEN_FILE="$work/token"
 
@@ -39,6 +40,12 @@ export GSEL_TOKEN_FILE="$work/token"
   sort > "$work/ranks"
 printf '%s\n' "2/6 0/2 1 10.0.0.1 29500 tcp://10.0.0.1:29500" "3/6 1/2 1 10.0.0.1 29500 tcp://10.0.0.1:29500" |
   cmp - "$work/ranks" || fail "the ranks of node 1 found: $(cat "$work/ranks")"
+(
+  unset GSEL_TOKEN_FILE # which rank 0 writes into the file
+  "$gsel" run -n 1 --nodes 2 --node-rank 1 --rendezvous "file://$work/place" -- \
+    sh -c 'echo "$RANK/$WORLD_SIZE ${MASTER_ADDR-none} $GSEL_RENDEZVOUS"' > "$work/ranks"
+)
+echo "1/2 none file://$work/place" | cmp - "$work/ranks" || fail "the rank of node 1 found: $(cat "$work/ranks")"
 # A rank that fails is told by its number in the job.
 if "$gsel" run -n 2 --nodes 3 --node-rank 2 --rendezvous tcp://10.0.0.1:29500 -- sh -c '[ $RANK = 4 ] || exit 3' \
   2> "$work/err"; then fail "a rank that fails was taken"; fi
@@ -89,6 +96,12 @@ rows=$(awk '/ f32 | barrier / { n += 1; wrong += $NF != 0 } END { print n, wrong
 case $rows in
   "0 "* | *" "[1-9]*) fail "gsel bench on two hosts: rows and wrong ones: $rows: $(cat "$work/0")" ;;
 esac
+
+# The hosts see one folder.
+place=file://$work/place
+job "$gsel" bench allreduce -b 8 -e 8 --time 0.01 --joined
+[ "$status" = 0 ] || fail "gsel bench on two hosts that meet by a file: status $status: $(cat "$work/0" "$work/1")"
+ls "$work"/place* 2> /dev/null && fail "rank 0 left its file"
 
 # A rank that is killed ends the job on both hosts, and both name it.
 job sh -c '[ $RANK = 3 ] && (sleep 1; kill -9 $$) & exec '"$gsel"' bench allreduce -b 8 -e 8 --iterations 1000000 --joined'

@@ -231,6 +231,39 @@ void test_a_folder_that_is_not_there_is_named(void**) {
   refused(job_of("RANK=%r WORLD_SIZE=2 GSEL_RENDEZVOUS=file://run"), 2, -1, GSEL_ERR_CONFIG, "an absolute path");
 }
 
+// ---- schedulers -------------------------------------------------------------------------------------------------
+
+void test_ranks_meet_at_the_first_host_of_a_scheduler(void**) {
+  char token[] = "/tmp/gsel-token-XXXXXX";
+  const int fd = mkstemp(token);
+  assert_int_equal(write(fd, "0123456789abcdef", 16), 16);
+  close(fd);
+  setenv("GSEL_TOKEN_FILE", token, 1);
+  Job slurm =
+      job_of(fmt::format("SLURM_PROCID=%r SLURM_STEP_NUM_TASKS=3 SLURM_NTASKS=9 SLURM_STEP_NUM_NODES=3 "
+                         "SLURM_STEP_NODELIST=localhost,node[1-2] SLURM_STEP_ID=1 SLURM_JOB_ID={}",
+                         getpid()));
+  as_processes(3, joins, &slurm);
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  socklen_t length = sizeof address;
+  assert_int_equal(bind(listener, reinterpret_cast<sockaddr*>(&address), length), 0);
+  assert_int_equal(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  close(listener);
+  Job pods = job_of(fmt::format("JOB_COMPLETION_INDEX=%r WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT={}",
+                                ntohs(address.sin_port)));
+  as_processes(3, joins, &pods);
+  // torchrun, whose agents keep their store for themselves.
+  Job alone =
+      job_of(fmt::format("RANK=%r WORLD_SIZE=3 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT={} "
+                         "TORCHELASTIC_USE_AGENT_STORE=False",
+                         ntohs(address.sin_port)));
+  as_processes(3, joins, &alone);
+  unsetenv("GSEL_TOKEN_FILE");
+  unlink(token);
+}
+
 // ---- addresses --------------------------------------------------------------------------------------------------
 
 void test_an_interface_that_does_not_exist_is_named(void**) {
@@ -267,6 +300,7 @@ int main() {
       cmocka_unit_test(test_two_jobs_at_one_file_are_refused),
       cmocka_unit_test(test_a_file_of_another_user_is_not_read),
       cmocka_unit_test(test_a_folder_that_is_not_there_is_named),
+      cmocka_unit_test(test_ranks_meet_at_the_first_host_of_a_scheduler),
       cmocka_unit_test(test_an_interface_that_does_not_exist_is_named),
       cmocka_unit_test(test_endpoints_are_read_as_they_were_written),
   };
