@@ -2,6 +2,7 @@
  * abort, waiting for nothing. Ranks are forked processes, threads where said. Prints one Markdown table; times are
  * those of the slowest rank, medians and extremes over repetitions. */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <gsel/gsel.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +22,8 @@ enum { MOST_RANKS = 64, MOST_TIMES = 400 };
 /* What the ranks of one repetition share. */
 struct stage {
   gsel_unique_id id;
+  char place[64]; /* where the ranks meet; empty: on this host */
+  int host_ranks; /* of a host, as they are told; 0: all are on one */
   atomic_int ready;
   _Atomic double event;               /* when the thing to be noticed happened */
   _Atomic double noticed[MOST_RANKS]; /* when each rank noticed; 0: not yet */
@@ -54,6 +58,12 @@ static gsel_comm* join(struct rank r, double timeout_s) {
   options.world_size = r.ranks;
   options.id = &stage->id;
   options.timeout_s = timeout_s;
+  if (stage->place[0]) options.rendezvous = gsel_str_from(stage->place);
+  if (stage->host_ranks > 0) {
+    char host[16];
+    snprintf(host, sizeof host, "host%d", r.rank / stage->host_ranks);
+    setenv("GSEL_HOST_ID", host, 1);
+  }
   if (gsel_comm_init(&options, &comm, &err)) give_up("join", err);
   return comm;
 }
@@ -202,6 +212,32 @@ static double stop_one(int ranks) {
 static double join_processes(int ranks) {
   return run_processes(ranks, time_join);
 }
+
+/* Ranks that meet at a port, or by a file, as those of several hosts do: each is told where, and nothing else. */
+static void choose_port(void) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t length = sizeof address;
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  if (bind(fd, (struct sockaddr*)&address, length) || getsockname(fd, (struct sockaddr*)&address, &length))
+    give_up("no free port", NULL);
+  close(fd);
+  snprintf(stage->place, sizeof stage->place, "tcp://127.0.0.1:%d", ntohs(address.sin_port));
+}
+static double meet_on_one_host(int ranks) {
+  choose_port();
+  stage->host_ranks = 0;
+  return join_processes(ranks);
+}
+static double meet_on_hosts(int ranks) {
+  choose_port();
+  stage->host_ranks = 8;
+  return join_processes(ranks);
+}
+static double meet_by_file(int ranks) {
+  snprintf(stage->place, sizeof stage->place, "file:///tmp/gsel-bench-%d", (int)getpid());
+  stage->host_ranks = 8;
+  return join_processes(ranks);
+}
 static double split_processes(int ranks) {
   return run_processes(ranks, time_split);
 }
@@ -254,6 +290,10 @@ int main(void) {
   row("kill to error, others wait for a third rank", 4, 200, kill_one, 1e3, "ms", "1 ms");
   row("stop to error, timeout 200 ms", 4, 20, stop_one, 1e3, "ms", "210 ms");
   row("abort to error", 4, 50, abort_processes, 1e3, "ms", "10 ms");
+  row("meet at a port, one host", 64, 20, meet_on_one_host, 1e3, "ms", "1000 ms");
+  row("meet at a port, 8 hosts", 64, 20, meet_on_hosts, 1e3, "ms", "1000 ms");
+  row("meet by a file, 8 hosts", 64, 20, meet_by_file, 1e3, "ms", "1000 ms");
+  stage->place[0] = '\0', stage->host_ranks = 0;
   row("processor time of a rank that waits a second", 2, 5, idle_processes, 100, "%", "5 %");
   return 0;
 }

@@ -82,14 +82,17 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *                     can use. Between hosts, how memory of the host travels: a plugin such as "gloo", or "auto". Empty:
  *                     [comm] transport of config, which is "auto" by default
  *   rendezvous        borrowed for the call: where ranks meet that are on several hosts, or in several containers or
- *                     network namespaces: "tcp://HOST:PORT", an address of rank 0's host and a port that nobody uses, the
- *                     same on every rank. Rank 0 listens there until all have come. Who does not show that it knows the
- *                     job's token is not heard: `id`, if it is given, else the content of the file that GSEL_TOKEN_FILE
- *                     names, which only its user may read. What is said there is signed and not encrypted. Ranks on
- *                     several hosts share everything but recordings
- *                     (docs/communicator.md); gsel_comm_free waits two seconds at most for what was sent to other hosts.
- *                     Not given: the environment variable GSEL_RENDEZVOUS, if rank and size are read from the
- *                     environment, too; else all ranks are on this host */
+ *                     network namespaces, the same on every rank. "tcp://HOST:PORT": an address of rank 0's host and a
+ *                     port that nobody uses, where rank 0 listens until all have come. "file://PATH", absolute, in a folder
+ *                     that all hosts see: rank 0 writes a file there that says where it listens, and removes it.
+ *                     "env://": what the launcher says (docs/communicator.md), or nothing, where it says that all are on
+ *                     this host. Who does not show that it knows the job's token is not heard: `id`, if it is given, else
+ *                     the content of the file that GSEL_TOKEN_FILE names, which only its user may read, else what rank 0
+ *                     posts in the file or by the launcher. What is said there is signed and not encrypted. Ranks on
+ *                     several hosts share everything but recordings (docs/communicator.md); gsel_comm_free waits two seconds at most for what was
+ *                     sent to other hosts. Not given: if rank and size are read from the environment, too, its variable
+ *                     GSEL_RENDEZVOUS, else "env://" where the launcher says that ranks are on several hosts; else all
+ *                     ranks are on this host */
 #define GSEL_ORDER_RANKS 0 /* (((x0 + x1) + x2) + x3) */
 #define GSEL_ORDER_TREE 1  /* ((x0 + x1) + (x2 + x3)): pairs of neighbours, level by level; the last of an odd number
                             * goes to the next level unchanged. If each rank first reduces its own parts with
@@ -123,10 +126,10 @@ GSEL_API void gsel_comm_options_init(gsel_comm_options *options, size_t struct_s
 /* Joins a communicator; returns once all ranks have joined.
  *   options NULL, or world_size 0: rank and size are read from the first complete set of
  *           RANK + WORLD_SIZE (gsel run, torchrun; needs MASTER_ADDR and MASTER_PORT unless WORLD_SIZE is 1),
- *           OMPI_COMM_WORLD_RANK + _SIZE, PMI_RANK + PMI_SIZE, SLURM_PROCID + SLURM_NTASKS;
- *           without a complete set the communicator has one rank
+ *           OMPI_COMM_WORLD_RANK + _SIZE, PMI_RANK + PMI_SIZE, SLURM_PROCID + SLURM_STEP_NUM_TASKS,
+ *           JOB_COMPLETION_INDEX + WORLD_SIZE; without a complete set the communicator has one rank
  *   out     given to the caller, free with gsel_comm_free; NULL on error
- * Errors: GSEL_ERR_ARG, GSEL_ERR_CONFIG (environment incomplete or ranks on two hosts; the variable is named),
+ * Errors: GSEL_ERR_ARG, GSEL_ERR_CONFIG (environment incomplete, or no place to meet; the variable is named),
  * GSEL_ERR_TIMEOUT (the missing ranks are named), GSEL_ERR_MISMATCH (ranks disagree on the world),
  * GSEL_ERR_DUPLICATE (two ranks name one device, or one that the transport wants for each rank alone; both are named),
  * GSEL_ERR_PEER (a rank died while joining), GSEL_ERR_UNSUPPORTED (more than 256 ranks), GSEL_ERR_VERSION

@@ -17,7 +17,7 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr std::string_view kBegin = "gsel1";
+constexpr std::string_view kEndpointForm = "gsel1";
 constexpr size_t kMostAddresses = 10;
 
 std::string hex(const std::vector<uint8_t>& bytes) {
@@ -59,7 +59,7 @@ bool is_of_one_wire(const sockaddr* address) {
          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
-std::string text_of(const sockaddr* address) {
+std::string numeric_text(const sockaddr* address) {
   char host[NI_MAXHOST] = "";
   const socklen_t length = address->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
   getnameinfo(address, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
@@ -73,14 +73,14 @@ std::string endpoint_text(const Endpoint& endpoint) {
   std::ranges::replace_if(
       host, [](char c) { return c <= ' ' || c > '~' || c == ';'; }, '?');
   for (const std::string& address : endpoint.addresses) addresses += (addresses.empty() ? "" : ",") + address;
-  return fmt::format("{};{};{};{};{};{};{}", kBegin, host, endpoint.pid, endpoint.port, endpoint.until_s,
+  return fmt::format("{};{};{};{};{};{};{}", kEndpointForm, host, endpoint.pid, endpoint.port, endpoint.until_s,
                      hex(endpoint.token), addresses);
 }
 
 std::optional<Endpoint> parse_endpoint(std::string_view text) {
   Endpoint out;
   if (text.ends_with('\n')) text.remove_suffix(1);
-  if (take(text, ';') != kBegin) return {};
+  if (take(text, ';') != kEndpointForm) return {};
   out.host = take(text, ';');
   if (!read_number(take(text, ';'), out.pid) || !read_number(take(text, ';'), out.port) ||
       !read_number(take(text, ';'), out.until_s) || !read_bytes(take(text, ';'), out.token))
@@ -101,7 +101,7 @@ std::vector<std::string> own_addresses() {
     if (!one->ifa_addr || (one->ifa_flags & IFF_UP) == 0 || is_of_one_wire(one->ifa_addr)) continue;
     if (one->ifa_addr->sa_family != AF_INET && one->ifa_addr->sa_family != AF_INET6) continue;
     if (chosen && *chosen ? std::string_view(chosen) != one->ifa_name : !leads_elsewhere(*one)) continue;
-    if (out.size() < kMostAddresses) out.push_back(text_of(one->ifa_addr));
+    if (out.size() < kMostAddresses) out.push_back(numeric_text(one->ifa_addr));
   }
   if (chosen && *chosen && out.empty()) {
     std::string there;

@@ -20,7 +20,7 @@ namespace gsel::hosts {
 namespace {
 
 constexpr int64_t kClocksDifferS = 60, kProbeNs = 500'000'000;
-constexpr ssize_t kMostBytes = 4096;
+constexpr ssize_t kMostFileBytes = 4096;
 
 class FileBoard : public Board {
  public:
@@ -103,7 +103,7 @@ class FileBoard : public Board {
   static std::optional<Found> read_file(const std::string& path) {
     const os::Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     struct stat about = {};
-    char text[kMostBytes];
+    char text[kMostFileBytes];
     if (!file || fstat(file.get(), &about) != 0 || about.st_uid != geteuid() || !S_ISREG(about.st_mode)) return {};
     const ssize_t got = ::read(file.get(), text, sizeof text);
     const auto endpoint = parse_endpoint({text, static_cast<size_t>(std::max<ssize_t>(got, 0))});

@@ -15,7 +15,7 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr size_t kMostBytes = 4096;
+constexpr size_t kMostLine = 4096;
 
 class PmiBoard : public Board {
  public:
@@ -80,7 +80,7 @@ class PmiBoard : public Board {
   // Byte by byte: what follows is not ours.
   std::string answer(const std::string& question) {
     std::string line;
-    while (line.size() < kMostBytes) {
+    while (line.size() < kMostLine) {
       char byte = 0;
       const ssize_t got = recv(place_.fd, &byte, 1, MSG_DONTWAIT);
       if (got == 1 && byte == '\n') return line;

@@ -13,9 +13,9 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr int64_t kAnswerNs = 5'000'000'000;
+constexpr int64_t kStoreAnswerNs = 5'000'000'000;
 constexpr int kPauseMs = 100;
-constexpr uint64_t kMostBytes = 4096;
+constexpr uint64_t kMostStored = 4096;
 constexpr uint32_t kValidation = 0x3C85F7CE;
 constexpr uint8_t kValidate = 0, kPing = 13, kDelete = 8;
 // To the oldest store, which takes the first nine bytes for a code and a length, this is a length that no text has.
@@ -52,7 +52,8 @@ class TorchrunBoard : public Board {
     if (!posted_) return;
     try {
       std::string why;
-      if (auto session = open(os::now_ns() + kAnswerNs / 5, &why)) say(*session, Bytes().add(kDelete).add_text(key_));
+      if (auto session = open(os::now_ns() + kStoreAnswerNs / 5, &why))
+        say(*session, Bytes().add(kDelete).add_text(key_));
     } catch (...) {  // whoever reads it finds that nobody listens
     }
   }
@@ -81,7 +82,7 @@ class TorchrunBoard : public Board {
     *why = "rank 0 has posted nothing there";
     uint64_t length = 0;
     if (!session->is_there || !say(*session, Bytes().add(session->dialect->get).add_text(key_)) ||
-        session->stream.await(length, session->deadline_ns) != Stream::Came::all || length > kMostBytes)
+        session->stream.await(length, session->deadline_ns) != Stream::Came::all || length > kMostStored)
       return {};
     std::string text(length, '\0');
     if (session->stream.await(text.data(), length, session->deadline_ns) != Stream::Came::all) return {};
@@ -103,7 +104,7 @@ class TorchrunBoard : public Board {
       if (dialect_ && dialect_ != &dialect) continue;
       auto stream = connect_to(place_, deadline_ns, why);
       if (!stream) return {};
-      Session session{std::move(*stream), &dialect, std::min(deadline_ns, os::now_ns() + kAnswerNs)};
+      Session session{std::move(*stream), &dialect, std::min(deadline_ns, os::now_ns() + kStoreAnswerNs)};
       Bytes hello;
       if (dialect.validates) hello.add(kValidate).add(kValidation);
       if (dialect.pings) hello.add(kPing).add(kNonce);
