@@ -1,6 +1,8 @@
 // unit/test_comm_places.cc: ranks that are told nothing but what a launcher tells, or the name of a file: they find
 // where rank 0 listens, join, and leave nothing behind; what another job has left is named and never taken.
 #include <dirent.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 
 #include <string>
@@ -202,6 +204,29 @@ void test_the_file_of_a_killed_rank_0_is_never_taken(void**) {
   assert_int_equal(folder.names().size(), 0);
 }
 
+// Rank 0 has a token, and does not write it down.
+void only_rank_0_has_a_token(rank_run* run) {
+  auto* job = static_cast<Job*>(run->user);
+  set_environment(*job, run->rank);
+  if (run->rank == 0) setenv("GSEL_TOKEN_FILE", job->part, 1);
+  run->join_timeout_s = 1;
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  if (run->rank == 0)
+    rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_TIMEOUT, "ranks 1 and 2 have not come to file://", 1);
+  else
+    rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_PERMISSION, "has a token of its own", 0);
+}
+
+void test_a_token_that_only_rank_0_has_is_named(void**) {
+  const Folder folder;
+  Job job = by_file(folder);
+  folder.write("token", "0123456789abcdef");
+  snprintf(job.part, sizeof job.part, "%s/token", folder.path().c_str());
+  chmod(job.part, 0600);
+  as_processes(3, only_rank_0_has_a_token, &job);
+}
+
 void test_two_jobs_at_one_file_are_refused(void**) {
   const Folder folder;
   const Job job = by_file(folder);
@@ -264,6 +289,38 @@ void test_ranks_meet_at_the_first_host_of_a_scheduler(void**) {
   unlink(token);
 }
 
+// A pod of an indexed Job: a name of its own, and all names of the headless service.
+void joins_as_pod(rank_run* run) {
+  const auto* job = static_cast<const Job*>(run->user);
+  const std::string name = "train-" + std::to_string(run->rank);
+  rank_check(run, unshare(CLONE_NEWNS | CLONE_NEWUTS) == 0 && sethostname(name.c_str(), name.size()) == 0);
+  rank_check(run, mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0);
+  rank_check(run, mount(job->part, "/etc/hosts", nullptr, MS_BIND, nullptr) == 0);
+  joins(run);
+}
+
+void test_pods_find_the_one_of_index_0_by_their_own_names(void**) {
+  const pid_t child = fork();  // whether this may be had here
+  if (child == 0) _exit(geteuid() != 0 || unshare(CLONE_NEWNS | CLONE_NEWUTS) != 0);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (status != 0) {
+    print_message("left out: pods, since only root can give processes names of their own, and not everywhere\n");
+    skip();
+  }
+  const Folder folder;
+  folder.write("token", "0123456789abcdef");
+  const std::string token = folder.path() + "/token";
+  chmod(token.c_str(), 0600);
+  std::string hosts;
+  for (const char* rank : {"0", "1", "2"})
+    hosts += fmt::format("127.0.0.1 train-{}.workers.default.svc.cluster.local train-{}\n", rank, rank);
+  folder.write("hosts", hosts);
+  Job job = job_of("JOB_COMPLETION_INDEX=%r WORLD_SIZE=3 GSEL_TOKEN_FILE=" + token);
+  snprintf(job.part, sizeof job.part, "%s/hosts", folder.path().c_str());
+  as_processes(3, joins_as_pod, &job);
+}
+
 // ---- addresses --------------------------------------------------------------------------------------------------
 
 void test_an_interface_that_does_not_exist_is_named(void**) {
@@ -297,10 +354,12 @@ int main() {
       cmocka_unit_test(test_a_store_that_is_none_is_named),
       cmocka_unit_test(test_ranks_meet_by_a_file_that_is_gone_then),
       cmocka_unit_test(test_the_file_of_a_killed_rank_0_is_never_taken),
+      cmocka_unit_test(test_a_token_that_only_rank_0_has_is_named),
       cmocka_unit_test(test_two_jobs_at_one_file_are_refused),
       cmocka_unit_test(test_a_file_of_another_user_is_not_read),
       cmocka_unit_test(test_a_folder_that_is_not_there_is_named),
       cmocka_unit_test(test_ranks_meet_at_the_first_host_of_a_scheduler),
+      cmocka_unit_test(test_pods_find_the_one_of_index_0_by_their_own_names),
       cmocka_unit_test(test_an_interface_that_does_not_exist_is_named),
       cmocka_unit_test(test_endpoints_are_read_as_they_were_written),
   };
