@@ -35,15 +35,19 @@ NodeName=$(hostname) CPUs=8 State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES OverSubscribe=FORCE State=UP
 EOT
   export SLURM_CONF="$folder/slurm/slurm.conf"
-  stop() {
+  stop() { # returns once they are gone
+    stopped=
     for name in slurmd slurmctld munged; do
-      [ ! -s "$folder/slurm/$name.pid" ] || kill "$(cat "$folder/slurm/$name.pid")" || echo "left: $name"
+      [ ! -s "$folder/slurm/$name.pid" ] || stopped="$stopped $(cat "$folder/slurm/$name.pid")"
     done
-    # They remove their files as they end.
+    for pid in $stopped; do kill "$pid" || echo "left: process $pid of Slurm"; done
     for turn in $(seq 100); do
-      ls "$folder/slurm/"*.pid > /dev/null 2>&1 || break
+      left=
+      for pid in $stopped; do if kill -0 "$pid" 2> /dev/null; then left="$left $pid"; fi; done
+      [ -n "$left" ] || return 0
       sleep 0.1
     done
+    echo "left: processes$left of Slurm"
   }
   munged --force --key-file="$folder/slurm/key" --socket="$folder/slurm/munge.sock" --pid-file="$folder/slurm/munged.pid" \
     --seed-file="$folder/slurm/seed" --log-file="$folder/munged.log" > "$folder/start.log" 2>&1 || return 1
