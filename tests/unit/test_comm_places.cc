@@ -14,7 +14,9 @@
 
 namespace {
 
-// Variables of every rank; %r stands for its number. Each is a host of its own.
+bool on_hosts = false;  // each rank on one of its own: where this build has a transport between them
+
+// Variables of every rank; %r stands for its number.
 struct Job {
   char variables[512];
   int32_t missing;      // a rank that does not come; -1: none
@@ -30,7 +32,7 @@ void set_environment(const Job& job, int32_t rank) {
     setenv(text.substr(at, equals - at).c_str(), text.substr(equals + 1, end - equals - 1).c_str(), 1);
     at = end + 1;
   }
-  setenv("GSEL_HOST_ID", ("host" + std::to_string(rank)).c_str(), 1);
+  if (on_hosts) setenv("GSEL_HOST_ID", ("host" + std::to_string(rank)).c_str(), 1);
 }
 
 gsel_status join(rank_run* run, gsel_comm** comm, gsel_error** err) {
@@ -348,6 +350,15 @@ void test_endpoints_are_read_as_they_were_written(void**) {
 }  // namespace
 
 int main() {
+  gsel_plugin_list* plugins = nullptr;
+  if (gsel_plugin_list_create(&plugins, nullptr) != GSEL_OK) return 1;
+  for (int32_t i = 0; i < gsel_plugin_list_count(plugins); ++i) {
+    gsel_plugin_info info = GSEL_PLUGIN_INFO_INIT;
+    on_hosts =
+        on_hosts || (gsel_plugin_list_get(plugins, i, &info, nullptr) == GSEL_OK && !strcmp(info.name.data, "gloo"));
+  }
+  gsel_plugin_list_free(plugins);
+  if (!on_hosts) printf("left out: ranks on several hosts, which meet on one: there is no libgloo-dev in this build\n");
   const CMUnitTest tests[] = {
       cmocka_unit_test(test_ranks_meet_by_the_store_of_torchruns_agent),
       cmocka_unit_test(test_a_store_without_rank_0_is_named),
