@@ -35,7 +35,7 @@ struct JoinOptions {
   // Of the ranks that join, where they are some of the ranks that a user knows: their numbers there. Empty: their own.
   std::vector<int32_t> shown_ranks{};
   int32_t threads_a_rank = 1;  // that share its cores while it waits in a call
-  gsel_str name{};  // of the communicator, as rank 0 gives it; empty: not given
+  gsel_str name{};             // of the communicator, as rank 0 gives it; empty: not given
 };
 
 }  // namespace gsel
