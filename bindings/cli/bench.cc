@@ -19,6 +19,7 @@
 #include "colour.h"
 #include "commands.h"
 #include "launch.h"
+#include "local_ranks.h"
 #include "network_spec.h"
 #include "scratch.h"
 #include "simulate.h"
@@ -236,13 +237,14 @@ int launch_own_ranks(int64_t ranks, const std::vector<std::string>& arguments, c
   program.push_back("--joined");
   Environment shared = job_environment(ranks);
   for (const auto& [name, value] : added) shared[name] = value;
-  Launch what{.job = shared["GSEL_JOB"], .program = program, .environments = {}, .places = place_ranks(ranks), .world_size = ranks};
+  LocalJob job{.job = shared["GSEL_JOB"], .program = program, .places = place_ranks(ranks), .world_size = ranks};
   for (int64_t rank = 0; rank < ranks; ++rank) {
     Environment environment = shared;
     add_rank(environment, rank);
-    what.environments.push_back(lines(environment));
+    job.environments.push_back(lines(environment));
   }
-  return launch(what).status;
+  PrintedRanks started(std::move(job), false);
+  return launch({}, started).status;
 }
 
 Command bench_command(CommandLine& line, std::vector<std::string> arguments) {

@@ -20,11 +20,6 @@ int64_t number_of(std::string_view digits) {
   return result.ec == std::errc() ? value : INT64_MAX;
 }
 
-bool is_grid(std::string_view text) {
-  const size_t x = text.find('x');
-  return x != text.npos && is_count(text.substr(0, x)) && is_count(text.substr(x + 1));
-}
-
 // Letters, digits, . - and _, or an address of IPv6 in brackets.
 bool is_host_name(std::string_view name) {
   const std::string letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
@@ -100,6 +95,11 @@ class HostReader {
 };
 
 }  // namespace
+
+bool is_grid(std::string_view text) {
+  const size_t x = text.find('x');
+  return x != text.npos && is_count(text.substr(0, x)) && is_count(text.substr(x + 1));
+}
 
 const std::string& HostList::name_of(int32_t rank) const {
   return hosts[static_cast<size_t>(host_of_rank[static_cast<size_t>(rank)])].name;

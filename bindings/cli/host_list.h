@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gsel::cli {
@@ -29,6 +30,9 @@ struct HostList {
 
 // GSEL_ERR_SYNTAX, GSEL_ERR_OUT_OF_RANGE (no slot, or too many) and GSEL_ERR_DUPLICATE name token and column.
 HostList parse_hosts(const std::string& option, const std::string& text);
+
+// Whether a list is written as numbers, "2x4", and its hosts have no names of their own.
+bool is_grid(std::string_view text);
 
 // GSEL_ERR_OUT_OF_RANGE unless there is one slot for each rank; names the host at which slots or ranks end.
 void check_slots(const HostList& list, int32_t ranks);

@@ -111,7 +111,7 @@ Environment job_environment(int64_t ranks, const Nodes& nodes) {
   for (size_t i = 0; i < sizeof random; ++i) std::snprintf(job + 2 * i, 3, "%02x", random[i]);
 
   Environment out = own_environment();
-  out["WORLD_SIZE"] = std::to_string(ranks * nodes.count);
+  out["WORLD_SIZE"] = std::to_string(nodes.world_size > 0 ? nodes.world_size : ranks);
   out["LOCAL_WORLD_SIZE"] = std::to_string(ranks);
   out["GROUP_RANK"] = std::to_string(nodes.rank);
   out["MASTER_ADDR"] = "127.0.0.1";

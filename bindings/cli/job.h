@@ -14,11 +14,11 @@ constexpr int64_t kMaxRanks = 256;  // as many as shared memory joins
 using Environment = std::map<std::string, std::string>;
 
 Environment own_environment();
-// This host among those of the job, each of which has as many ranks. rendezvous: where their ranks meet, "tcp://a:1";
-// empty where this host has all.
+// This host among those of the job. rendezvous: where their ranks meet, "tcp://a:1"; empty where this host has all.
 struct Nodes {
   int64_t count = 1, rank = 0;
-  std::string rendezvous;
+  int64_t first_rank = 0, world_size = 0;  // of this host, and of all; 0: that of this host
+  std::string rendezvous = {};
 };
 // What all ranks of one job share; `from` ours. ranks: on this host.
 Environment job_environment(int64_t ranks, const Nodes& nodes = {});

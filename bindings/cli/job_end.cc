@@ -10,10 +10,12 @@
 namespace gsel::cli {
 namespace {
 
-nlohmann::ordered_json rank_json(size_t rank, const RankEnd& end) {
-  nlohmann::ordered_json json{{"rank", rank},           {"pid", end.pid},           {"exit_code", nullptr},
-                              {"signal", nullptr},      {"signal_name", nullptr},   {"ended", end.order},
-                              {"seconds", end.seconds}, {"asked_to_end", end.asked}};
+nlohmann::ordered_json rank_json(const RankEnd& end) {
+  nlohmann::ordered_json json{{"rank", end.rank},     {"host", nullptr},        {"pid", end.pid},
+                              {"exit_code", nullptr}, {"signal", nullptr},      {"signal_name", nullptr},
+                              {"ended", end.order},   {"seconds", end.seconds}, {"asked_to_end", end.asked}};
+  if (!end.host.empty()) json["host"] = end.host;
+  if (end.is_lost) return json;
   if (WIFSIGNALED(end.status)) {
     const char* name = sigabbrev_np(WTERMSIG(end.status));
     json["signal"] = WTERMSIG(end.status);
@@ -24,7 +26,18 @@ nlohmann::ordered_json rank_json(size_t rank, const RankEnd& end) {
   return json;
 }
 
+std::string signal_name(int number) {
+  const char* name = sigabbrev_np(number);
+  return std::to_string(number) + (name ? " (SIG" + std::string(name) + ")" : "");
+}
+
 }  // namespace
+
+std::string ending_text(pid_t pid, int status) {
+  return " (pid " + std::to_string(pid) + ") " +
+         (WIFSIGNALED(status) ? "was killed by signal " + signal_name(WTERMSIG(status))
+                              : "exited with status " + std::to_string(WEXITSTATUS(status)));
+}
 
 nlohmann::ordered_json job_json(const std::vector<std::string>& program, int64_t ranks, const JobEnd* end) {
   nlohmann::ordered_json json{
@@ -38,7 +51,7 @@ nlohmann::ordered_json job_json(const std::vector<std::string>& program, int64_t
   if (!end->message.empty()) json["message"] = end->message;
   if (end->first_failed >= 0) json["first_failed"] = end->first_failed;
   json["seconds"] = end->seconds;
-  for (size_t rank = 0; rank < end->ranks.size(); ++rank) json["ranks"].push_back(rank_json(rank, end->ranks[rank]));
+  for (const RankEnd& rank : end->ranks) json["ranks"].push_back(rank_json(rank));
   return json;
 }
 

@@ -1,8 +1,7 @@
 // launch.cc: see launch.h. One thread and one poll: signals arrive through a descriptor, so that nothing happens at a
-// moment of its own. Ranks are process groups: what is sent to one reaches what it started.
+// moment of its own.
 #include "launch.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -11,28 +10,21 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <limits>
 
 #include "client.h"
 #include "colour.h"
-#include "descendants.h"
-#include "endings.h"
-#include "output.h"
-#include "spawn.h"
 
 namespace gsel::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kTimedOut = 124, kNotExecutable = 126, kNotFound = 127, kFailed = 2;
+constexpr int kTimedOut = 124, kNotExecutable = 126, kNotFound = 127, kHostLost = 255, kFailed = 2;
 constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH, SIGCONT, SIGTSTP};
-
-bool asks_to_end(int number) {
-  return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
-}
 
 void say(const std::string& line) {
   std::fprintf(stderr, "%s%s\n", error_prefix().c_str(), line.c_str());
@@ -42,157 +34,99 @@ Clock::time_point after(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-std::string signal_name(int number) {
-  const char* name = sigabbrev_np(number);
-  return std::to_string(number) + (name ? " (SIG" + std::string(name) + ")" : "");
-}
-
 std::string seconds_text(double seconds) {
   char text[32];
   std::snprintf(text, sizeof text, "%g s", seconds);
   return text;
 }
 
-// " (pid 4711) exited with status 3"
-std::string ending_text(pid_t pid, int status) {
-  return " (pid " + std::to_string(pid) + ") " +
-         (WIFSIGNALED(status) ? "was killed by signal " + signal_name(WTERMSIG(status))
-                              : "exited with status " + std::to_string(WEXITSTATUS(status)));
-}
-
 class Launcher {
  public:
-  explicit Launcher(const Launch& what) : what_(what), endings_(what.job) { take_signals(); }
-  ~Launcher() {
-    if (signals_ >= 0) close(signals_);
-    sigprocmask(SIG_SETMASK, &before_, nullptr);
+  Launcher(const Launch& what, Ranks& ranks) : what_(what), ranks_(ranks) {
+    for (const int32_t number : ranks_.numbers())
+      end_.ranks.push_back({.rank = number, .host = ranks_.host_of(number)});
+    states_.resize(end_.ranks.size());
   }
-  Launcher(const Launcher&) = delete;
-  Launcher& operator=(const Launcher&) = delete;
 
   JobEnd run() {
     if (what_.timeout_s > 0) timeout_ = after(what_.timeout_s);
-    for (size_t rank = 0; rank < what_.environments.size() && status_ == 0; ++rank) start(static_cast<int>(rank));
+    ranks_.start();
+    hear();
     while (running() > 0) turn();
-    const int left = descendants_.end_all();
-    if (left) say("ended " + with_noun(left, "process") + " that the ranks left behind");
     interrupted_ = false;
-    while (!output_.finished() && !interrupted_) turn();
+    while (!ranks_.is_finished() && !interrupted_) turn();
     end_.status = status_;
     end_.seconds = seconds_since_start();
-    for (const Rank& rank : ranks_) end_.ranks.push_back(rank.end);
+    std::erase_if(end_.ranks, [](const RankEnd& rank) { return rank.pid < 0; });
     return std::move(end_);
   }
 
  private:
-  struct Rank {
-    pid_t pid = -1;
-    bool running = false;
-    RankEnd end;
-  };
-
-  // ---- start ----
-
-  void take_signals() {
-    sigset_t wanted;
-    sigemptyset(&wanted);
-    sigaddset(&wanted, SIGCHLD);
-    for (int number : kForwarded) sigaddset(&wanted, number);
-    sigprocmask(SIG_BLOCK, &wanted, &before_);
-    // A SIGCHLD that was ignored when we were started would never be told.
-    signal(SIGCHLD, SIG_DFL);
-    signal(SIGPIPE, SIG_IGN);
-    signals_ = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (signals_ < 0) refuse(GSEL_ERR_IO, std::string("signalfd failed: ") + std::strerror(errno));
-  }
-
-  // Standard input goes to rank 0, but not a terminal: a group in the background would be stopped reading it.
-  int input_of(int rank) const {
-    if (what_.first_rank == 0 && rank == 0 && !isatty(0) && fcntl(0, F_GETFD) >= 0) return fcntl(0, F_DUPFD_CLOEXEC, 3);
-    return open("/dev/null", O_RDONLY | O_CLOEXEC);
-  }
-
-  void start(int rank) {
-    const auto index = static_cast<size_t>(rank);
-    const Place anywhere;
-    Spawn spawn_what{what_.program,
-                     what_.environments[index],
-                     input_of(rank),
-                     1,
-                     2,
-                     before_,
-                     what_.places.empty() ? anywhere : what_.places[index]};
-    std::vector<int> ours{spawn_what.in};
-    if (what_.tag_output) {
-      ours.push_back(spawn_what.out = output_.open(number_of(index), 1));
-      ours.push_back(spawn_what.err = output_.open(number_of(index), 2));
-    }
-    const bool opened = std::none_of(ours.begin(), ours.end(), [](int fd) { return fd < 0; });
-    const Spawned spawned = opened ? spawn(spawn_what) : Spawned{-1, errno};
-    for (int fd : ours)
-      if (fd >= 0) close(fd);
-    if (spawned.error)
-      start_failed(rank, spawned);
-    else
-      ranks_.push_back({spawned.pid, true, {.pid = spawned.pid}});
-  }
-
-  void start_failed(int rank, const Spawned& spawned) {
-    std::string text = "rank " + std::to_string(number_of(static_cast<size_t>(rank))) + ": cannot start " +
-                       what_.program.front() + ": " + std::strerror(spawned.error);
-    const bool is_file = access(what_.program.front().c_str(), F_OK) == 0;
-    if (spawned.error == ENOENT && what_.program.front().find('/') != std::string::npos && is_file)
-      text += ", the interpreter its first line names";
-    say(text);
-    end_.reason = "not started";
-    end_.message = text;
-    if (spawned.pid < 0)
-      status_ = kFailed;
-    else
-      status_ = spawned.error == ENOENT ? kNotFound : kNotExecutable;
-    end_ranks();
-  }
-
-  int number_of(size_t index) const { return static_cast<int>(what_.first_rank) + static_cast<int>(index); }
+  enum class State { starting, running, ended };
 
   // ---- life ----
 
   double seconds_since_start() const { return std::chrono::duration<double>(Clock::now() - started_).count(); }
 
-  size_t running() const {
-    return static_cast<size_t>(std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.running; }));
+  size_t running() const { return static_cast<size_t>(std::ranges::count_if(states_, is_running)); }
+  static bool is_running(State state) { return state != State::ended; }
+
+  size_t index_of(int32_t rank) const {
+    return static_cast<size_t>(std::ranges::find(end_.ranks, rank, &RankEnd::rank) - end_.ranks.begin());
   }
+  std::string name_of(int32_t rank) const { return "rank " + std::to_string(rank) + ranks_.place_of(rank); }
 
   // Waits for the next thing to happen and deals with it.
   void turn() {
-    std::vector<pollfd> polls{{signals_, POLLIN, 0}};
-    output_.add_to(polls);
-    endings_.add_to(polls);
+    std::vector<pollfd> polls{{signals_.fd(), POLLIN, 0}};
+    ranks_.add_to(polls);
     if (poll(polls.data(), polls.size(), wait_ms()) < 0) return;  // interrupted
-    if (polls.front().revents) read_signals();
+    if (polls.front().revents) hear_signals();
     polls.erase(polls.begin());
-    output_.serve(polls);
-    endings_.serve(polls);
-    reap();
+    ranks_.serve(polls);
+    hear();
     if (Clock::now() >= timeout_) time_out();
     if (Clock::now() >= ask_) end_ranks();
     if (Clock::now() >= kill_) grace_over();
   }
 
-  int wait_ms() const {
-    const Clock::time_point next = std::min({timeout_, ask_, kill_});
-    if (next == Clock::time_point::max()) return -1;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
-    return static_cast<int>(std::clamp<int64_t>(left, 0, std::numeric_limits<int>::max()));
+  // What is said of the first that ended counts those that still run.
+  void hear() {
+    const std::vector<RankEvent> events = ranks_.take_events();
+    for (const RankEvent& event : events)
+      if (event.what == RankEvent::What::ended) states_[index_of(event.rank)] = State::ended;
+    for (const RankEvent& event : events) hear_of(event);
   }
 
-  void read_signals() {
-    signalfd_siginfo info;
-    while (read(signals_, &info, sizeof info) == sizeof info) {
-      if (info.ssi_signo == SIGCHLD) continue;
-      const int number = static_cast<int>(info.ssi_signo);
+  void hear_of(const RankEvent& event) {
+    switch (event.what) {
+      case RankEvent::What::started:
+        end_.ranks[index_of(event.rank)].pid = event.pid;
+        if (states_[index_of(event.rank)] == State::starting) states_[index_of(event.rank)] = State::running;
+        return;
+      case RankEvent::What::not_started:
+        return start_failed(event);
+      case RankEvent::What::ended:
+        return rank_ended(event);
+      case RankEvent::What::lost:
+        return host_lost(event);
+      case RankEvent::What::left:
+        return say("ended " + with_noun(event.count, "process") + " that the ranks left behind" + event.text);
+    }
+  }
+
+  int wait_ms() const {
+    const Clock::time_point next = std::min({timeout_, ask_, kill_});
+    const int patience = ranks_.patience_ms();
+    if (next == Clock::time_point::max()) return patience;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
+    return static_cast<int>(std::clamp<int64_t>(left, 0, patience < 0 ? std::numeric_limits<int>::max() : patience));
+  }
+
+  void hear_signals() {
+    for (const int number : signals_.take()) {
       interrupted_ = interrupted_ || asks_to_end(number);
-      send(number);
+      ranks_.send(number);
       if (number == SIGINT) interrupt();
       if (number == SIGTSTP) raise(SIGSTOP);  // the ranks first; the SIGCONT that wakes us is passed on like the rest
     }
@@ -212,37 +146,53 @@ class Launcher {
     }
   }
 
-  // Of ranks that ended since we last looked, those that a signal killed come first: the others may have failed for it.
-  void reap() {
-    std::vector<size_t> ended;
-    int status = 0;
-    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
-      const auto rank = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& r) { return r.pid == pid; });
-      if (rank == ranks_.end()) continue;  // an orphan of a rank
-      rank->running = false;
-      rank->end = {rank->pid, status, seconds_since_start(), ended_++, ending_};
-      ended.push_back(static_cast<size_t>(rank - ranks_.begin()));
-    }
-    std::stable_partition(ended.begin(), ended.end(), [&](size_t r) { return WIFSIGNALED(ranks_[r].end.status); });
-    for (const size_t rank : ended) tell_of(rank);
+  // ---- failures ----
+
+  void start_failed(const RankEvent& event) {
+    for (size_t i = index_of(event.rank); i < states_.size(); ++i)  // nor do those behind it on that host
+      if (states_[i] == State::starting && end_.ranks[i].host == end_.ranks[index_of(event.rank)].host)
+        states_[i] = State::ended;
+    if (status_ != 0) return;
+    say(end_.message = name_of(event.rank) + ": " + event.text);
+    end_.reason = "not started";
+    status_ = event.status < 0 ? kFailed : event.status == ENOENT ? kNotFound : kNotExecutable;
+    end_ranks();
   }
 
-  void tell_of(size_t rank) {
-    const int status = ranks_[rank].end.status;
-    const std::string ending = ending_text(ranks_[rank].pid, status);
-    const std::string name = "rank " + std::to_string(number_of(rank));
-    endings_.tell(name + " of " + std::to_string(what_.world_size) + ending);
-    if (status == 0) return;
-    if (end_.first_failed < 0 && !ending_) end_.first_failed = number_of(rank);
-    failed(name + ending, status);
+  void rank_ended(const RankEvent& event) {
+    RankEnd& end = end_.ranks[index_of(event.rank)];
+    end = {.rank = end.rank,
+           .host = end.host,
+           .pid = event.pid,
+           .status = event.status,
+           .seconds = seconds_since_start(),
+           .order = ended_++,
+           .asked = ending_};
+    if (event.status == 0) return;
+    if (end_.first_failed < 0 && !ending_) end_.first_failed = event.rank;
+    failed(name_of(event.rank) + ending_text(event.pid, event.status),
+           WIFSIGNALED(event.status) ? 128 + WTERMSIG(event.status) : WEXITSTATUS(event.status), "rank failed");
+  }
+
+  void host_lost(const RankEvent& event) {
+    const std::string host = ranks_.host_of(event.rank);
+    for (size_t i = 0; i < states_.size(); ++i) {
+      if (end_.ranks[i].host != host || states_[i] == State::ended) continue;
+      states_[i] = State::ended;
+      end_.ranks[i].is_lost = true;
+      end_.ranks[i].seconds = seconds_since_start();
+      end_.ranks[i].order = ended_++;
+      end_.ranks[i].asked = ending_;
+    }
+    failed(event.text, kHostLost, "host lost");
   }
 
   // The first failure decides what becomes of the others, and the status; what comes of it is told by the others.
-  void failed(std::string text, int status) {
+  void failed(std::string text, int status, const char* reason) {
     if (ending_ || (status_ != 0 && !what_.keep_going)) return;
     if (status_ == 0) {
-      status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-      end_.reason = "rank failed";
+      status_ = status;
+      end_.reason = reason;
       end_.message = text;
     }
     if (running() && what_.keep_going)
@@ -256,16 +206,11 @@ class Launcher {
 
   // ---- end ----
 
-  void send(int number) {
-    for (const Rank& rank : ranks_)
-      if (rank.running) kill(-rank.pid, number);
-  }
-
   void end_ranks() {
     ask_ = Clock::time_point::max();
     ending_ = true;
-    send(SIGTERM);
-    send(SIGCONT);  // one that is stopped must run to end
+    ranks_.send(SIGTERM);
+    ranks_.send(SIGCONT);  // one that is stopped must run to end
     kill_ = std::min(kill_, after(what_.grace_s));
   }
 
@@ -276,14 +221,14 @@ class Launcher {
 
   void kill_ranks() {
     kill_ = Clock::time_point::max();
-    send(SIGKILL);
+    ranks_.send(SIGKILL);
   }
 
   // Those that run: "rank 0", "ranks 0, 2".
   std::string ranks_text() const {
     std::string list;
-    for (size_t i = 0; i < ranks_.size(); ++i)
-      if (ranks_[i].running) list += (list.empty() ? "" : ", ") + std::to_string(number_of(i));
+    for (size_t i = 0; i < states_.size(); ++i)
+      if (is_running(states_[i])) list += (list.empty() ? "" : ", ") + std::to_string(end_.ranks[i].rank);
     return (running() == 1 ? "rank " : "ranks ") + list;
   }
 
@@ -296,15 +241,12 @@ class Launcher {
   }
 
   const Launch& what_;
-  Descendants descendants_;
-  Endings endings_;
-  TaggedOutput output_;
-  std::vector<Rank> ranks_;
+  Ranks& ranks_;
+  const Signals signals_;
+  std::vector<State> states_;  // by place in end_.ranks
   JobEnd end_;
   int ended_ = 0;
   const Clock::time_point started_ = Clock::now();
-  sigset_t before_{};
-  int signals_ = -1;
   int status_ = 0;
   bool interrupted_ = false;
   int interrupts_ = 0;   // by Ctrl-C
@@ -316,11 +258,40 @@ class Launcher {
 
 }  // namespace
 
-JobEnd launch(const Launch& what) {
-  // Were one of these closed, the next descriptor opened would be taken for it.
-  for (int fd = 0; fd <= 2; ++fd)
-    if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", O_RDWR);
-  return Launcher(what).run();
+// ---- signals ----
+
+Signals::Signals() {
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  sigaddset(&wanted, SIGCHLD);
+  for (int number : kForwarded) sigaddset(&wanted, number);
+  sigprocmask(SIG_BLOCK, &wanted, &before_);
+  // A SIGCHLD that was ignored when we were started would never be told.
+  signal(SIGCHLD, SIG_DFL);
+  signal(SIGPIPE, SIG_IGN);
+  fd_ = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (fd_ < 0) refuse(GSEL_ERR_IO, std::string("signalfd failed: ") + std::strerror(errno));
+}
+
+Signals::~Signals() {
+  if (fd_ >= 0) close(fd_);
+  sigprocmask(SIG_SETMASK, &before_, nullptr);
+}
+
+std::vector<int> Signals::take() const {
+  std::vector<int> came;
+  signalfd_siginfo info;
+  while (read(fd_, &info, sizeof info) == sizeof info)
+    if (info.ssi_signo != SIGCHLD) came.push_back(static_cast<int>(info.ssi_signo));
+  return came;
+}
+
+bool asks_to_end(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+}
+
+JobEnd launch(const Launch& what, Ranks& ranks) {
+  return Launcher(what, ranks).run();
 }
 
 }  // namespace gsel::cli

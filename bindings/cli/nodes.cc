@@ -13,7 +13,7 @@ constexpr int64_t kMostNodesOfJob = 65536;
 
 }  // namespace
 
-Nodes nodes_of(const NodeOptions& options) {
+Nodes nodes_of(const NodeOptions& options, int64_t ranks) {
   Nodes nodes;
   if (!options.nodes.empty()) nodes.count = whole_number("--nodes", options.nodes);
   if (!options.node_rank.empty()) nodes.rank = whole_number("--node-rank", options.node_rank);
@@ -26,6 +26,8 @@ Nodes nodes_of(const NodeOptions& options) {
   if (nodes.rank < 0 || nodes.rank >= nodes.count)
     refuse(GSEL_ERR_ARG, "--node-rank " + options.node_rank + " with " + asked + ": 0 to " +
                              std::to_string(nodes.count - 1) + " are needed");
+  nodes.first_rank = nodes.rank * ranks;
+  nodes.world_size = nodes.count * ranks;
   if (nodes.count == 1) return nodes;
   if (nodes.rendezvous.empty())
     refuse(GSEL_ERR_ARG, asked +

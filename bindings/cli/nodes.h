@@ -13,6 +13,7 @@ struct NodeOptions {
   std::string nodes, node_rank, rendezvous;
 };
 
-Nodes nodes_of(const NodeOptions& options);
+// ranks: of this host, and of each other one.
+Nodes nodes_of(const NodeOptions& options, int64_t ranks);
 
 }  // namespace gsel::cli

@@ -16,11 +16,13 @@ constexpr size_t kMaxPending = 1 << 20;  // more waiting for our reader: the ran
 
 }  // namespace
 
-TaggedOutput::~TaggedOutput() {
+// ---- pipes ----
+
+RankPipes::~RankPipes() {
   for (const Source& source : sources_) close(source.fd);
 }
 
-int TaggedOutput::open(int rank, int to) {
+int RankPipes::open(int rank, int to) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return -1;
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
@@ -28,20 +30,14 @@ int TaggedOutput::open(int rank, int to) {
   return ends[1];
 }
 
-void TaggedOutput::add_to(std::vector<pollfd>& polls) const {
+void RankPipes::add_to(std::vector<pollfd>& polls, const std::function<bool(int to)>& is_full) const {
   for (const Source& source : sources_)
-    if (pending_[source.to].size() < kMaxPending) polls.push_back({source.fd, POLLIN, 0});
-  for (int to : {1, 2})
-    if (!pending_[to].empty()) polls.push_back({to, POLLOUT, 0});
+    if (!is_full(source.to)) polls.push_back({source.fd, POLLIN, 0});
 }
 
-void TaggedOutput::serve(const std::vector<pollfd>& polls) {
+void RankPipes::serve(const std::vector<pollfd>& polls) {
   for (const pollfd& poll : polls) {
-    if (!poll.revents) continue;
-    if (poll.events == POLLOUT) {
-      write_to(poll.fd);
-      continue;
-    }
+    if (!poll.revents || poll.events != POLLIN) continue;
     const auto source =
         std::find_if(sources_.begin(), sources_.end(), [&](const Source& s) { return s.fd == poll.fd; });
     if (source != sources_.end()) read_from(*source);
@@ -49,11 +45,7 @@ void TaggedOutput::serve(const std::vector<pollfd>& polls) {
   std::erase_if(sources_, [](const Source& source) { return source.fd < 0; });
 }
 
-bool TaggedOutput::finished() const {
-  return sources_.empty() && pending_[1].empty() && pending_[2].empty();
-}
-
-void TaggedOutput::read_from(Source& source) {
+void RankPipes::read_from(Source& source) {
   char buffer[1 << 14];
   const ssize_t n = read(source.fd, buffer, sizeof buffer);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -64,36 +56,59 @@ void TaggedOutput::read_from(Source& source) {
   source.fd = -1;
 }
 
-// Whole lines; at the end, or when a line is too long, also what has no newline yet.
-void TaggedOutput::pass_on(Source& source, bool all) {
-  std::string& out = pending_[source.to];
-  const std::string tag = "[" + std::to_string(source.rank) + "] ";
-  size_t from = 0;
-  for (size_t newline; (newline = source.partial.find('\n', from)) != std::string::npos; from = newline + 1)
-    out.append(tag).append(source.partial, from, newline - from + 1);
-  source.partial.erase(0, from);
-  if (source.partial.empty() || (!all && source.partial.size() < kMaxLine)) return;
-  out.append(tag).append(source.partial).append("\n");
-  source.partial.clear();
+void RankPipes::pass_on(Source& source, bool all) {
+  const size_t newline = source.partial.rfind('\n');
+  const bool whole = all || (newline == std::string::npos && source.partial.size() >= kMaxLine);
+  const size_t n = whole ? source.partial.size() : newline == std::string::npos ? 0 : newline + 1;
+  if (n > 0) take_(source.rank, source.to, std::string_view(source.partial).substr(0, n));
+  source.partial.erase(0, n);
+}
+
+void RankPipes::close_all(int to) {
+  for (const Source& source : sources_)
+    if (source.to == to) close(source.fd);
+  std::erase_if(sources_, [to](const Source& source) { return source.to == to; });
+}
+
+// ---- our descriptors ----
+
+void Printer::add(int rank, int to, std::string_view lines) {
+  if (broken_[to]) return;
+  std::string& out = pending_[to];
+  if (!tags_) {
+    out.append(lines);
+    return;
+  }
+  const std::string tag = "[" + std::to_string(rank) + "] ";
+  while (!lines.empty()) {
+    const std::string_view line = lines.substr(0, std::min(lines.find('\n'), lines.size()));
+    out.append(tag).append(line).append("\n");
+    lines.remove_prefix(std::min(line.size() + 1, lines.size()));
+  }
+}
+
+bool Printer::is_full(int to) const {
+  return pending_[to].size() >= kMaxPending;
+}
+
+void Printer::add_to(std::vector<pollfd>& polls) const {
+  for (int to : {1, 2})
+    if (!pending_[to].empty()) polls.push_back({to, POLLOUT, 0});
+}
+
+void Printer::serve(const std::vector<pollfd>& polls) {
+  for (const pollfd& poll : polls)
+    if (poll.revents && poll.events == POLLOUT && (poll.fd == 1 || poll.fd == 2)) write_to(poll.fd);
 }
 
 // A pipe that polls writable takes PIPE_BUF bytes without blocking.
-void TaggedOutput::write_to(int to) {
+void Printer::write_to(int to) {
   const ssize_t n = write(to, pending_[to].data(), std::min<size_t>(pending_[to].size(), PIPE_BUF));
   if (n >= 0) {
     pending_[to].erase(0, static_cast<size_t>(n));
   } else if (errno != EAGAIN && errno != EINTR) {
-    close_sources(to);
-  }
-}
-
-// Nobody reads us any more: the ranks get the broken pipe that they would have had without us.
-void TaggedOutput::close_sources(int to) {
-  pending_[to].clear();
-  for (Source& source : sources_) {
-    if (source.to != to || source.fd < 0) continue;
-    close(source.fd);
-    source.fd = -1;
+    pending_[to].clear();
+    broken_[to] = true;
   }
 }
 

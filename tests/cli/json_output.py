@@ -174,7 +174,7 @@ expect("a job of which a rank was killed", ["failed", 137, "rank failed", 1, ["s
        [end[key] for key in ("status", "exit_status", "reason", "first_failed", "program", "world_size")])
 expect("what was said", f"gsel: {end['message']}", done.err.split("; ending")[0])
 ranks = end["ranks"]
-keys("a rank", "rank pid exit_code signal signal_name ended seconds asked_to_end", ranks[0])
+keys("a rank", "rank host pid exit_code signal signal_name ended seconds asked_to_end", ranks[0])
 expect("how the ranks ended", [[None, 15, "SIGTERM", True], [None, 9, "SIGKILL", False]],
        [[r["exit_code"], r["signal"], r["signal_name"], r["asked_to_end"]] for r in ranks[:2]])
 expect("rank 0 ended after rank 1", True, ranks[0]["ended"] > ranks[1]["ended"])

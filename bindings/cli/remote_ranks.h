@@ -1,0 +1,72 @@
+// remote_ranks.h: ranks on several hosts, each host's through an agent: all hosts are reached and ready before a rank
+// starts. Does not know: when the job ends.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "descendants.h"
+#include "host_job.h"
+#include "host_list.h"
+#include "output.h"
+#include "ranks.h"
+#include "remote_host.h"
+
+namespace gsel::cli {
+
+struct RemoteJob {
+  HostList hosts = {};
+  RemoteShell shell = {};
+  HostJob job = {};             // of each host, but for which ranks it has
+  std::string rendezvous = {};  // empty: chosen here
+  bool tag_output = false;
+};
+
+class RemoteRanks : public Ranks {
+ public:
+  explicit RemoteRanks(RemoteJob job);
+  ~RemoteRanks() override;
+
+  // Reaches all hosts and makes them ready, or refuses the first that cannot be.
+  void connect();
+
+  std::vector<int32_t> numbers() const override;
+  std::string place_of(int32_t rank) const override { return " on " + host_of(rank); }
+  std::string host_of(int32_t rank) const override { return job_.hosts.name_of(rank); }
+  void start() override;
+  void send(int signal) override;
+  void add_to(std::vector<pollfd>& polls) override;
+  void serve(const std::vector<pollfd>& polls) override;
+  std::vector<RankEvent> take_events() override;
+  bool is_finished() const override;
+  int patience_ms() const override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using State = RemoteHost::State;
+
+  void await(State state, const std::function<void(RemoteHost&, const Frame&)>& hear);
+  std::string rendezvous() const;
+  void reap();
+  void hear(RemoteHost& host, const Frame& frame);
+  void lose(RemoteHost& host);
+  void pass_on_said(RemoteHost& host);
+  bool reads() const;
+  bool wants_input() const;
+  void read_input();
+
+  RemoteJob job_;
+  Descendants descendants_;
+  Printer printer_;
+  std::vector<std::unique_ptr<RemoteHost>> hosts_;
+  std::vector<RankEvent> events_;
+  bool is_closed_[3] = {};  // the agents know that nobody reads the stream
+  bool has_input_;
+  size_t input_sent_ = 0, input_taken_ = 0;
+  std::optional<Clock::time_point> killed_, failed_;
+};
+
+}  // namespace gsel::cli

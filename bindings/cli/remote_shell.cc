@@ -1,0 +1,66 @@
+// remote_shell.cc: see remote_shell.h.
+#include "remote_shell.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+#include "client.h"
+#include "frames.h"
+
+namespace gsel::cli {
+namespace {
+
+// What a shell on the other side takes as it stands.
+bool is_plain(const std::string& path) {
+  return path.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+-") == path.npos;
+}
+
+std::string own_path() {
+  char self[4096];
+  const ssize_t n = readlink("/proc/self/exe", self, sizeof self);
+  if (n <= 0) refuse(GSEL_ERR_IO, std::string("/proc/self/exe cannot be read: ") + std::strerror(errno));
+  return {self, static_cast<size_t>(n)};
+}
+
+}  // namespace
+
+std::vector<std::string> RemoteShell::agent_on(const std::string& host) const {
+  std::vector<std::string> line = words;
+  const bool has_brackets = host.starts_with("[");  // of an address of IPv6
+  line.push_back(has_brackets ? host.substr(1, host.size() - 2) : host);
+  line.insert(line.end(), {gsel, "run", "--agent", std::to_string(kAgentProtocol)});
+  return line;
+}
+
+RemoteShell remote_shell_of(const std::string& rsh, const std::string& gsel) {
+  const char* of_environment = std::getenv("GSEL_RSH");
+  std::istringstream given(!rsh.empty() ? rsh : of_environment ? of_environment : "");
+  RemoteShell shell;
+  for (std::string word; given >> word;) shell.words.push_back(word);
+  if (shell.words.empty()) shell.words.push_back("ssh");
+  const std::string& program = shell.words.front();
+  // Behind the options that were given, of which ssh takes the first.
+  if (program.substr(program.rfind('/') + 1) == "ssh")
+    shell.words.insert(shell.words.end(), {"-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o",
+                                           "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"});
+  shell.gsel = gsel.empty() ? own_path() : gsel;
+  if (!is_plain(shell.gsel))
+    refuse(GSEL_ERR_ARG, (gsel.empty() ? "this command is " : "--remote-gsel ") + shell.gsel +
+                             ": a shell of the other hosts would read it otherwise; a path of letters, digits and "
+                             "/ . _ + - is needed, by --remote-gsel");
+  return shell;
+}
+
+std::string last_line(const std::string& said) {
+  const size_t end = said.find_last_not_of(" \t\r\n");
+  if (end == said.npos) return {};
+  const size_t newline = said.rfind('\n', end);
+  const size_t begin = newline == said.npos ? 0 : newline + 1;
+  return said.substr(begin, end - begin + 1);
+}
+
+}  // namespace gsel::cli

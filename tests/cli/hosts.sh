@@ -1,0 +1,277 @@
+#!/bin/sh
+# hosts.sh GSEL: `gsel run --hosts`: a job on two hosts that is started once, through a remote shell. The hosts are two
+# network namespaces with a cable, host names and /dev/shm of their own, where these may be had; else one host whose ranks
+# are told that they are on two. The remote shell enters them, so that no sshd is needed (hosts_ssh.sh has one).
+set -eu
+gsel=$1
+work=$(mktemp -d)
+work=$(realpath "$work")
+hosts=
+mark=$((100000 + $$)) # of the processes that jobs start: sleep $mark
+clean() {
+  for name in $hosts; do ip netns delete "$name" 2> /dev/null || echo "left: network namespace $name"; done
+  rm -rf "$work"
+}
+trap clean EXIT
+trap 'exit 1' INT TERM
+fail() {
+  echo "hosts.sh: $*" >&2
+  exit 1
+}
+for name in $(env | sed -n 's/^\(GSEL_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
+
+# As sshd does, the remote shell drops our environment.
+keep="PATH=$PATH HOME=$HOME"
+for name in ASAN_OPTIONS TSAN_OPTIONS UBSAN_OPTIONS LSAN_OPTIONS; do
+  eval "[ -z \"\${$name-}\" ] || keep=\"\$keep $name=\$$name\""
+done
+a=gsel-ha-$$ b=gsel-hb-$$
+if [ "$(id -u)" = 0 ] && ip netns add "$a" 2> /dev/null; then
+  hosts=$a
+  ip netns add "$b"
+  hosts="$a $b"
+  ip link add eth0 netns "$a" type veth peer name eth0 netns "$b"
+  for one in "$a 10.77.1.1" "$b 10.77.1.2"; do
+    ip -n "${one% *}" address add "${one#* }/24" dev eth0
+    ip -n "${one% *}" link set eth0 up
+    ip -n "${one% *}" link set lo up
+  done
+  cat > "$work/enter" <<ENTER
+#!/bin/sh
+keep="$keep"
+host=\$1
+shift
+case \$host in
+  a) space=$a ;;
+  b) space=$b ;;
+  *) echo "enter: no host \$host" >&2; exit 255 ;;
+esac
+exec env -i \$keep ip netns exec \$space unshare --uts --mount sh -c 'hostname "\$0" && mount -t tmpfs shm /dev/shm && exec "\$@"' "\$host" "\$@"
+ENTER
+  address=10.77.1.1
+  set --
+  echo "hosts: two network namespaces"
+else
+  cat > "$work/enter" <<ENTER
+#!/bin/sh
+case \$1 in a | b) ;; *) echo "enter: no host \$1" >&2; exit 255 ;; esac
+host=\$1
+shift
+keep="$keep"
+exec env -i \$keep GSEL_HOST_ID=\$host "\$@"
+ENTER
+  address=127.0.0.1
+  set -- --rendezvous tcp://127.0.0.1:$((20000 + $$ % 20000))
+  echo "hosts: one, told apart by GSEL_HOST_ID, since network namespaces are not to be had here"
+fi
+chmod +x "$work/enter"
+export GSEL_RSH="$work/enter"
+meet=$*
+place="$* --remote-gsel $work/agent"
+ln -s "$(realpath "$gsel")" "$work/agent" # under this name the agents of this test are found
+
+# run STATUS ARGUMENTS...: leaves out and err
+run() {
+  expected=$1
+  shift
+  status=0
+  # shellcheck disable=SC2086 # words
+  "$gsel" run --hosts a:2,b:2 $place "$@" > "$work/out" 2> "$work/err" < "$work/in" || status=$?
+  [ "$status" = "$expected" ] || fail "gsel run $*: expected status $expected, got $status: $(cat "$work/out" "$work/err")"
+}
+said() { # FILE PATTERN
+  grep -q -- "$2" "$work/$1" || fail "expected \"$2\" in $1, got: $(cat "$work/out" "$work/err")"
+}
+nobody_left() { # WHEN
+  turns=0
+  while pgrep -f "slee[p] $mark" > "$work/left" || pgrep -f "$work/agen[t]" > "$work/left"; do
+    turns=$((turns + 1))
+    [ $turns -lt 200 ] || fail "$1: left behind: $(xargs -r ps -o pid,ppid,args -p < "$work/left")"
+    sleep 0.05
+  done
+}
+await() { # FILE LINES
+  turns=0
+  until [ -e "$1" ] && [ "$(wc -l < "$1")" -ge "$2" ]; do
+    turns=$((turns + 1))
+    [ $turns -lt 400 ] || fail "$2 lines in $1 have not come: $(cat "$work/out" "$work/err")"
+    sleep 0.05
+  done
+}
+: > "$work/in"
+mkdir "$work/a folder"
+cd "$work/a folder"
+
+# ---- what ranks get ----
+run 0 -- sh -c 'echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR ${GSEL_RENDEZVOUS%:*} $PWD"'
+sort "$work/out" > "$work/ranks"
+for line in "0/4 0/2 0" "1/4 1/2 0" "2/4 0/2 1" "3/4 1/2 1"; do
+  echo "$line $address tcp://$address $work/a folder"
+done | cmp - "$work/ranks" || fail "ranks found: $(cat "$work/ranks")"
+
+# Variables and arguments come as they are, whatever is in them; those of one's own not without -x. No command line shows
+# them, nor the token.
+odd=$(printf 'a "b" '\''c'\''\n$(d) \\ `e`\n\n;&|* \001 \303\251')
+export GSEL_ODD="$odd" NCCL_ODD="$odd" MINE="$odd" MINE_TOO=x OTHER=y
+cat > "$work/show" << 'SHOW'
+for text in "$GSEL_ODD" "$NCCL_ODD" "${MINE-unset}" "${MINE_TOO-unset}" "${OTHER-unset}" "${SET-unset}" "$@"; do
+  printf '<%s>' "$text"
+done > "$0.$RANK"
+SHOW
+run 0 -x 'MINE*' -x SET="s t" -- sh "$work/show" "$odd" "" "last one"
+printf '<%s>' "$odd" "$odd" "$odd" x unset "s t" "$odd" "" "last one" > "$work/expected"
+for rank in 0 1 2 3; do
+  cmp "$work/expected" "$work/show.$rank" || fail "variables and arguments of rank $rank: $(cat "$work/show.$rank")"
+done
+named=$place place=$meet
+run 0 -- sh -c 'tr "\0" " " < /proc/$PPID/cmdline; echo; od -An -c "$GSEL_TOKEN_FILE" | wc -l' secret-argument
+place=$named
+printf '%s run --agent 1 \n2\n' "$(realpath "$gsel")" > "$work/expected"
+LC_ALL=C sort -u "$work/out" | cmp "$work/expected" - || fail "command lines of agents, and tokens: $(cat "$work/out")"
+unset GSEL_ODD NCCL_ODD
+
+# ---- output, input ----
+run 0 --tag-output -- sh -c 'seq 1 20000; printf tail; echo bad >&2'
+for rank in 0 1 2 3; do
+  { seq 1 20000; echo tail; } | sed "s/^/[$rank] /" > "$work/expected"
+  grep "^\[$rank\]" "$work/out" | cmp - "$work/expected" || fail "lines of rank $rank"
+  said err "^\[$rank\] bad\$"
+done
+seq 1 100000 > "$work/in"
+run 0 -- cat
+cmp "$work/in" "$work/out" || fail "what rank 0 read"
+run 0 -- true # which does not read it
+: > "$work/in"
+# shellcheck disable=SC2086
+{ "$gsel" run --hosts a:2,b:2 $place -- yes 2> "$work/err" || echo $? > "$work/status"; } | head -n 1 > "$work/out"
+[ "$(cat "$work/status")" = 141 ] || fail "a reader that leaves: status $(cat "$work/status")"
+nobody_left "a reader that leaves"
+
+# ---- how jobs end ----
+run 3 --wait 0 --json "$work/end.json" -- sh -c "[ \$RANK = 2 ] && exit 3; exec sleep $mark"
+said err "gsel: rank 2 on b (pid [0-9]*) exited with status 3; ending the other 3 ranks"
+grep -q '"first_failed": 2' "$work/end.json" && grep -q '"host": "b"' "$work/end.json" || fail "$(cat "$work/end.json")"
+run 137 --wait 0 -- sh -c "[ \$RANK = 3 ] && kill -9 \$\$; exec sleep $mark"
+said err "gsel: rank 3 on b (pid [0-9]*) was killed by signal 9 (SIGKILL)"
+run 124 --timeout-kill 0.2 -- sleep $mark
+run 127 -- ./nosuch
+said err "gsel: rank [02] on [ab]: cannot start ./nosuch: No such file or directory"
+run 126 -- /etc/passwd
+run 3 --on-failure continue -- sh -c "[ \$RANK != 1 ] || exit 3; echo went on"
+[ "$(grep -c 'went on' "$work/out")" = 3 ] || fail "ranks that go on: $(cat "$work/out")"
+run 0 -- sh -c "setsid sleep $mark > /dev/null 2>&1 & true"
+said err "gsel: ended 2 processes that the ranks left behind on b"
+nobody_left "jobs that ended"
+
+# start ARGUMENTS...: in the background, where a shell has SIGINT ignored otherwise; its pid in $job
+start() {
+  rm -f "$work"/ready "$work"/status
+  # shellcheck disable=SC2086
+  env --default-signal=INT "$gsel" run --hosts a:2,b:2 $place "$@" > "$work/out" 2> "$work/err" < "$work/in" &
+  job=$!
+}
+ended() { # STATUS WHEN
+  status=0
+  wait $job || status=$?
+  [ $status = "$1" ] || fail "$2: expected status $1, got $status: $(cat "$work/out" "$work/err")"
+  nobody_left "$2"
+}
+ignores="echo r >> '$work/ready'; while :; do sleep $mark & wait; done"
+start --tag-output -- sh -c "trap : TERM; trap 'echo got it; exit 3' INT; $ignores"
+await "$work/ready" 4
+kill -INT $job
+ended 3 "one Ctrl-C"
+for rank in 0 1 2 3; do said out "\[$rank\] got it"; done
+start --grace 1000 -- sh -c "trap 'echo i >> \"$work/ready\"' INT; trap 'exit 5' TERM; $ignores"
+await "$work/ready" 4
+kill -INT $job
+await "$work/ready" 8
+kill -INT $job
+ended 130 "two Ctrl-C"
+said err "interrupted again; ending 4 ranks"
+start --grace 1000 -- sh -c "trap 'echo i >> \"$work/ready\"' INT TERM; $ignores"
+await "$work/ready" 4
+for so_far in 8 12 0; do
+  kill -INT $job
+  [ $so_far = 0 ] || await "$work/ready" $so_far
+done
+ended 130 "three Ctrl-C"
+said err "interrupted 3 times; killing ranks 0, 1, 2, 3"
+start -- sh -c "trap 'exit 4' TERM; $ignores"
+await "$work/ready" 4
+kill -TERM $job
+ended 4 "a signal that asks to end"
+
+# A launcher that is killed ends nobody itself: the agents do, also what ignores it and has left its session.
+start --grace 0.5 -- sh -c "trap '' TERM HUP; setsid sleep $mark & $ignores"
+await "$work/ready" 4
+kill -9 $job
+ended 137 "a launcher that is killed"
+# So does an agent that is killed; its host is lost.
+start --wait 0 -- sh -c "echo \$PPID >> '$work/ready'; exec sleep $mark"
+await "$work/ready" 4
+agent=$(sort -n "$work/ready" | sed -n 1p) # of either host
+kill -9 "$agent"
+ended 255 "an agent that is killed"
+said err "gsel: host [ab] was lost: $work/enter was killed by signal 9"
+
+# ---- what is refused ----
+refused() { # TEXT ARGUMENTS...
+  text=$1
+  shift
+  if "$gsel" run "$@" -- sh -c 'echo started' > "$work/out" 2> "$work/err"; then fail "gsel run $* was taken"; fi
+  [ "$(grep -c '^gsel: ' "$work/err")" = 1 ] || fail "gsel run $*: not one line: $(cat "$work/err")"
+  said err "$text"
+  [ ! -s "$work/out" ] || fail "gsel run $*: ranks were started"
+  nobody_left "gsel run $*"
+}
+refused 'named before' --hosts a:2,a:2
+refused 'needs a slot' --hosts a:0,b:2
+refused 'hosts with names are needed' --hosts 2x2
+refused '5 ranks need a slot each' -n 5 --hosts a:2,b:2
+refused 'is for a command that is given on each host' --hosts a:2,b:2 --nodes 2
+refused '--rsh is of other hosts' --rsh ssh
+refused 'host nosuch cannot be reached: .*/enter ended with status 255: enter: no host nosuch' --hosts a:2,nosuch:2
+refused 'host a: the remote shell nosuch-rsh cannot be started' --hosts a:2,b:2 --rsh nosuch-rsh
+refused 'host . has no gsel to run: .* ended with status 127: .*; install gsel there' --hosts a:2,b:2 --remote-gsel /nosuch/gsel
+refused 'host a does not answer as gsel would: false ended with status 1' --hosts a:2,b:2 --rsh false
+refused 'would read it otherwise' --hosts a:2,b:2 --remote-gsel '/a b/gsel'
+refused 'no such variable is set here' --hosts a:2,b:2 -x NOSUCH
+refused 'host b: 300 of its ranks: .* at most 256' --hosts a:2,b:300
+printf '#!/bin/sh\necho "gsel: --agent: not expected here; see gsel run --help" >&2\nexit 2\n' > "$work/old"
+# A frame of 17 bytes: protocol 1, and a version of one letter.
+printf '#!/bin/sh\nprintf "Welcome!\\n\\001gsel agent\\001\\021\\0\\0\\0H\\001\\0\\0\\0\\0\\0\\0\\0\\001\\0\\0\\0\\0\\0\\0\\0x"\nexec cat\n' > "$work/other"
+chmod +x "$work/old" "$work/other"
+refused 'has a gsel that knows no --hosts' --hosts a:2,b:2 --remote-gsel "$work/old"
+refused 'host . has gsel x, and this is gsel .*; all hosts need the same' --hosts a:2,b:2 --remote-gsel "$work/other"
+mkdir "$work/gone"
+printf '#!/bin/sh\nrmdir "%s" 2> "%s"\nexec "%s" "$@"\n' "$work/gone" /dev/null "$work/enter" > "$work/enter-gone"
+chmod +x "$work/enter-gone"
+(cd "$work/gone" && refused 'host .: .*gone, in which the job was started, is no folder here' --hosts a:2,b:2 --rsh "$work/enter-gone")
+# What a shell says before the agent does no harm.
+printf '#!/bin/sh\necho "Last login: today"\necho "be careful" >&2\nexec "%s" "$@"\n' "$work/enter" > "$work/enter-chatty"
+chmod +x "$work/enter-chatty"
+run 0 --rsh "$work/enter-chatty" -- echo here
+[ "$(sort -u "$work/out")" = here ] || fail "output behind a chatty shell: $(cat "$work/out")"
+said err "^b: be careful\$"
+
+# ---- ranks that communicate ----
+"$gsel" plugins | grep -q gloo || {
+  echo "left out: ranks that communicate on two hosts, since this build has no transport between them (libgloo-dev)"
+  exit 0
+}
+run 0 -- "$gsel" bench all -b 8 -e 2K -f 16 --time 0.01 --joined
+rows=$(awk '/ f32 | barrier / { n += 1; wrong += $NF != 0 } END { print n, wrong + 0 }' "$work/out")
+case $rows in
+  "0 "* | *" "[1-9]*) fail "gsel bench on two hosts: rows and wrong ones: $rows: $(cat "$work/out")" ;;
+esac
+# Hosts with unequal numbers of ranks, and one host alone, whose ranks need no place to meet.
+for list in a:1,b:3 b:2; do
+  # shellcheck disable=SC2086
+  "$gsel" run --hosts $list $place -- "$gsel" bench allreduce -b 64 -e 64 --iterations 2 --joined > "$work/out" 2>&1 ||
+    fail "$list: $(cat "$work/out")"
+done
+run 137 -- sh -c '[ $RANK = 3 ] && (sleep 1; kill -9 $$) & exec '"$gsel"' bench allreduce -b 8 -e 8 --iterations 1000000 --joined'
+said err "rank 3 .*ended without gsel_comm_free"
+said err "gsel: rank 3 on b (pid [0-9]*) was killed by signal 9 (SIGKILL)"
+nobody_left "ranks that communicated"
