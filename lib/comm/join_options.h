@@ -35,6 +35,7 @@ struct JoinOptions {
   // Of the ranks that join, where they are some of the ranks that a user knows: their numbers there. Empty: their own.
   std::vector<int32_t> shown_ranks{};
   int32_t threads_a_rank = 1;  // that share its cores while it waits in a call
+  int32_t known_ranks = 0;     // of those that a user knows, how many there are; 0: those that join
   gsel_str name{};             // of the communicator, as rank 0 gives it; empty: not given
 };
 

@@ -232,9 +232,9 @@ refused '5 ranks need a slot each' -n 5 --hosts a:2,b:2
 refused 'is for a command that is given on each host' --hosts a:2,b:2 --nodes 2
 refused '--rsh is of other hosts' --rsh ssh
 refused 'host nosuch cannot be reached: .*/enter ended with status 255: enter: no host nosuch' --hosts a:2,nosuch:2
-refused 'host a: the remote shell nosuch-rsh cannot be started' --hosts a:2,b:2 --rsh nosuch-rsh
+refused 'host .: the remote shell nosuch-rsh cannot be started' --hosts a:2,b:2 --rsh nosuch-rsh
 refused 'host . has no gsel to run: .* ended with status 127: .*; install gsel there' --hosts a:2,b:2 --remote-gsel /nosuch/gsel
-refused 'host a does not answer as gsel would: false ended with status 1' --hosts a:2,b:2 --rsh false
+refused 'host . does not answer as gsel would: false ended with status 1' --hosts a:2,b:2 --rsh false
 refused 'would read it otherwise' --hosts a:2,b:2 --remote-gsel '/a b/gsel'
 refused 'no such variable is set here' --hosts a:2,b:2 -x NOSUCH
 refused 'host b: 300 of its ranks: .* at most 256' --hosts a:2,b:300
@@ -275,3 +275,6 @@ run 137 -- sh -c '[ $RANK = 3 ] && (sleep 1; kill -9 $$) & exec '"$gsel"' bench 
 said err "rank 3 .*ended without gsel_comm_free"
 said err "gsel: rank 3 on b (pid [0-9]*) was killed by signal 9 (SIGKILL)"
 nobody_left "ranks that communicated"
+export GSEL_FAULT=kill@enter:rank=3:call=300 # of the rank with that number in the job
+run 137 -- "$gsel" bench allreduce -b 8 -e 8 --iterations 1000000 --joined
+unset GSEL_FAULT

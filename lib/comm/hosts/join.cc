@@ -91,6 +91,7 @@ std::unique_ptr<Control> join(const JoinOptions& join) {
   here.world_size = static_cast<int32_t>(roster.here().size());
   here.shown_ranks = roster.here();
   here.threads_a_rank = 2;  // a transport has one of its own
+  here.known_ranks = join.world_size;
   JobFacts facts{secret, silence_ns, join.order, nullptr, {}, join.accelerator};
   find_transport(join, facts);
   log(GSEL_LOG_INFO, "comm", "rank {} of {} met the others at {}: {}", join.rank, join.world_size, place.text,

@@ -22,7 +22,7 @@ std::unique_ptr<Control> made(MemberPlace place) {
 }  // namespace
 
 std::unique_ptr<Endpoint> join(const JoinOptions& join) {
-  const int32_t most = join.shown_ranks.empty() ? join.world_size : join.shown_ranks.back() + 1;
+  const int32_t most = join.known_ranks > 0 ? join.known_ranks : join.world_size;
   Faults faults = Faults::of_environment(shown_rank(join, join.rank), most);
   Joined joined = rendezvous(join);
   joined.family->name = joined.arena->header().name;
