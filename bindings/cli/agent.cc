@@ -13,12 +13,14 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "client.h"
 #include "frames.h"
 #include "host_job.h"
 #include "launch.h"
 #include "own_address.h"
+#include "recordings.h"
 #include "remote_host.h"
 
 namespace gsel::cli {
@@ -123,6 +125,9 @@ class Agent {
     ranks->start();
     input_.close_read();
     while (report(*ranks), !ranks->is_finished()) turn(*ranks, signals);
+    if (!trace_folder_.empty())
+      for (const auto& [name, content] : recorded_files(trace_folder_, since_))
+        channel_.send(FrameKind::recording, FrameText().text(name).text(content));
     channel_.send(FrameKind::done, FrameText().number(left_));
     const auto end = Clock::now() + kFarewellS;
     while (channel_.can_send() && channel_.unsent() > 0 && Clock::now() < end) {
@@ -143,7 +148,10 @@ class Agent {
     take_variables(job);
     if (!job.token.empty()) keep_token(job.token);
     check_limits(job.ranks, std::to_string(job.ranks) + " of its ranks", true);
-    LocalJob local = prepared(job, load_config(job.config).get());
+    const Handle<gsel_config> config = load_config(job.config);
+    trace_folder_ = trace_folder(config.get());
+    clock_gettime(CLOCK_REALTIME_COARSE, &since_);  // as file systems tell when a file was written
+    LocalJob local = prepared(job, config.get());
     const auto take = [this](int rank, int to, std::string_view lines) {
       channel_.send(FrameKind::output, FrameText().number(rank).number(to).text(lines));
     };
@@ -204,6 +212,11 @@ class Agent {
       case FrameKind::input:
         input_.add(reader.text());
         return;
+      case FrameKind::record:
+        for (const std::string& json : recordings_below())
+          channel_.send(FrameKind::recording, FrameText().text("").text(json));
+        channel_.send(FrameKind::recorded);
+        return;
       default:
         return;
     }
@@ -243,6 +256,8 @@ class Agent {
   Channel channel_;
   Input input_;
   double grace_s_ = 2;
+  std::string trace_folder_;
+  timespec since_{};
   int32_t left_ = 0;
   bool is_ending_ = false;
   Clock::time_point kill_ = Clock::time_point::max();

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -44,6 +45,20 @@ std::set<pid_t> children() {
 Descendants::Descendants() {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   older_ = children();
+}
+
+std::vector<pid_t> processes_below() {
+  std::map<pid_t, std::vector<pid_t>> children_of;
+  std::unique_ptr<DIR, int (*)(DIR*)> proc(opendir("/proc"), closedir);
+  while (const dirent* entry = proc ? readdir(proc.get()) : nullptr)
+    if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+      children_of[parent_of(entry->d_name)].push_back(static_cast<pid_t>(std::atoi(entry->d_name)));
+  std::vector<pid_t> below = children_of[getpid()];
+  for (size_t i = 0; i < below.size(); ++i) {
+    const std::vector<pid_t>& more = children_of[below[i]];
+    below.insert(below.end(), more.begin(), more.end());
+  }
+  return below;
 }
 
 int Descendants::end_all() {

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <set>
+#include <vector>
 
 namespace gsel::cli {
 
@@ -19,5 +20,8 @@ class Descendants {
  private:
   std::set<pid_t> older_;
 };
+
+// All processes that this one started, and those below them.
+std::vector<pid_t> processes_below();
 
 }  // namespace gsel::cli

@@ -98,6 +98,11 @@ Handle<gsel_config> load_config(const std::optional<std::string>& file) {
   return Handle<gsel_config>(config);
 }
 
+std::string trace_folder(const gsel_config* config) {
+  const char* folder = std::getenv("GSEL_TRACE");
+  return folder && *folder ? folder : text(gsel_config_get(config, gsel_str_from("comm.trace")));
+}
+
 void take_variables(const HostJob& job) {
   for (const std::string& line : job.variables)
     if (const size_t equals = line.find('='); equals != line.npos && equals > 0)

@@ -40,6 +40,8 @@ void take_variables(const HostJob& job);
 
 // Finds devices and places on this host. `config`: of the job.
 LocalJob prepared(const HostJob& job, const gsel_config* config);
+// Where ranks leave recordings of failed calls: as GSEL_TRACE or the config says; empty: nowhere.
+std::string trace_folder(const gsel_config* config);
 Handle<gsel_config> load_config(const std::optional<std::string>& file);
 
 }  // namespace gsel::cli

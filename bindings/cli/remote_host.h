@@ -55,6 +55,8 @@ class RemoteHost {
   // Refuses: the host, by name and with why its agent has not come.
   [[noreturn]] void refuse_gone() const;
 
+  bool is_recording = false;  // it was asked for recordings, and has not told all
+
   Channel& channel() { return *channel_; }
   void add_to(std::vector<pollfd>& polls, bool reads) const;
   void serve(const std::vector<pollfd>& polls);

@@ -157,6 +157,7 @@ bool RemoteRanks::wants_input() const {
 void RemoteRanks::add_to(std::vector<pollfd>& polls) {
   for (const auto& host : hosts_) host->add_to(polls, reads());
   printer_.add_to(polls);
+  recordings_.add_to(polls);
   if (wants_input()) polls.push_back({0, POLLIN, 0});
 }
 
@@ -167,6 +168,14 @@ void RemoteRanks::serve(const std::vector<pollfd>& polls) {
     pass_on_said(*host);
   }
   printer_.serve(polls);
+  recordings_.serve(polls);
+  const auto runs = [](const auto& host) { return host->state() == State::running; };
+  if (recordings_.begins(static_cast<size_t>(std::ranges::count_if(hosts_, runs))))
+    for (const auto& host : hosts_)
+      if (runs(host)) {
+        host->is_recording = true;
+        host->channel().send(FrameKind::record);
+      }
   for (int to : {1, 2}) {
     if (!printer_.is_broken(to) || is_closed_[to]) continue;
     is_closed_[to] = true;
@@ -214,7 +223,15 @@ void RemoteRanks::hear(RemoteHost& host, const Frame& frame) {
     case FrameKind::taken:
       input_taken_ += static_cast<size_t>(reader.number());
       return;
+    case FrameKind::recording: {
+      const std::string name = reader.text();
+      name.empty() ? recordings_.add(reader.text()) : keep(host, name, reader.text());
+      return;
+    }
+    case FrameKind::recorded:
+      return end_recording(host);
     case FrameKind::done: {
+      end_recording(host);
       host.set_state(State::done);
       host.end();
       event = {.what = RankEvent::What::left, .text = " on " + host.name()};
@@ -245,7 +262,26 @@ std::vector<RankEvent> RemoteRanks::take_events() {
   return events;
 }
 
+// Recordings of failed calls come into one folder; a file with the host in its name is written for each that is not
+// there already.
+void RemoteRanks::keep(const RemoteHost& host, const std::string& name, const std::string& content) {
+  if (job_.trace_folder.empty() || !keeps_recordings_) return;
+  try {
+    keep_recording(job_.trace_folder, host.name(), name, content);
+  } catch (const Failure& failure) {
+    keeps_recordings_ = false;
+    std::fprintf(stderr, "%srecordings of %s: %s\n", warning_prefix().c_str(), host.name().c_str(),
+                 failure.message.c_str());
+  }
+}
+
+void RemoteRanks::end_recording(RemoteHost& host) {
+  if (host.is_recording) recordings_.end_of_host();
+  host.is_recording = false;
+}
+
 void RemoteRanks::lose(RemoteHost& host) {
+  end_recording(host);
   events_.push_back({.what = RankEvent::What::lost,
                      .rank = host.first_rank(),
                      .text = "host " + host.name() + " was lost: " + host.why_gone()});
@@ -280,7 +316,7 @@ bool RemoteRanks::is_finished() const {
 int RemoteRanks::patience_ms() const {
   const bool ends = std::ranges::any_of(
       hosts_, [](const auto& host) { return host->is_alive() && host->state() != State::idle && host->has_ended(); });
-  return killed_ || failed_ || ends ? 20 : -1;
+  return killed_ || failed_ || ends ? 20 : recordings_.is_awaited() ? 100 : -1;
 }
 
 }  // namespace gsel::cli

@@ -13,6 +13,7 @@
 #include "host_list.h"
 #include "output.h"
 #include "ranks.h"
+#include "recordings.h"
 #include "remote_host.h"
 
 namespace gsel::cli {
@@ -20,8 +21,9 @@ namespace gsel::cli {
 struct RemoteJob {
   HostList hosts = {};
   RemoteShell shell = {};
-  HostJob job = {};             // of each host, but for which ranks it has
-  std::string rendezvous = {};  // empty: chosen here
+  HostJob job = {};               // of each host, but for which ranks it has
+  std::string rendezvous = {};    // empty: chosen here
+  std::string trace_folder = {};  // for recordings that ranks leave on their hosts
   bool tag_output = false;
 };
 
@@ -53,6 +55,8 @@ class RemoteRanks : public Ranks {
   void reap();
   void hear(RemoteHost& host, const Frame& frame);
   void lose(RemoteHost& host);
+  void keep(const RemoteHost& host, const std::string& name, const std::string& content);
+  void end_recording(RemoteHost& host);
   void pass_on_said(RemoteHost& host);
   bool reads() const;
   bool wants_input() const;
@@ -63,7 +67,9 @@ class RemoteRanks : public Ranks {
   Printer printer_;
   std::vector<std::unique_ptr<RemoteHost>> hosts_;
   std::vector<RankEvent> events_;
-  bool is_closed_[3] = {};  // the agents know that nobody reads the stream
+  Recordings recordings_;
+  bool keeps_recordings_ = true;  // until one cannot be written
+  bool is_closed_[3] = {};        // the agents know that nobody reads the stream
   bool has_input_;
   size_t input_sent_ = 0, input_taken_ = 0;
   std::optional<Clock::time_point> killed_, failed_;

@@ -150,10 +150,14 @@ int run_on_hosts(const RunOptions& options, const std::string& json_file) {
   job.grace_s = what.grace_s;
   std::vector<std::string> chosen = chosen_environment();
   job.variables.insert(job.variables.begin(), chosen.begin(), chosen.end());
+  std::string traces = trace_folder(load_config(job.config).get());
+  for (const std::string& variable : job.variables)
+    if (variable.starts_with("GSEL_TRACE=")) traces = variable.substr(variable.find('=') + 1);
   RemoteRanks ranks({.hosts = hosts,
                      .shell = remote_shell_of(options.rsh, options.remote_gsel),
                      .job = std::move(job),
                      .rendezvous = options.rendezvous,
+                     .trace_folder = traces,
                      .tag_output = options.tag_output});
   ranks.connect();
   return run_job(options, what, ranks, hosts.slots(), json_file);

@@ -10,7 +10,9 @@
 
 #include "client.h"
 #include "commands.h"
+#include "recordings.h"
 #include "trace_calls.h"
+#include "trace_hosts.h"
 #include "trace_steps.h"
 
 namespace gsel::cli {
@@ -23,10 +25,13 @@ const CommandText kTraceText{
     .summary = "Say what the ranks of a job wait for, or where the time of a training step went",
     .description =
         "Given the pid of any rank, or the files that GSEL_TRACE=folder made when a call failed, says for each "
-        "communicator what its ranks are in and who holds them up.\n\n"
+        "communicator what its ranks are in and who holds them up. The pid of gsel run --hosts stands for all ranks of "
+        "all "
+        "hosts.\n\n"
         "Given the folder of train.timeline, says for each rank where the time of a step went, and how much of the "
         "communication ran beside computing. All sources must belong to one job; they are taken together.",
     .examples = {{"gsel trace $(pgrep -n -f ./app)", "Who waits for whom."},
+                 {"gsel trace $(pgrep -n -f 'gsel run --hosts')", "The same, with the ranks of all hosts."},
                  {"gsel trace steps --svg step.svg", "A picture of a training step."}},
     .sections = {{"JSON",
                   "An object with what the sources have, the first, the second or both:",
@@ -96,9 +101,12 @@ Documents read(const std::vector<std::string>& sources) {
   };
   for (const std::string& source : sources) {
     int32_t pid = 0;
-    if (is_number(source, pid))
-      take(checked(of_process(pid), source));
-    else if (is_folder(source))
+    if (is_number(source, pid)) {
+      if (const auto told = recordings_of_launcher(pid))
+        for (const std::string& json : *told) take(checked(json, source));
+      else
+        take(checked(of_process(pid), source));
+    } else if (is_folder(source))
       for (const std::string& file : files_of(source)) take(checked(read_file(file), file));
     else
       take(checked(read_file(source), source));
@@ -111,7 +119,7 @@ Documents read(const std::vector<std::string>& sources) {
 int print_trace(const TraceOptions& options, bool as_json) {
   try {
     const Documents documents = read(options.sources);
-    const std::vector<Json> communicators = merge_recordings(documents.recordings);
+    const std::vector<Json> communicators = join_parts(merge_recordings(documents.recordings));
     const std::vector<Json> steps = merge_steps(documents.steps);
     Json all;
     if (!documents.recordings.empty()) all["communicators"] = communicators;

@@ -1,6 +1,7 @@
 // trace_calls.cc: see trace_calls.h.
 #include "trace_calls.h"
 
+#include <cstdio>
 #include <map>
 
 #include "client.h"
@@ -13,7 +14,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string rank_name(const Json& rank) {
-  return "rank " + rank.at("rank").dump() + " (pid " + rank.at("pid").dump() + ")";
+  const std::string host = rank.value("host", "");
+  return "rank " + rank.at("rank").dump() + (host.empty() ? "" : " on " + host) + " (pid " + rank.at("pid").dump() +
+         ")";
 }
 
 double age_us(const Json& communicator, const Json& rank) {
@@ -23,6 +26,15 @@ double age_us(const Json& communicator, const Json& rank) {
 std::string last_call(const Json& rank) {
   const Json& calls = rank.at("calls");
   return calls.empty() ? "-" : calls.back().at("text").get<std::string>();
+}
+
+// Behind the text of a call: of which call of all hosts it is a part, as trace_hosts.cc has it.
+std::string whole_call(const Json& rank) {
+  if (!rank.contains("host")) return {};
+  std::string label;
+  for (const Json& call : rank.at("calls"))
+    if (const std::string one = call.value("label", ""); one.starts_with("#")) label = one;
+  return label.empty() || last_call(rank).find(label) != std::string::npos ? std::string() : ", of " + label;
 }
 
 std::string blame(const Json& communicator, const Json& rank) {
@@ -46,7 +58,7 @@ Row row_of(const Json& communicator, const Json& rank) {
           rank.at("call").dump(),
           rank.at("since_us").is_null() ? "-" : duration(age_us(communicator, rank)),
           awaits ? "rank " + rank["awaits"].dump() : "-",
-          last_call(rank)};
+          last_call(rank) + whole_call(rank)};
 }
 
 // What the ranks of a communicator that was made from another were when they joined.
@@ -54,6 +66,16 @@ bool has_other_ranks(const Json& communicator) {
   for (const Json& rank : communicator.at("ranks"))
     if (rank.value("joined_as", rank.at("rank")) != rank.at("rank")) return true;
   return false;
+}
+
+// How the times of a host were made those of the first.
+std::string clock_text(const Json& host) {
+  char text[96];
+  if (host.at("clock_error_us").is_null())
+    return "its recording is taken to end with that of the first host, since no call of both is in them";
+  std::snprintf(text, sizeof text, "%.3f s were added, exact to %.0f us", host.at("clock_us").get<double>() * 1e-6,
+                host["clock_error_us"].get<double>());
+  return text;
 }
 
 std::string calls_text(const Json& rank, size_t last) {
@@ -102,11 +124,19 @@ std::string communicator_text(const Json& communicator, size_t last) {
   for (const Json& reader : communicator.at("readers"))
     if (!reader.at("error").is_null() && communicator.at("failure").is_null())
       out += "rank " + reader.at("rank").dump() + " got: " + reader["error"].at("text").get<std::string>() + "\n";
+  for (const Json& host : communicator.value("hosts", Json::array()))
+    if (host.at("clock_us") != 0)
+      out += "clock of " + host.at("host").get<std::string>() + ": " + clock_text(host) + "\n";
   for (const Json& late : communicator.at("late"))
-    out += coloured(Colour::bad, blame(communicator, ranks.at(late.get<size_t>()))) + "\n";
+    for (const Json& rank : ranks)
+      if (rank.at("rank") == late) out += coloured(Colour::bad, blame(communicator, rank)) + "\n";
   std::vector<Row> rows{{"rank", "pid", "state", "call", "for", "waits for", "in"}};
   for (const Json& rank : ranks) rows.push_back(row_of(communicator, rank));
-  if (has_other_ranks(communicator)) {
+  if (communicator.contains("hosts")) {
+    rows[0].insert(rows[0].begin() + 1, "host");
+    for (size_t i = 1; i < rows.size(); ++i)
+      rows[i].insert(rows[i].begin() + 1, ranks.at(i - 1).at("host").get<std::string>());
+  } else if (has_other_ranks(communicator)) {
     rows[0].insert(rows[0].begin() + 1, "joined as");
     for (size_t i = 1; i < rows.size(); ++i)
       rows[i].insert(rows[i].begin() + 1, ranks.at(i - 1).value("joined_as", Json()).dump());

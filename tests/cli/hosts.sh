@@ -25,6 +25,7 @@ keep="PATH=$PATH HOME=$HOME"
 for name in ASAN_OPTIONS TSAN_OPTIONS UBSAN_OPTIONS LSAN_OPTIONS; do
   eval "[ -z \"\${$name-}\" ] || keep=\"\$keep $name=\$$name\""
 done
+: > "$work/before" # what is done on a host before a command
 a=gsel-ha-$$ b=gsel-hb-$$
 if [ "$(id -u)" = 0 ] && ip netns add "$a" 2> /dev/null; then
   hosts=$a
@@ -46,7 +47,7 @@ case \$host in
   b) space=$b ;;
   *) echo "enter: no host \$host" >&2; exit 255 ;;
 esac
-exec env -i \$keep ip netns exec \$space unshare --uts --mount sh -c 'hostname "\$0" && mount -t tmpfs shm /dev/shm && exec "\$@"' "\$host" "\$@"
+exec env -i \$keep ip netns exec \$space unshare --uts --mount sh -c 'hostname "\$0" && mount -t tmpfs shm /dev/shm && . $work/before && exec "\$@"' "\$host" "\$@"
 ENTER
   address=10.77.1.1
   set --
@@ -275,6 +276,62 @@ run 137 -- sh -c '[ $RANK = 3 ] && (sleep 1; kill -9 $$) & exec '"$gsel"' bench 
 said err "rank 3 .*ended without gsel_comm_free"
 said err "gsel: rank 3 on b (pid [0-9]*) was killed by signal 9 (SIGKILL)"
 nobody_left "ranks that communicated"
-export GSEL_FAULT=kill@enter:rank=3:call=300 # of the rank with that number in the job
-run 137 -- "$gsel" bench allreduce -b 8 -e 8 --iterations 1000000 --joined
+
+# ---- recordings of all hosts ----
+# Where there are time namespaces, the clock of b is 1000 s ahead. /dev/shm is each host's own where there are network
+# namespaces, so that recordings have to be brought.
+folder=/dev/shm/$a
+mkdir "$folder"
+clean_more() {
+  rm -rf "$folder"
+  clean
+}
+trap clean_more EXIT
+ahead=
+if [ -n "$hosts" ]; then
+  ! unshare --time --monotonic 1000 --fork true 2> /dev/null || ahead="unshare --time --monotonic 1000 --fork --kill-child"
+  [ -n "$ahead" ] || echo "left out: a host with another clock, since time namespaces are not to be had here"
+  echo "mkdir $folder; [ \"\$0\" = a ] || set -- $ahead \"\$@\"" > "$work/before"
+fi
+calls="$gsel bench allreduce -b 8 -e 8 --iterations 1000000 --joined"
+clocks() { # ERROR: of --json; what was added to times of b is right, and known to that many microseconds
+  "$gsel" trace "$1" --json > "$work/trace.json" || fail "gsel trace $1: $(cat "$work/trace.json")"
+  expected_us=0
+  [ -z "$ahead" ] || expected_us=-1000000000
+  awk -v right=$expected_us '/"clock_us"/ { n += 1; us = $2 + 0 } /"clock_error_us"/ { error = $2 + 0 }
+    END { off = us - right; if (off < 0) off = -off; exit !(n == 2 && error > 0 && error < 1e5 && off <= error) }' \
+    "$work/trace.json" || fail "clocks: $(grep clock "$work/trace.json")"
+}
+# shellcheck disable=SC2086
+{
+  status=0
+  GSEL_TRACE=$folder GSEL_FAULT=kill@enter:rank=3:call=300 \
+    "$gsel" run --hosts a:2,b:2 $place -- $calls > "$work/out" 2> "$work/err" || status=$?
+}
+[ $status = 137 ] || fail "a killed rank with recordings: status $status: $(cat "$work/out" "$work/err")"
+if [ -n "$hosts" ]; then ls "$folder" | grep -q '^gsel-b-[0-9]*-0.json$' || fail "recordings: $(ls "$folder")"; fi
+"$gsel" trace "$folder" > "$work/out" 2> "$work/err" || fail "gsel trace: $(cat "$work/err")"
+said out "^communicator world of 4 ranks"
+said out "^rank 3 on [a-z0-9]* (pid [0-9]*) holds up the others: its process has ended"
+said out "^3 .* ended .*, of #[0-9]* allreduc"
+clocks "$folder"
+"$gsel" trace "$folder" --svg "$work/trace.svg"
+
+# A job that hangs, asked while it does.
+export GSEL_FAULT=stop@enter:rank=3:call=300
+start -- sh -c "$calls"
 unset GSEL_FAULT
+turns=0
+until "$gsel" trace $job > "$work/out" 2> "$work/err2" &&
+  grep -q "^rank 3 on [a-z0-9]* (pid [0-9]*) holds up the others: it is in " "$work/out"; do
+  turns=$((turns + 1))
+  [ $turns -lt 200 ] || fail "a job that hangs: $(cat "$work/out" "$work/err" "$work/err2")"
+  sleep 0.05
+done
+said out "^communicator world of 4 ranks"
+clocks $job
+kill -TERM $job
+status=0
+wait $job || status=$?
+[ $status = 143 ] || fail "a job that hung: expected status 143, got $status: $(cat "$work/err")"
+nobody_left "a job that hung"

@@ -54,6 +54,13 @@ Head head_of(const shm::Call& call, uint64_t bytes) {
   return head;
 }
 
+gsel_str Assembly::next_label(const Head& head) {
+  constexpr uint64_t kNumbers = 100'000;  // so that a label has room for a name
+  const auto end = fmt::format_to_n(label_, sizeof label_ - 1, "#{} {}", ++gathered_ % kNumbers,
+                                    head.label[0] ? std::string_view(head.label) : collective_name(head.kind));
+  return {label_, std::min(end.size, sizeof label_ - 1)};
+}
+
 Assembly::Gathered Assembly::gather_here(const Head& head, const void* mine, double timeout_s) {
   struct Record {
     Head head;
@@ -65,7 +72,9 @@ Assembly::Gathered Assembly::gather_here(const Head& head, const void* mine, dou
   own.head = head;
   if (is_short && head.bytes > 0) std::memcpy(own.payload, mine, head.bytes);
   std::vector<Record> records(n);
-  local_.run(bytes_call(GSEL_COLLECTIVE_ALLGATHER, &own, records.data(), sizeof own, timeout_s), nullptr);
+  gsel_collective call = bytes_call(GSEL_COLLECTIVE_ALLGATHER, &own, records.data(), sizeof own, timeout_s);
+  call.label = next_label(head);
+  local_.run(call, nullptr);
   Gathered out;
   for (const Record& record : records)
     out.alike = out.alike && record.head.fingerprint == head.fingerprint && record.head.bytes == head.bytes;

@@ -53,6 +53,8 @@ class Assembly {
     bool alike = true;
   };
   Gathered gather_here(const Head& head, const void* mine, double timeout_s);
+  // "#4711 allreduce": which call of all hosts this is, for recordings.
+  gsel_str next_label(const Head& head);
   Verdict compare(const std::vector<Block>& blocks, char* all, uint64_t bytes) const;
   void broadcast_here(void* bytes, uint64_t n, double timeout_s);
   [[noreturn]] void fail_mismatch(const Verdict& verdict) const;
@@ -61,6 +63,8 @@ class Assembly {
   shm::Endpoint& local_;
   Star* star_ = nullptr;
   std::vector<char> answer_;
+  uint64_t gathered_ = 0;
+  char label_[16];
 };
 
 }  // namespace gsel::hosts

@@ -67,6 +67,10 @@ void HostsControl::connect(const Founding& founding, const std::optional<Listene
     throw;
   }
   if (!roster_.leads()) return;
+  uint64_t of = 0;
+  std::memcpy(&of, roster_.table().job.bytes, sizeof of);
+  local_->note_part(of, static_cast<int32_t>(roster_.ranks()), static_cast<int32_t>(roster_.hosts()),
+                    roster_.table().names[roster_.own_host()]);
   star_.emplace(roster_, lines_, wake_.get());
   herald_ = std::make_unique<Herald>(roster_, *local_, lines_, facts_->silence_ns, wake_);
   assembly_.lead(*star_);

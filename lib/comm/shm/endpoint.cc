@@ -105,6 +105,14 @@ std::unique_ptr<Control> Endpoint::split(int32_t colour, int32_t key, std::strin
   return place ? made(std::move(*place)) : nullptr;
 }
 
+void Endpoint::note_part(uint64_t of, int32_t ranks, int32_t hosts, std::string_view host) const noexcept {
+  ArenaHeader& header = members_.arena().header();
+  header.part_ranks = ranks;
+  header.part_hosts = hosts;
+  host.copy(header.part_host, kHostBytes - 1);
+  header.part_of.store(of, std::memory_order_release);
+}
+
 std::unique_ptr<Endpoint> Endpoint::split_shown(int32_t colour, int32_t key, std::string_view label,
                                                 std::span<const int32_t> shown) {
   auto numbering = std::make_shared<Numbering>();

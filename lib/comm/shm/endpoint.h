@@ -44,6 +44,8 @@ class Endpoint final : public Control, public Backend {
   }
   gsel_comm_count counts(gsel_collective_kind kind) const override { return recorder_.counts(kind); }
   std::string trace() const override { return recorder_.trace(); }
+  // Recordings say so from now on: this is the part of a communicator over several hosts that is on `host`.
+  void note_part(uint64_t of, int32_t ranks, int32_t hosts, std::string_view host) const noexcept;
   void set_timeout(double seconds) override;
   std::unique_ptr<Control> split(int32_t colour, int32_t key, std::string_view label) override;
   // The same; errors show this communicator's ranks by these numbers.

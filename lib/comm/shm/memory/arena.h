@@ -30,6 +30,7 @@ constexpr uint64_t kDeviceMessages = 16;   // of a pair and direction that are r
 constexpr size_t kTextBytes = 2048;        // of why a communicator broke, with the NUL behind it
 constexpr uint64_t kJointCalls = 16;       // remembered of each rank, see joint.cc
 constexpr size_t kLabelBytes = 16;
+constexpr size_t kHostBytes = 64;
 constexpr size_t kNameBytes = 64;  // of a communicator's name, with the NUL behind it
 constexpr size_t kWaits = 8;       // of a rank at a time, that others can follow
 
@@ -217,6 +218,13 @@ struct ArenaHeader {
 
   // Where the communicator that follows this one stands in the family's memory; 0: none yet. See reform.cc.
   alignas(128) std::atomic<uint64_t> successor;
+
+  // Of the part of a communicator over several hosts that is on this one, for who reads recordings: what its parts have
+  // in common, last of all; 0: it is no part.
+  std::atomic<uint64_t> part_of;
+  int32_t part_ranks;  // on all hosts
+  int32_t part_hosts;
+  char part_host[kHostBytes];  // the name of this one
 };
 
 // Who has a rank: its process, as far as texts say, its rank in the family, and its rank in texts.

@@ -145,7 +145,7 @@ Json rank_json(const RankBlock& block, int32_t rank, const Seen& seen, const Clo
   for (const Recorded& call : seen.calls) calls.push(call_json(call, clock));
   const auto alive = reader.alive ? reader.alive(rank) : std::nullopt;
   const auto& latest = seen.latest;
-  Json json{{"rank", rank}, {"joined_as", block.family_rank}, {"pid", block.pid}};
+  Json json{{"rank", rank}, {"shown_as", block.shown_rank}, {"joined_as", block.family_rank}, {"pid", block.pid}};
   json.set("alive", alive ? Json(*alive) : Json());
   json.set("state", state_of(block, latest));
   json.set("call", latest ? latest->number : 0);
@@ -160,6 +160,15 @@ Json failure_json(const ArenaHeader& header) {
   if (header.broken.load(std::memory_order_acquire) != kReadable) return {};
   const std::string text(header.broken_text, strnlen(header.broken_text, kTextBytes));
   return {{"code", gsel_status_name(header.broken_code)}, {"rank", header.broken_rank}, {"text", text}};
+}
+
+Json part_json(const ArenaHeader& header) {
+  const uint64_t of = header.part_of.load(std::memory_order_acquire);
+  if (of == 0) return {};
+  return {{"of", fmt::format("{:016x}", of)},
+          {"host", std::string(header.part_host, strnlen(header.part_host, kHostBytes))},
+          {"hosts", header.part_hosts},
+          {"world_size", header.part_ranks}};
 }
 
 Json reader_json(const TraceReader& reader) {
@@ -183,6 +192,7 @@ Json communicator_json(const Arena& arena, const TraceReader& reader) {
   json.set("world_size", n);
   json.set("order", header.order == GSEL_ORDER_TREE ? "tree" : "ranks");
   json.set("cores", header.cores);
+  json.set("part", part_json(header));
   json.set("made_ns", header.ns_zero);
   json.set("taken_us", clock.now_us());
   json.set("reader", reader_json(reader));
