@@ -124,7 +124,8 @@ Recommends: gsel-tools
 Suggests: libhwloc-dev
 $same"
 make gsel-tools utils "$arch" "Depends: $(needs gsel-tools)
-Recommends: gsel-plugins (= $version)"
+Recommends: gsel-plugins (= $version)
+Suggests: openssh-client"
 make gsel-plugins libs "$arch" "Depends: $(needs gsel-plugins)
 Enhances: libgsel0
 $same"

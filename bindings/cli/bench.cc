@@ -2,10 +2,7 @@
 // docs/bench.md.
 #include "bench.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -229,10 +226,7 @@ int run_bench(const BenchOptions& options, const std::vector<std::string>& argum
 }  // namespace
 
 int launch_own_ranks(int64_t ranks, const std::vector<std::string>& arguments, const Environment& added) {
-  char self[4096];
-  const ssize_t n = readlink("/proc/self/exe", self, sizeof self);
-  if (n <= 0) refuse(GSEL_ERR_IO, std::string("/proc/self/exe cannot be read: ") + std::strerror(errno));
-  std::vector<std::string> program{std::string(self, static_cast<size_t>(n))};
+  std::vector<std::string> program{own_path()};
   program.insert(program.end(), arguments.begin(), arguments.end());
   program.push_back("--joined");
   Environment shared = job_environment(ranks);

@@ -95,6 +95,13 @@ void add_master(Environment& environment, const std::string& rendezvous) {
 
 }  // namespace
 
+std::string own_path() {
+  char self[4096];
+  const ssize_t n = readlink("/proc/self/exe", self, sizeof self);
+  if (n <= 0) refuse(GSEL_ERR_IO, std::string("/proc/self/exe cannot be read: ") + std::strerror(errno));
+  return {self, static_cast<size_t>(n)};
+}
+
 Environment own_environment() {
   Environment out;
   for (char** line = environ; *line; ++line)

@@ -13,6 +13,7 @@ constexpr int64_t kMaxRanks = 256;  // as many as shared memory joins
 
 using Environment = std::map<std::string, std::string>;
 
+std::string own_path();  // of this command
 Environment own_environment();
 // This host among those of the job. rendezvous: where their ranks meet, "tcp://a:1"; empty where this host has all.
 struct Nodes {

@@ -19,6 +19,10 @@ constexpr auto kStatusComes = std::chrono::seconds(1);  // behind the end of wha
 constexpr size_t kMostSaid = 1 << 16;
 constexpr int kNotFoundThere = 127, kNotExecutableThere = 126, kUnreachable = 255;
 
+bool is_loopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1";
+}
+
 std::string status_text(const std::string& shell, std::optional<int> status) {
   if (!status) return shell + " says nothing more";
   if (WIFSIGNALED(*status)) return shell + " was killed by signal " + std::to_string(WTERMSIG(*status));
@@ -73,6 +77,18 @@ void RemoteHost::hear_hello(const Frame& frame) {
   hello_.address = reader.text();
   hello_.port = reader.number();
   state_ = State::greeted;
+}
+
+// As we reached it, unless we are on that host; else by an address of its own.
+std::string RemoteHost::rendezvous() const {
+  std::string address = hello_.reached;
+  if (address.empty() || is_loopback(address)) address = hello_.address;
+  if (address.empty())
+    refuse(GSEL_ERR_NOT_FOUND, "host " + name_ +
+                                   " has no address that others could reach; give one by --rendezvous "
+                                   "tcp://ADDRESS:PORT");
+  const bool is_v6 = address.find(':') != address.npos;
+  return "tcp://" + (is_v6 ? "[" + address + "]" : address) + ":" + std::to_string(hello_.port);
 }
 
 bool RemoteHost::is_gone() const {

@@ -38,7 +38,9 @@ class RemoteHost {
   int32_t ranks() const { return ranks_; }
   State state() const { return state_; }
   void set_state(State state) { state_ = state; }
-  const Hello& hello() const { return hello_; }
+  // Where ranks meet whose first one is there: an address of the host as others reach it, and the port that is kept
+  // free.
+  std::string rendezvous() const;
   pid_t shell() const { return shell_status_ ? -1 : pid_; }  // the process; -1: it has ended, or there is none yet
   bool shell_is(pid_t pid) const { return pid_ == pid; }
   bool is_alive() const { return state_ != State::idle && state_ != State::lost && state_ != State::done; }

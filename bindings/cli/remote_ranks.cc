@@ -30,10 +30,6 @@ std::string new_token() {
   return token;
 }
 
-bool is_loopback(const std::string& address) {
-  return address.starts_with("127.") || address == "::1";
-}
-
 }  // namespace
 
 RemoteRanks::RemoteRanks(RemoteJob job) : job_(std::move(job)), printer_(job_.tag_output), has_input_(isatty(0) == 0) {
@@ -72,7 +68,7 @@ void RemoteRanks::connect() {
   job.nodes.count = static_cast<int64_t>(hosts_.size());
   job.nodes.world_size = job_.hosts.slots();
   if (hosts_.size() > 1) {
-    job.nodes.rendezvous = rendezvous();
+    job.nodes.rendezvous = job_.rendezvous.empty() ? hosts_.front()->rendezvous() : job_.rendezvous;
     job.token = new_token();
   }
   for (size_t i = 0; i < hosts_.size(); ++i) {
@@ -113,20 +109,6 @@ void RemoteRanks::await(State state, const std::function<void(RemoteHost&, const
         refuse(GSEL_ERR_TIMEOUT, "host " + host->name() + " has not answered within 60 s: " + host->why_gone());
     }
   }
-}
-
-// The first host as the others reach it: as we did, unless we are on that host; else by an address of its own.
-std::string RemoteRanks::rendezvous() const {
-  if (!job_.rendezvous.empty()) return job_.rendezvous;
-  const Hello& first = hosts_.front()->hello();
-  std::string address = first.reached;
-  if (address.empty() || is_loopback(address)) address = first.address;
-  if (address.empty())
-    refuse(GSEL_ERR_NOT_FOUND, "host " + hosts_.front()->name() +
-                                   " has no address that others could reach; give one by --rendezvous "
-                                   "tcp://ADDRESS:PORT");
-  const bool is_v6 = address.find(':') != address.npos;
-  return "tcp://" + (is_v6 ? "[" + address + "]" : address) + ":" + std::to_string(first.port);
 }
 
 // ---- while they run ----

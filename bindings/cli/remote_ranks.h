@@ -51,7 +51,6 @@ class RemoteRanks : public Ranks {
   using State = RemoteHost::State;
 
   void await(State state, const std::function<void(RemoteHost&, const Frame&)>& hear);
-  std::string rendezvous() const;
   void reap();
   void hear(RemoteHost& host, const Frame& frame);
   void lose(RemoteHost& host);

@@ -1,15 +1,12 @@
 // remote_shell.cc: see remote_shell.h.
 #include "remote_shell.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <sstream>
 
 #include "client.h"
 #include "frames.h"
+#include "job.h"
 
 namespace gsel::cli {
 namespace {
@@ -17,13 +14,6 @@ namespace {
 // What a shell on the other side takes as it stands.
 bool is_plain(const std::string& path) {
   return path.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+-") == path.npos;
-}
-
-std::string own_path() {
-  char self[4096];
-  const ssize_t n = readlink("/proc/self/exe", self, sizeof self);
-  if (n <= 0) refuse(GSEL_ERR_IO, std::string("/proc/self/exe cannot be read: ") + std::strerror(errno));
-  return {self, static_cast<size_t>(n)};
 }
 
 }  // namespace

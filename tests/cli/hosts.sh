@@ -249,6 +249,22 @@ mkdir "$work/gone"
 printf '#!/bin/sh\nrmdir "%s" 2> "%s"\nexec "%s" "$@"\n' "$work/gone" /dev/null "$work/enter" > "$work/enter-gone"
 chmod +x "$work/enter-gone"
 (cd "$work/gone" && refused 'host .: .*gone, in which the job was started, is no folder here' --hosts a:2,b:2 --rsh "$work/enter-gone")
+# Of many hosts 128 are called at a time; shells that never answer end with the launcher.
+printf '#!/bin/sh\nexec sleep %s\n' $mark > "$work/enter-never"
+chmod +x "$work/enter-never"
+"$gsel" run --hosts "$(seq -s , -f h%g 140)" --rsh "$work/enter-never" -- true > "$work/out" 2> "$work/err" &
+job=$!
+turns=0
+until [ "$(pgrep -fc "slee[p] $mark")" -ge 128 ]; do
+  turns=$((turns + 1))
+  [ $turns -lt 400 ] || fail "128 remote shells were not started: $(pgrep -fc "slee[p] $mark")"
+  sleep 0.05
+done
+sleep 0.3 # for more than 128 to come, if they did
+[ "$(pgrep -fc "slee[p] $mark")" = 128 ] || fail "remote shells at a time: $(pgrep -fc "slee[p] $mark")"
+kill -TERM $job
+wait $job || [ $? = 143 ] || fail "a launcher that still connects"
+nobody_left "a launcher that still connects"
 # What a shell says before the agent does no harm.
 printf '#!/bin/sh\necho "Last login: today"\necho "be careful" >&2\nexec "%s" "$@"\n' "$work/enter" > "$work/enter-chatty"
 chmod +x "$work/enter-chatty"

@@ -47,9 +47,11 @@ printf '%s\n' "2/6 0/2 1 10.0.0.1 29500 tcp://10.0.0.1:29500" "3/6 1/2 1 10.0.0.
 )
 echo "1/2 none file://$work/place" | cmp - "$work/ranks" || fail "the rank of node 1 found: $(cat "$work/ranks")"
 # A rank that fails is told by its number in the job.
-if "$gsel" run -n 2 --nodes 3 --node-rank 2 --rendezvous tcp://10.0.0.1:29500 -- sh -c '[ $RANK = 4 ] || exit 3' \
+if "$gsel" run -n 2 --nodes 3 --node-rank 2 --rendezvous tcp://10.0.0.1:29500 --json "$work/end.json" -- sh -c '[ $RANK = 4 ] || exit 3' \
   2> "$work/err"; then fail "a rank that fails was taken"; fi
 grep -q "rank 5 (pid [0-9]*) exited with status 3" "$work/err" || fail "of rank 5: $(cat "$work/err")"
+[ "$(sed -n 's/^ *"rank": //p; s/^ *"world_size": //p' "$work/end.json" | tr -d '\n')" = 6,4,5, ] ||
+  fail "ranks of node 2: $(cat "$work/end.json")"
 
 "$gsel" plugins | grep -q gloo || {
   echo "left out: ranks on two hosts, since this build has no transport between them (libgloo-dev)"
