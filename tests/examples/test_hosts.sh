@@ -56,3 +56,10 @@ for strategy in $strategies; do
   [ "$(hashes one)" = "$(hashes hosts0)" ] || fail "$strategy: one host trained $(hashes one), two hosts $(hashes hosts0)"
   echo "$strategy: two hosts trained the parameters of one"
 done
+
+# The same where one command starts the ranks of both, through a remote shell that stays here.
+printf '#!/bin/sh\nGSEL_HOST_ID=$1\nexport GSEL_HOST_ID\nshift\nexec "$@"\n' > "$work/enter"
+chmod +x "$work/enter"
+run shell --hosts a:2,b:2 --rsh "$work/enter" --rendezvous tcp://127.0.0.1:$((port + 1))
+[ "$(hashes one)" = "$(hashes shell)" ] || fail "$strategy: one host trained $(hashes one), those of --hosts $(hashes shell)"
+echo "$strategy: hosts that one command reaches trained the parameters of one"
