@@ -194,10 +194,11 @@ Command run_command(CommandLine& line, std::vector<std::string> program) {
       "--nodes", options->nodes, "N",
       "Hosts of the job, with as many ranks each, where the command is given on every one of them; default: 1.");
   parser.option("--node-rank", options->node_rank, "R", "This host, from 0; ranks are numbered host by host.");
-  parser.option("--rendezvous", options->rendezvous, "PLACE",
-                "Where the ranks meet, as GSEL_RENDEZVOUS: tcp://HOST:PORT, an address of node 0, for which with --nodes "
-                "GSEL_TOKEN_FILE names the token of the job; or file://PATH, whose folder all hosts see. --hosts chooses "
-                "place and token where this is not given.");
+  parser.option(
+      "--rendezvous", options->rendezvous, "PLACE",
+      "Where the ranks meet, as GSEL_RENDEZVOUS: tcp://HOST:PORT, an address of node 0, for which with --nodes "
+      "GSEL_TOKEN_FILE names the token of the job; or file://PATH, whose folder all hosts see. --hosts chooses "
+      "place and token where this is not given.");
   parser.option("--config", options->config, "FILE", "gsel.toml for the ranks, as GSEL_CONFIG.");
   parser.option("--devices", options->devices, "SPEC", "Give each rank one of these devices; see gsel-resolve(1).");
   parser.option("--inventory", options->inventory, "FILE", "Select on the machine of this file, and not on this one.");
