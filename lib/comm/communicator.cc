@@ -233,7 +233,7 @@ Communicator Communicator::grow(const JoinOptions& given, const FindAccelerator&
   if (join.world_size < world_size())
     fail(GSEL_ERR_ARG, "gsel_comm_grow: world_size is {} and the communicator has {} already; it takes a larger one",
          join.world_size, with_noun(world_size(), "rank"));
-  if (control_->is_over_hosts() && !gsel::given(join.rendezvous))
+  if (control_->is_over_hosts() && join.rendezvous.empty())
     fail(GSEL_ERR_ARG,
          "gsel_comm_grow: the ranks are on several hosts and gsel_comm_options.rendezvous is not given; "
          "name a place on rank 0's host where all can meet, as in tcp://10.0.0.1:29500");
