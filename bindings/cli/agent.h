@@ -1,5 +1,5 @@
 // agent.h: `gsel run --agent`, which another gsel run starts on each host of its job: starts the ranks of this host and
-// reports of them, until they have ended or the launcher has gone. Does not know: the other hosts.
+// reports on them, until they have ended or the launcher has gone. Does not know the other hosts.
 #pragma once
 
 #include <string>

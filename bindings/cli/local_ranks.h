@@ -31,7 +31,7 @@ struct LocalJob {
 struct Streams {
   int input = 0;                             // of rank 0; a terminal is not passed on
   RankPipes::Take take = {};                 // gets what the ranks write; none: they write to ours
-  std::function<bool(int to)> is_full = {};  // nothing more is taken for now
+  std::function<bool(int to)> is_full = {};  // its buffer is full: read from the ranks later
 };
 
 class LocalRanks : public Ranks {

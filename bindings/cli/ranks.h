@@ -39,7 +39,7 @@ class Ranks {
   virtual void serve(const std::vector<pollfd>& polls) = 0;  // and what to do with its results
   virtual std::vector<RankEvent> take_events() = 0;
   virtual int patience_ms() const { return -1; }  // after which take_events is called though nothing came; -1: never
-  virtual bool is_finished() const = 0;  // no rank runs, nothing is left of them, and all that they wrote was passed on
+  virtual bool is_finished() const = 0;  // no rank runs, none of its processes is left, and all output was passed on
 };
 
 }  // namespace gsel::cli

@@ -308,7 +308,7 @@ void test_pods_find_the_one_of_index_0_by_their_own_names(void**) {
   waitpid(child, &status, 0);
   if (status != 0) {
     print_message("left out: pods, since only root can give processes names of their own, and not everywhere\n");
-    skip();
+    skip();  // the message above says why
   }
   const Folder folder;
   folder.write("token", "0123456789abcdef");

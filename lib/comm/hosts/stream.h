@@ -77,7 +77,7 @@ class Listener {
 
 // One try at each address; nullopt with the reason in *why: nobody is there yet.
 std::optional<Stream> connect_to(const MeetingPlace& place, int64_t deadline_ns, std::string* why);
-// A connection to the first of them, which can be written to once it is made. nullopt with errno in *failure.
+// A connection to the first address, which can be written to once it is made. nullopt with errno in *failure.
 std::optional<Stream> begin_connecting(const MeetingPlace& place, int* failure);
 
 }  // namespace gsel::hosts
