@@ -4,7 +4,9 @@
 #include <gloo/transport/tcp/address.h>
 #include <netinet/in.h>
 
+#include <condition_variable>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "address.h"
@@ -19,7 +21,7 @@ using gsel_between::must;
 using gsel_between::Report;
 namespace tcp = gloo::transport::tcp;
 
-constexpr double kLookSeconds = 0.005;
+constexpr std::chrono::milliseconds kLook{5};
 
 std::shared_ptr<Thread> thread_at(Transport& transport, const std::string& address) {
   const std::lock_guard lock(transport.mutex);
@@ -61,6 +63,7 @@ std::vector<char> address_for(const char* row, int32_t rank) {
 }
 
 void close_all(gsel_link& link) noexcept {
+  const Thread::Hurry hurry(*link.thread);
   for (int32_t peer = 0; peer < link.world_size; ++peer) try {
       if (auto& pair = link.context->getPair(peer)) pair->close();
     } catch (...) {  // closed already
@@ -80,21 +83,25 @@ class Watch {
  public:
   Watch(gsel_link& link, const gsel_join& join)
       : thread_([this, &link, control = join.control, deadline = after(join.join_timeout_s)] {
-          while (!is_over_) {
-            const bool broken = control->await_break(control->ctx, kLookSeconds) != 0;
-            if (is_over_ || (!broken && Clock::now() < deadline)) continue;
-            return close_all(link);
-          }
+          std::unique_lock lock(mutex_);
+          while (!changed_.wait_for(lock, kLook, [this] { return is_over_; }))
+            if (control->await_break(control->ctx, 0) != 0 || Clock::now() >= deadline) return close_all(link);
         }) {}
   ~Watch() {
-    is_over_ = true;
+    {
+      const std::lock_guard lock(mutex_);
+      is_over_ = true;
+    }
+    changed_.notify_one();
     thread_.join();
   }
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
  private:
-  std::atomic<bool> is_over_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_over_ = false;
   std::thread thread_;
 };
 
@@ -113,6 +120,7 @@ void connect_all(gsel_link& link, const gsel_join& join, Report& report) {
     return join.control->exchange(join.control->ctx, mine.data(), all.data(), mine.size(), err);
   });
   const Watch watch(link, join);
+  const Thread::Hurry hurry(*link.thread);
   for (int32_t peer = 0; peer < link.world_size && report.status == GSEL_OK; ++peer) try {
       if (peer != link.rank) connect_to(link, peer, &all[mine.size() * static_cast<size_t>(peer)]);
     } catch (const std::exception& e) {
@@ -155,10 +163,13 @@ gsel_link* join(Transport& transport, const gsel_join& join) {
 void leave(gsel_link* link) noexcept {
   stop_beginning(*link);
   link->guards.clear();
+  const std::shared_ptr<Thread> thread = link->thread;  // outlives the connections
+  std::optional<Thread::Hurry> hurry;
+  if (thread) hurry.emplace(*thread);
   delete link;
 }
 
-// Who waits sees the flag. Closing waits for gloo's thread, up to 10 ms a connection.
+// Who waits sees the flag.
 void abort(gsel_link* link) noexcept {
   if (!stop_beginning(*link)) close_all(*link);
 }

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -31,14 +32,38 @@ std::shared_ptr<tcp::Device> make_device(const std::string& address) {
 }  // namespace
 
 Thread::Thread(const std::string& address)
-    : device_(make_device(address)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (wake_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+    : device_(make_device(address)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
+  if (wake_ < 0 || timer_ < 0) {
+    const int failure = errno;
+    if (wake_ >= 0) close(wake_);
+    throw std::system_error(failure, std::generic_category(), "a descriptor to wake gloo's thread with");
+  }
+  ticks_ = std::make_unique<Ticks>(timer_);
   device_->registerDescriptor(wake_, EPOLLIN, this);
+  device_->registerDescriptor(timer_, EPOLLIN, ticks_.get());
 }
 
 Thread::~Thread() {
+  hurry(1);
   device_->unregisterDescriptor(wake_, this);
+  device_->unregisterDescriptor(timer_, ticks_.get());
   close(wake_);
+  close(timer_);
+}
+
+void Thread::hurry(int more) {
+  const std::lock_guard lock(hurried_);
+  in_a_hurry_ += more;
+  const long every = in_a_hurry_ > 0 ? kTickNs : 0;
+  const itimerspec ticks{{0, every}, {0, every}};
+  timerfd_settime(timer_, 0, &ticks, nullptr);
+}
+
+void Thread::Ticks::handleEvents(int) {
+  uint64_t number = 0;
+  if (read(timer_, &number, sizeof number) < 0) return;  // stopped since
 }
 
 void Thread::run(std::function<void()> task) {

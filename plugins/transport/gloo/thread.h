@@ -28,11 +28,39 @@ class Thread final : public gloo::transport::tcp::Handler {
   void await_pause() { const std::lock_guard running(running_); }
   void handleEvents(int events) override;
 
+  // While it lives, gloo's thread looks up from its sockets every kTickNs. Who opens or closes a connection waits for
+  // that in gloo, which does so every 10 ms where nothing comes.
+  class Hurry {
+   public:
+    explicit Hurry(Thread& thread) : thread_(thread) { thread_.hurry(1); }
+    ~Hurry() { thread_.hurry(-1); }
+    Hurry(const Hurry&) = delete;
+    Hurry& operator=(const Hurry&) = delete;
+
+   private:
+    Thread& thread_;
+  };
+
  private:
+  static constexpr long kTickNs = 50'000;
+  class Ticks final : public gloo::transport::tcp::Handler {
+   public:
+    explicit Ticks(int timer) : timer_(timer) {}
+    void handleEvents(int events) override;
+
+   private:
+    const int timer_;
+  };
+  void hurry(int more);
+
   std::shared_ptr<gloo::transport::tcp::Device> device_;
   int wake_ = -1;  // can be read while there are tasks
   std::mutex running_, mutex_;
   std::vector<std::function<void()>> tasks_;
+  int timer_ = -1;
+  std::mutex hurried_;
+  int in_a_hurry_ = 0;
+  std::unique_ptr<Ticks> ticks_;
 };
 
 }  // namespace gsel_gloo
