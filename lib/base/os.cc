@@ -15,7 +15,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <new>
-#include <vector>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
 
@@ -26,11 +27,20 @@ namespace {
 struct Process {
   std::mutex mutex;
   std::atomic<uint64_t> generation{0};
-  std::vector<int> life_ends;  // write ends of life pipes; a child that kept them would hide our death
+  std::mutex own_mutex;
+  std::set<int> own;  // OwnFd; a child that kept them would hide our death
   uint64_t token = 0;
 
   Process() {
-    pthread_atfork([] { get().mutex.lock(); }, [] { get().mutex.unlock(); }, [] { get().become_child(); });
+    pthread_atfork([] { get().lock(); }, [] { get().unlock(); }, [] { get().become_child(); });
+  }
+  void lock() {
+    mutex.lock();
+    own_mutex.lock();
+  }
+  void unlock() {
+    own_mutex.unlock();
+    mutex.unlock();
   }
   static Process& get() {
     alignas(Process) static std::byte room[sizeof(Process)];  // never destroyed; without memory it could not be made
@@ -40,14 +50,13 @@ struct Process {
   void become_child() {
     generation.fetch_add(1, std::memory_order_relaxed);
     token = 0;
-    for (int fd : life_ends) {
+    for (const int fd : own) {
       // The number stays taken, so that the child's copy of the handle closes nothing of somebody else.
       const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
       if (nothing < 0 || dup3(nothing, fd, O_CLOEXEC) < 0) close(fd);
       if (nothing >= 0) close(nothing);
     }
-    life_ends.clear();
-    mutex.unlock();
+    unlock();
   }
 };
 
@@ -55,6 +64,27 @@ struct Process {
 
 void Fd::reset() noexcept {
   if (fd_ >= 0) close(std::exchange(fd_, -1));
+}
+
+OwnFd::OwnFd(Fd fd) : Fd(std::move(fd)) {
+  if (!*this) return;
+  Process& process = Process::get();
+  const std::lock_guard lock(process.own_mutex);
+  process.own.insert(get());
+}
+
+OwnFd& OwnFd::operator=(OwnFd&& other) noexcept {
+  Fd::operator=(std::move(other));
+  return *this;
+}
+
+// Closed under the lock: the number may be another descriptor's right after.
+OwnFd::~OwnFd() {
+  if (!*this) return;
+  Process& process = Process::get();
+  const std::lock_guard lock(process.own_mutex);
+  process.own.erase(get());
+  reset();
 }
 
 int64_t now_ns() noexcept {
@@ -110,27 +140,16 @@ std::mutex& process_mutex() {
   return Process::get().mutex;
 }
 
-Life::~Life() {
-  if (!keep) return;
-  std::lock_guard lock(process_mutex());
-  std::erase(Process::get().life_ends, keep.get());
-  keep.reset();
-}
-
 Life open_life() {
   Life life;
   life.watch = Fd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));  // close-on-exec by itself
   if (life.watch) return life;
   if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
     fail(GSEL_ERR_IO, "pidfd_open failed: {}", errno_text(errno));
-  std::lock_guard lock(process_mutex());
-  auto& ends = Process::get().life_ends;
-  ends.reserve(ends.size() + 1);
   int pipe_ends[2];
   if (pipe2(pipe_ends, O_CLOEXEC) != 0) fail(GSEL_ERR_IO, "pipe2 failed: {}", errno_text(errno));
   life.watch = Fd(pipe_ends[0]);
-  life.keep = Fd(pipe_ends[1]);
-  ends.push_back(life.keep.get());
+  life.keep = OwnFd(Fd(pipe_ends[1]));
   return life;
 }
 

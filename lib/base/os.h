@@ -30,6 +30,17 @@ class Fd {
   int fd_ = -1;
 };
 
+// One that only this process keeps: in a forked child its number is that of /dev/null, so that nobody takes the child
+// for this process.
+class OwnFd : public Fd {
+ public:
+  OwnFd() = default;
+  explicit OwnFd(Fd fd);
+  OwnFd(OwnFd&&) noexcept = default;
+  OwnFd& operator=(OwnFd&& other) noexcept;
+  ~OwnFd();
+};
+
 int64_t now_ns() noexcept;  // CLOCK_MONOTONIC
 // A clock that costs next to nothing, alike on all processors of the host, of a constant rate nobody states.
 inline int64_t ticks() noexcept {
@@ -74,16 +85,8 @@ std::mutex& process_mutex();
 // pipe whose write end nobody but this process keeps (kernels without pidfd). `keep` must live as long as the process
 // wants to be seen alive.
 struct Life {
-  Life() = default;
-  Life(Life&&) = default;
-  Life& operator=(Life&& other) noexcept {
-    std::swap(watch, other.watch);
-    std::swap(keep, other.keep);
-    return *this;
-  }
-  ~Life();
   Fd watch;
-  Fd keep;  // set for a pipe only
+  OwnFd keep;  // set for a pipe only
 };
 Life open_life();
 bool life_ended(int fd) noexcept;

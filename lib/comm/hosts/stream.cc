@@ -181,7 +181,7 @@ Listener::Listener(const MeetingPlace& place, int64_t deadline_ns) {
     if (fd) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // what a job before has left closed
     if (fd && one->ai_family == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
     if (fd && bind(fd.get(), one->ai_addr, one->ai_addrlen) == 0 && listen(fd.get(), SOMAXCONN) == 0)
-      fds_.push_back(std::move(fd));
+      fds_.emplace_back(std::move(fd));
     else
       failure = errno;
     if (failure == EADDRINUSE) break;
@@ -205,7 +205,7 @@ Listener Listener::at_any_port() {
     const socklen_t length = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
     if (!fd || bind(fd.get(), reinterpret_cast<const sockaddr*>(&any), length) != 0 || listen(fd.get(), SOMAXCONN) != 0)
       continue;
-    listener.fds_.push_back(std::move(fd));
+    listener.fds_.emplace_back(std::move(fd));
     return listener;
   }
   fail(GSEL_ERR_IO, "no port to listen at for the other hosts: {}", errno_text(errno));

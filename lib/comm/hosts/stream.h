@@ -54,7 +54,7 @@ class Stream {
   }
 
  private:
-  os::Fd fd_;
+  os::OwnFd fd_;
   std::vector<char> came_;
 };
 
@@ -63,7 +63,7 @@ class Listener {
   // At every address of the place's host; GSEL_ERR_IO, where it is not this host's, the port is taken, or the name is
   // not known until the deadline.
   Listener(const MeetingPlace& place, int64_t deadline_ns);
-  const std::vector<os::Fd>& fds() const { return fds_; }
+  const std::vector<os::OwnFd>& fds() const { return fds_; }
   // At every address of this host, at a port that is free.
   static Listener at_any_port();
   uint16_t port() const;
@@ -72,7 +72,7 @@ class Listener {
 
  private:
   Listener() = default;
-  std::vector<os::Fd> fds_;
+  std::vector<os::OwnFd> fds_;
 };
 
 // One try at each address; nullopt with the reason in *why: nobody is there yet.
