@@ -83,8 +83,25 @@ void test_ranks_that_disagree_are_told_and_go_on(void**) {
   on_hosts("0011", disagrees);
   on_hosts("0011", disagrees_on_parts);
 }
+// With a second communicator errors say which one they are about: once, on however many hosts they have been.
+void aborts_one_of_two(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm *comm = nullptr, *other = nullptr;
+  rank_ok(run, join(run, &comm, &err), err);
+  rank_ok(run, gsel_comm_dup(comm, &other, &err), err);
+  if (run->rank == 3) gsel_comm_abort(other, gsel_str_from("no more data"));
+  int32_t x = 1;
+  const gsel_status status = gsel_allreduce(other, &x, &x, 1, GSEL_I32, GSEL_SUM, &err);
+  const std::string text = err ? gsel_error_message(err).data : "";
+  rank_fails(run, status, err, GSEL_ERR_ABORTED, "no more data (communicator ", 3);
+  rank_check(run, text.find("(communicator") == text.rfind("(communicator"));
+  gsel_comm_free(other);
+  gsel_comm_free(comm);
+}
+
 void test_an_abort_is_told_on_all_hosts(void**) {
   on_hosts("0011", aborts);
+  on_hosts("0011", aborts_one_of_two);
 }
 
 void test_a_death_is_told_on_all_hosts(void**) {

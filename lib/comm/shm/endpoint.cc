@@ -131,8 +131,14 @@ std::unique_ptr<Control> Endpoint::dup() {
   return made(regroup_.dup());
 }
 
+std::unique_ptr<Endpoint> Endpoint::shrink_here(std::span<const int32_t> without) {
+  return std::make_unique<Endpoint>(regroup_.shrink({without.begin(), without.end()}));
+}
+
 std::unique_ptr<Control> Endpoint::shrink(std::span<const int32_t> without) {
-  return made(regroup_.shrink({without.begin(), without.end()}));
+  auto shrunk = shrink_here(without);
+  if (finish_shrink_) return finish_shrink_(std::move(shrunk));
+  return shrunk;
 }
 
 std::unique_ptr<Pending> Endpoint::start_making(const Making& making,
@@ -148,11 +154,12 @@ std::unique_ptr<Pending> Endpoint::start_making(const Making& making,
       case Making::Kind::group:
         return regroup_.create_group(making.ranks);
       case Making::Kind::shrink:
-        return regroup_.shrink(making.ranks);
+        break;
     }
     return std::nullopt;
   };
-  const auto make = [place, take = std::move(take)] {
+  const auto make = [this, making, place, take = std::move(take)] {
+    if (making.kind == Making::Kind::shrink) return take(shrink(making.ranks));
     auto found = place();
     take(found ? made(std::move(*found)) : nullptr);
   };

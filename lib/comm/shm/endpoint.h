@@ -51,9 +51,15 @@ class Endpoint final : public Control, public Backend {
   // The same; errors show this communicator's ranks by these numbers.
   std::unique_ptr<Endpoint> split_shown(int32_t colour, int32_t key, std::string_view label,
                                         std::span<const int32_t> shown);
+  // From now on errors show its ranks by these numbers; every rank says the same, and none waits.
+  void show_as(std::span<const int32_t> shown) { members_.show_as(shown); }
+  // What a shrink of it makes goes through this before the caller gets it.
+  using Finish = std::function<std::unique_ptr<Control>(std::unique_ptr<Endpoint>)>;
+  void finish_shrink_with(Finish finish) { finish_shrink_ = std::move(finish); }
   std::unique_ptr<Control> create_group(std::span<const int32_t> ranks) override;
   std::unique_ptr<Control> dup() override;
   std::unique_ptr<Control> shrink(std::span<const int32_t> without) override;
+  std::unique_ptr<Endpoint> shrink_here(std::span<const int32_t> without);
   void resync() override { regroup_.resync(); }
   std::unique_ptr<Pending> start_making(const Making& making,
                                         std::function<void(std::unique_ptr<Control>)> take) override;
@@ -92,6 +98,7 @@ class Endpoint final : public Control, public Backend {
   std::unique_ptr<Engine> engine_;
   Regroup regroup_;
   std::vector<std::shared_ptr<Maker>> makers_;
+  Finish finish_shrink_;
 };
 
 // Joins the ranks of one host; see gsel_comm_init.

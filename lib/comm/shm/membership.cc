@@ -3,11 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "comm/shm/name.h"
 
 namespace gsel::shm {
+namespace {
+
+constexpr std::string_view kWhich = " (communicator ";
+
+}  // namespace
 
 Membership::Membership(const MemberPlace& place)
     : rank_(place.rank),
@@ -41,11 +47,35 @@ std::shared_ptr<Arena> Membership::exchange_arena(std::shared_ptr<Arena> next) {
   return next;
 }
 
+std::string_view without_which(std::string_view text) {
+  const size_t at = text.rfind(kWhich);
+  const bool ends_so = at != text.npos && text.find(')', at) == text.size() - 1;
+  return ends_so ? text.substr(0, at) : text;
+}
+
 std::string Membership::which() const {
   if (!several_communicators()) return {};
-  if (numbering_ && !numbering_->name.empty())
-    return fmt::format(" (communicator {}, by the ranks of {})", name_, numbering_->name);
-  return fmt::format(" (communicator {})", name_);
+  const auto numbering = this->numbering();
+  if (numbering && !numbering->name.empty())
+    return fmt::format("{}{}, by the ranks of {})", kWhich, name_, numbering->name);
+  return fmt::format("{}{})", kWhich, name_);
+}
+
+std::shared_ptr<const Numbering> Membership::numbering() const {
+  const std::lock_guard lock(numbering_mutex_);
+  return numbering_;
+}
+
+void Membership::show_as(std::span<const int32_t> shown) {
+  auto numbering = std::make_shared<Numbering>();
+  numbering->of_family.assign(static_cast<size_t>(family_->size()), -1);
+  for (int32_t q = 0; q < world_size_; ++q) {
+    const int32_t in_text = shown[static_cast<size_t>(q)];
+    numbering->of_family[static_cast<size_t>(block(q).family_rank)] = in_text;
+    block(q).shown_rank.store(in_text, std::memory_order_relaxed);
+  }
+  const std::lock_guard lock(numbering_mutex_);
+  numbering_ = std::move(numbering);
 }
 
 std::string Membership::named(int32_t rank) const {
@@ -71,19 +101,22 @@ std::string Membership::name_in_family(int32_t family_rank, bool with_pid) const
 }
 
 int32_t Membership::shown_of_family(int32_t family_rank) const {
-  return numbering_ ? numbering_->of_family[static_cast<size_t>(family_rank)] : -1;
+  const auto numbering = this->numbering();
+  return numbering ? numbering->of_family[static_cast<size_t>(family_rank)] : -1;
 }
 
 int32_t Membership::family_of_shown(int32_t in_text) const {
-  for (int32_t f = 0; numbering_ && f < family_->size(); ++f)
-    if (shown_of_family(f) == in_text) return f;
-  for (int32_t q = 0; !numbering_ && q < world_size_; ++q)
+  if (const auto numbering = this->numbering()) {
+    const auto found = std::ranges::find(numbering->of_family, in_text);
+    return found == numbering->of_family.end() ? -1 : static_cast<int32_t>(found - numbering->of_family.begin());
+  }
+  for (int32_t q = 0; q < world_size_; ++q)
     if (shown(q) == in_text) return block(q).family_rank;
   return -1;
 }
 
 std::shared_ptr<const Numbering> Membership::own_numbering() const {
-  if (numbering_) return numbering_;
+  if (auto numbering = this->numbering()) return numbering;
   auto numbering = std::make_shared<Numbering>();
   numbering->name = name_;
   numbering->of_family.assign(static_cast<size_t>(family_->size()), -1);

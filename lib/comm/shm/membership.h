@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "base/forked.h"
 #include "base/os.h"
@@ -47,7 +49,7 @@ class Membership {
   size_t ranks() const { return static_cast<size_t>(world_size_); }
   bool one_process() const { return one_process_; }  // all ranks are threads of this one
   const char* name() const noexcept { return name_.c_str(); }
-  const std::shared_ptr<const Numbering>& numbering() const { return numbering_; }
+  std::shared_ptr<const Numbering> numbering() const;
   const Tuning& tuning() const { return tuning_; }
 
   Arena& arena() const { return *arena_; }
@@ -78,12 +80,14 @@ class Membership {
   bool is_own_process() const { return os::fork_generation() == fork_generation_; }
 
   // A rank as errors show it, and where that is not its rank in the communicator that was joined, that too.
-  int32_t shown(int32_t rank) const { return block(rank).shown_rank; }
+  int32_t shown(int32_t rank) const { return block(rank).shown_rank.load(std::memory_order_relaxed); }
   std::string named(int32_t rank) const;  // "rank 0 (rank 2 of world)"
   std::string who(int32_t rank) const;    // with its process: "rank 0 (pid 17, rank 2 of world)"
   std::string which() const;              // " (communicator ...)" to end a text with, where this process has several
   // Of a rank of the family, which need not be a member.
   std::string name_in_family(int32_t family_rank, bool with_pid = false) const;
+  // From now on errors show the ranks by these numbers; every member says the same.
+  void show_as(std::span<const int32_t> shown);
   int32_t shown_of_family(int32_t family_rank) const;  // -1: errors have no number for it
   int32_t family_of_shown(int32_t in_text) const;
   // The numbers by which errors of this communicator go.
@@ -101,11 +105,15 @@ class Membership {
   CallEntry* ring_;
   const std::shared_ptr<Family> family_;
   mutable std::mutex arena_mutex_;  // for who looks at arena_ from another thread than the one that makes the calls
+  mutable std::mutex numbering_mutex_;
   const std::string name_;
-  const std::shared_ptr<const Numbering> numbering_;
+  std::shared_ptr<const Numbering> numbering_;
   const Tuning tuning_;
   bool one_process_ = true;
   const uint64_t fork_generation_ = os::fork_generation();
 };
+
+// A text without what `which` has put behind it, also on another host.
+std::string_view without_which(std::string_view text);
 
 }  // namespace gsel::shm

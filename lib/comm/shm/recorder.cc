@@ -84,7 +84,8 @@ std::string FlightRecorder::text_of(const Arena& arena, const Call& call) {
   std::string text = asked_text(call.asked);
   const bool is_member = call.root >= 0 && call.root < arena.layout().world_size;
   if (text.empty())
-    text = describe(call.kind, call.dtype, call.operation.op, is_member ? arena.rank(call.root).shown_rank : call.root,
+    text = describe(call.kind, call.dtype, call.operation.op,
+                    is_member ? arena.rank(call.root).shown_rank.load(std::memory_order_relaxed) : call.root,
                     call.count, operation_name(call.operation), static_cast<int32_t>(call.detail));
   if (call.label[0] != 0) text += fmt::format(" \"{}\"", reinterpret_cast<const char*>(call.label));
   if (call.grouped) text += " in a group";

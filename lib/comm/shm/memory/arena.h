@@ -136,7 +136,7 @@ struct alignas(128) RankBlock {
   std::atomic<uint64_t> group_word, group_place;
   int32_t pid;  // these three from the start
   int32_t family_rank;
-  int32_t shown_rank;  // in texts; see numbering.h
+  std::atomic<int32_t> shown_rank;  // in texts; see numbering.h
 
   // By parity: name of a caller's operation, for who quotes the call.
   alignas(128) std::atomic<uint64_t> operation[2][4];

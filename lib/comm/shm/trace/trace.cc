@@ -117,10 +117,18 @@ Seen look_at(const Arena& arena, int32_t rank) {
   return seen;
 }
 
-// Who holds up the others: whoever is waited for and does not wait itself. A circle, as of two messages that wait for
-// each other, holds up itself.
-std::vector<int32_t> late_ranks(const std::vector<Seen>& ranks) {
+// A rank that ended in the middle, or would have gone on: not one that ended because a call failed.
+bool has_died(const Arena& arena, int32_t rank, const Seen& seen, const TraceReader& reader) {
+  return reader.alive && !reader.alive(rank).value_or(true) && !(seen.latest && seen.latest->left < 0) &&
+         arena.rank(rank).left.load(std::memory_order_acquire) == 0;
+}
+
+// Who holds up the others: whoever has died, though nobody need have waited for it for long; and whoever is waited for
+// and does not wait itself. A circle, as of two messages that wait for each other, holds up itself.
+std::vector<int32_t> late_ranks(const Arena& arena, const std::vector<Seen>& ranks, const TraceReader& reader) {
   std::set<int32_t> late;
+  for (int32_t q = 0; q < static_cast<int32_t>(ranks.size()); ++q)
+    if (has_died(arena, q, ranks[static_cast<size_t>(q)], reader)) late.insert(q);
   for (const Seen& first : ranks) {
     int32_t rank = first.awaited;
     if (rank < 0) continue;
@@ -145,7 +153,10 @@ Json rank_json(const RankBlock& block, int32_t rank, const Seen& seen, const Clo
   for (const Recorded& call : seen.calls) calls.push(call_json(call, clock));
   const auto alive = reader.alive ? reader.alive(rank) : std::nullopt;
   const auto& latest = seen.latest;
-  Json json{{"rank", rank}, {"shown_as", block.shown_rank}, {"joined_as", block.family_rank}, {"pid", block.pid}};
+  Json json{{"rank", rank},
+            {"shown_as", block.shown_rank.load(std::memory_order_relaxed)},
+            {"joined_as", block.family_rank},
+            {"pid", block.pid}};
   json.set("alive", alive ? Json(*alive) : Json());
   json.set("state", state_of(block, latest));
   json.set("call", latest ? latest->number : 0);
@@ -197,7 +208,7 @@ Json communicator_json(const Arena& arena, const TraceReader& reader) {
   json.set("taken_us", clock.now_us());
   json.set("reader", reader_json(reader));
   json.set("failure", failure_json(header));
-  json.set("late", late_ranks(seen));
+  json.set("late", late_ranks(arena, seen, reader));
   json.set("ranks", std::move(ranks));
   return json;
 }

@@ -67,8 +67,9 @@ void Breaking::write(gsel_status code, int32_t shown, int32_t family_rank, const
   header.broken_family = family_rank;
   header.broken_ns = os::now_ns();
   if (elsewhere) write_record(header.broken_elsewhere, *elsewhere);
-  const size_t length = std::min(text.size(), kTextBytes - 1);
-  std::memcpy(header.broken_text, text.data(), length);
+  const std::string_view told = without_which(text);  // said again where it is thrown
+  const size_t length = std::min(told.size(), kTextBytes - 1);
+  std::memcpy(header.broken_text, told.data(), length);
   header.broken_text[length] = '\0';
   header.broken.store(kReadable, std::memory_order_seq_cst);
   wake_all();
