@@ -287,7 +287,7 @@ void test_a_name_that_nobody_knows_is_named(void**) {
 // ---- other kinds of gsel ----------------------------------------------------------------------------------------
 
 // What a rank says that knows the token, and is of another kind: rank 1 of 3 on a host called "far".
-enum class Kind { byte_order, protocol, version };
+enum class Kind { byte_order, protocol, version, network };
 
 uint32_t swapped(uint32_t n) {
   return __builtin_bswap32(n);
@@ -300,6 +300,7 @@ SignedGreeting greeting_of(Kind kind, const rank_run* run, const Challenge& chal
   write_text(g.host, "far");
   write_text(g.version, kind == Kind::version ? "7.8.9" : version_text());
   if (kind == Kind::protocol) g.protocol = 77;
+  if (kind == Kind::network) write_text(g.identity, "one");
   if (kind == Kind::byte_order) {
     g.magic = __builtin_bswap64(kMagic), g.protocol = swapped(kMeetingProtocol);
     g.rank = static_cast<int32_t>(swapped(1)), g.world_size = static_cast<int32_t>(swapped(3));
@@ -315,6 +316,7 @@ struct OtherKind {
   Kind kind;
   uint16_t port;
   const char* of_guest;  // as rank 0 and the others say it
+  gsel_status code = GSEL_ERR_VERSION;
 };
 
 void meets_another_kind(rank_run* run) {
@@ -332,7 +334,8 @@ void meets_another_kind(rank_run* run) {
   }
   gsel_error* err = nullptr;
   gsel_comm* comm = nullptr;
-  rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_VERSION, other->of_guest, 1);
+  if (other->kind == Kind::network) setenv("GSEL_HOST_ID", "one", 1);
+  rank_fails(run, join(run, &comm, &err), err, other->code, other->of_guest, 1);
 }
 
 void test_a_rank_of_another_kind_is_named_on_every_rank(void**) {
@@ -347,6 +350,16 @@ void test_a_rank_of_another_kind_is_named_on_every_rank(void**) {
     OtherKind other{job_at(port), kind, port, text};
     as_processes(3, meets_another_kind, &other);
   }
+}
+
+// Two network namespaces, say, that are told that they are one host: names of the kernel's are not the same there.
+void test_ranks_of_one_host_id_that_cannot_meet_are_named(void**) {
+  const uint16_t port = free_port();
+  OtherKind other{job_at(port), Kind::network, port,
+                  "and rank 1 on far (pid 4711) say by GSEL_HOST_ID that they are on one host, and share no abstract "
+                  "sockets",
+                  GSEL_ERR_MISMATCH};
+  as_processes(3, meets_another_kind, &other);
 }
 
 // The other side: rank 0 is of another kind. What its guest then says is signed, so that it can be told there.
@@ -462,6 +475,7 @@ int main() {
       cmocka_unit_test(test_a_port_that_is_taken_is_named),
       cmocka_unit_test(test_a_name_that_nobody_knows_is_named),
       cmocka_unit_test(test_a_rank_of_another_kind_is_named_on_every_rank),
+      cmocka_unit_test(test_ranks_of_one_host_id_that_cannot_meet_are_named),
       cmocka_unit_test(test_a_rank_0_of_another_kind_is_named_and_told),
       cmocka_unit_test(test_strangers_end_nothing),
       cmocka_unit_test(test_places_are_read),

@@ -28,6 +28,7 @@ class Guest {
     own_.pid = getpid();
     write_text(own_.host, host_name());
     write_text(own_.identity, host_identity());
+    write_text(own_.space, name_space());
     write_text(own_.version, version_text());
     int64_t pause = kFirstPauseNs;
     for (;;) {

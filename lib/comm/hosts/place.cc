@@ -76,6 +76,10 @@ MeetingPlace parse_meeting_place(std::string_view text, const char* source) {
 
 std::string host_identity() {
   if (const char* given = secure_getenv("GSEL_HOST_ID"); given && *given) return given;
+  return name_space();
+}
+
+std::string name_space() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   struct stat network = {};

@@ -25,6 +25,8 @@ MeetingPlace parse_meeting_place(std::string_view text, const char* source);
 // What tells hosts apart: ranks with the same text can share memory and meet under a name of the kernel's. GSEL_HOST_ID
 // in the environment stands for it.
 std::string host_identity();
+// The kernel and its network namespace: where names of the kernel's are the same.
+std::string name_space();
 std::string host_name();
 
 }  // namespace gsel::hosts

@@ -46,6 +46,18 @@ void check_greeting(const Greeting& g, const std::vector<const Greeting*>& here)
                             "its own",
                             g.rank, seat_of(*other), seat_of(g)))
         .about_rank(g.rank);
+  for (size_t rank = 0; rank < here.size(); ++rank) {
+    const Greeting* other = here[rank];
+    if (!other || read_text(other->identity) != read_text(g.identity) || read_text(other->space) == read_text(g.space))
+      continue;
+    throw Error(
+        GSEL_ERR_MISMATCH,
+        fmt::format("rank {} on {} and rank {} on {} say by GSEL_HOST_ID that they are on one host, and share no "
+                    "abstract sockets: they have other network namespaces, or kernels; unset GSEL_HOST_ID, or "
+                    "give each its own",
+                    rank, seat_of(*other), g.rank, seat_of(g)))
+        .about_rank(g.rank);
+  }
 }
 
 void fail_late(const Meeting& meeting, const std::vector<int32_t>& late, bool have_come,

@@ -32,6 +32,7 @@ class Root {
     own_.pid = getpid();
     write_text(own_.host, host_name());
     write_text(own_.identity, host_identity());
+    write_text(own_.space, name_space());
   }
 
   Met run() {

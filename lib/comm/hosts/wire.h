@@ -40,7 +40,7 @@ struct Greeting {
   char version[24] = {};  // of gsel
   Bytes32 nonce = {};
   char identity[kIdentityBytes] = {};
-  uint8_t reserved[64] = {};
+  char space[64] = {};  // name_space
 };
 struct SignedGreeting {
   Greeting greeting;
