@@ -42,7 +42,9 @@ typedef struct gsel_control_v1 {
  *   timeout_s       bound on each later call, seconds
  *   join_timeout_s  bound on link_join, seconds
  *   device_table, device_ctx  the opened device of this rank
- *   flags           GSEL_COMM_* */
+ *   flags           GSEL_COMM_*
+ *   address         at which the other hosts have reached this one, a number or a name; empty: not known, or all ranks
+ *                   are on one host. Lives until link_join has returned */
 typedef struct gsel_join {
   uint32_t struct_size;
   uint32_t flags;
@@ -53,6 +55,7 @@ typedef struct gsel_join {
   const gsel_device_v1 *device_table;
   void *device_ctx;
   const gsel_control_v1 *control;
+  gsel_str address;
 } gsel_join;
 
 /* What a transport is.

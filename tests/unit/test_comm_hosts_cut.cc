@@ -1,5 +1,6 @@
-// unit/test_comm_hosts_cut.cc: two hosts whose cable is cut, and whose ranks live on either side: one side goes on, the
-// other is told that it is a minority. The hosts are network namespaces, which need privileges.
+// unit/test_comm_hosts_cut.cc: two hosts with a cable of their own: one that is cut, while ranks live on either side: one
+// side goes on, the other is told that it is a minority; and one beside a network that leads nowhere. The hosts are
+// network namespaces, which need privileges.
 #include <fcntl.h>
 #include <sched.h>
 
@@ -78,11 +79,21 @@ void clean(const Cut* cut) {
   command("ip netns delete %s; ip netns delete %s", cut->names[0], cut->names[1]);
 }
 
-bool make_hosts(Cut* cut) {
+// Before the cable, so that it comes first wherever interfaces are listed.
+bool add_dead_ends(const char* a, const char* b) {
+  return command("ip link add dead0 netns %s type veth peer name dead1 netns %s", a, a) &&
+         command("ip link add dead0 netns %s type veth peer name dead1 netns %s", b, b) &&
+         command("ip -n %s address add 10.99.1.1/24 dev dead0 && ip -n %s address add 10.99.1.2/24 dev dead0", a, b) &&
+         command("ip -n %s link set dead0 up && ip -n %s link set dead0 up", a, b) &&
+         command("ip -n %s link set dead1 up && ip -n %s link set dead1 up", a, b);
+}
+
+bool make_hosts(Cut* cut, bool with_dead_ends = false) {
   snprintf(cut->names[0], sizeof cut->names[0], "gsel-c-%d", getpid());
   snprintf(cut->names[1], sizeof cut->names[1], "gsel-d-%d", getpid());
   const char *a = cut->names[0], *b = cut->names[1];
   return geteuid() == 0 && command("ip netns add %s 2> /dev/null && ip netns add %s", a, b) &&
+         (!with_dead_ends || add_dead_ends(a, b)) &&
          command("ip link add eth0 netns %s type veth peer name eth0 netns %s", a, b) &&
          command("ip -n %s address add 10.77.1.1/24 dev eth0 && ip -n %s address add 10.77.1.2/24 dev eth0", a, b) &&
          command("ip -n %s link set eth0 up && ip -n %s link set eth0 up", a, b) &&
@@ -126,12 +137,43 @@ void test_the_larger_side_goes_on(void**) {
   cut_between("011", "1");
 }
 
+// Nobody answers at 10.99.1.2 of the other host, and nothing is said of GSEL_INTERFACE.
+void has_a_dead_end(rank_run* run) {
+  auto* cut = static_cast<Cut*>(run->user);
+  enter_host(cut->names[cut->job.hosts[run->rank] - '0']);
+  run->timeout_s = 5;
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  rank_ok(run, join(run, &comm, &err), err);
+  std::vector<int32_t> x(100000, 1);
+  rank_ok(run, gsel_allreduce(comm, x.data(), x.data(), x.size(), GSEL_I32, GSEL_SUM, &err), err);
+  rank_check(run, x == std::vector<int32_t>(x.size(), run->world_size));
+  gsel_comm_free(comm);
+}
+
+void test_bytes_go_where_the_hosts_have_met(void**) {
+  auto* cut = static_cast<Cut*>(shared_memory(sizeof(Cut)));
+  if (!make_hosts(cut, true)) {
+    printf("left out: a network that leads nowhere, since network namespaces are not to be had here\n");
+    munmap(cut, sizeof *cut);
+    return;
+  }
+  snprintf(cut->job.place, sizeof cut->job.place, "tcp://10.77.1.1:29500");
+  cut->job.hosts = "0011";
+  rank_run* runs = ranks_prepare(4, cut);
+  ranks_run_processes(runs, 4, has_a_dead_end);
+  clean(cut);
+  munmap(cut, sizeof *cut);
+  ranks_verdict(runs, 4);
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(test_the_side_of_rank_0_goes_on_where_both_are_alike),
       cmocka_unit_test(test_the_larger_side_goes_on),
+      cmocka_unit_test(test_bytes_go_where_the_hosts_have_met),
   };
   return run_tests_on_hosts(tests, std::size(tests));
 }

@@ -67,11 +67,13 @@ TransportLink::TransportLink(std::shared_ptr<const Accelerator> accelerator, Con
 }
 
 std::shared_ptr<TransportLink> TransportLink::join(std::shared_ptr<const Accelerator> accelerator, Control& control,
-                                                   double timeout_s, double join_timeout_s, uint32_t flags) {
+                                                   double timeout_s, double join_timeout_s, uint32_t flags,
+                                                   std::string_view address) {
   const std::shared_ptr<TransportLink> link(new TransportLink(std::move(accelerator), control));
   const DeviceContext& device = *link->accelerator_->device;
-  const gsel_join join{sizeof join,    flags,           control.rank(), control.world_size(), timeout_s,
-                       join_timeout_s, &device.table(), device.ctx(),   &link->control_table_};
+  const gsel_join join{
+      sizeof join,    flags,           control.rank(), control.world_size(),  timeout_s,
+      join_timeout_s, &device.table(), device.ctx(),   &link->control_table_, {address.data(), address.size()}};
   gsel_error* err = nullptr;
   const gsel_status status = link->table_.link_join(link->accelerator_->transport->ctx(), &join, &link->link_, &err);
   throw_if_failed(status, err);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "comm/control.h"
 
@@ -37,7 +38,8 @@ class TransportLink : public std::enable_shared_from_this<TransportLink> {
  public:
   // Waits for the other ranks; throws what link_join returns. The control outlives join, and the link until detach.
   static std::shared_ptr<TransportLink> join(std::shared_ptr<const Accelerator> accelerator, Control& control,
-                                             double timeout_s, double join_timeout_s, uint32_t flags);
+                                             double timeout_s, double join_timeout_s, uint32_t flags,
+                                             std::string_view address = {});
   ~TransportLink();
   TransportLink(const TransportLink&) = delete;
   TransportLink& operator=(const TransportLink&) = delete;

@@ -13,10 +13,10 @@ constexpr double kLookS = 0.02;  // for a break while bytes are waited for
 }  // namespace
 
 Carrier::Carrier(std::shared_ptr<const Accelerator> transport, Control& control, double timeout_s,
-                 double join_timeout_s)
+                 double join_timeout_s, std::string_view address)
     : transport_(std::move(transport)),
       control_(control),
-      link_(TransportLink::join(transport_, control, timeout_s, join_timeout_s, 0)) {}
+      link_(TransportLink::join(transport_, control, timeout_s, join_timeout_s, 0, address)) {}
 
 Carrier::~Carrier() {
   if (control_.is_broken()) link_->abort();

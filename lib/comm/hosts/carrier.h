@@ -23,8 +23,10 @@ constexpr int64_t kCauseNs = 1'000'000'000;
 
 class Carrier {
  public:
-  // All ranks of the control join at the same time. The control outlives it. transport: of the host's memory.
-  Carrier(std::shared_ptr<const Accelerator> transport, Control& control, double timeout_s, double join_timeout_s);
+  // All ranks of the control join at the same time. The control outlives it. transport: of the host's memory; address:
+  // where the other hosts reach this one.
+  Carrier(std::shared_ptr<const Accelerator> transport, Control& control, double timeout_s, double join_timeout_s,
+          std::string_view address);
   ~Carrier();
   Carrier(const Carrier&) = delete;
   Carrier& operator=(const Carrier&) = delete;

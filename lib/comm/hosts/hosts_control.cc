@@ -121,7 +121,8 @@ void HostsControl::join_carrier() {
       refuse_for(fmt::format("has the transport {}, {} has {}; name one on all ranks", read_text(all[q].name),
                              roster_.named(0), read_text(all[0].name)));
   }
-  backend_.take(std::make_unique<Carrier>(facts_->between_hosts, *this, timeout_s_, join_timeout_s_));
+  backend_.take(std::make_unique<Carrier>(facts_->between_hosts, *this, timeout_s_, join_timeout_s_,
+                                          roster_.table().addresses[roster_.own_host()]));
 }
 
 void HostsControl::exchange(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s) {

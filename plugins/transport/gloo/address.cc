@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -26,6 +27,7 @@ struct Seat {
   char boot[40];      // of the kernel; empty: not known
   uint64_t space[2];  // network namespace
   uint32_t is_named;  // by GSEL_INTERFACE
+  uint32_t met_by;    // 4 or 6: that address is the one at which the ranks have met; 0: neither
   uint32_t has_v4, has_v6;
   sockaddr_in v4;
   sockaddr_in6 v6;
@@ -92,6 +94,27 @@ void look_at_interfaces(Seat& seat, const char* named) {
              names.c_str());
 }
 
+bool is_loopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET)
+    return (ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24) == 127;
+  return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+// Other hosts have reached this one there, so that a way leads to it. Of a name, which this host may know as a
+// loopback, nothing follows.
+void take_where_met(Seat& seat, const std::string& address) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_flags = AI_NUMERICHOST;
+  if (address.empty() || getaddrinfo(address.c_str(), nullptr, &hints, &found) != 0) return;
+  if (!is_loopback(found->ai_addr) && !is_link_local(found->ai_addr)) {
+    const bool is_v4 = found->ai_addr->sa_family == AF_INET;
+    (is_v4 ? seat.has_v4 : seat.has_v6) = 0;
+    take(seat, found->ai_addr);
+    seat.met_by = is_v4 ? 4 : 6;
+  }
+  freeaddrinfo(found);
+}
+
 std::string text_of(const sockaddr* address) {
   char text[INET6_ADDRSTRLEN] = "";
   if (address->sa_family == AF_INET)
@@ -132,12 +155,15 @@ std::string agree_on_address(const gsel_join& join) {
   mine.is_named = named ? 1 : 0;
   find_out_where(mine);
   look_at_interfaces(mine, named);
+  if (!named) take_where_met(mine, {join.address.data ? join.address.data : "", join.address.len});
   const std::vector<Seat> all = exchanged(join, mine);
-  bool is_one_host = true, has_v4 = true, has_v6 = true;
-  const Seat* other = nullptr;  // what the way leads to
+  bool is_one_host = true, has_v4 = true, has_v6 = true, met_by_v4 = false, met_by_v6 = false;
+  const Seat* other = nullptr;  // what the way leads to, best where that is known
   for (const Seat& seat : all) {
     is_one_host = is_one_host && same_network(seat, all[0]) && !seat.is_named;
-    if (!other && !same_network(seat, mine)) other = &seat;
+    met_by_v4 = met_by_v4 || seat.met_by == 4;
+    met_by_v6 = met_by_v6 || seat.met_by == 6;
+    if (!same_network(seat, mine) && (!other || (seat.met_by != 0 && other->met_by == 0))) other = &seat;
   }
   if (is_one_host) return "127.0.0.1";
   for (size_t r = 0; r < all.size(); ++r) {
@@ -147,9 +173,10 @@ std::string agree_on_address(const gsel_join& join) {
   }
   if (!has_v4 && !has_v6)
     fail(GSEL_ERR_ARG, "gloo cannot join: some ranks have IPv4 alone and others IPv6 alone; GSEL_INTERFACE names one");
-  const auto* own = has_v4 ? reinterpret_cast<const sockaddr*>(&mine.v4) : reinterpret_cast<const sockaddr*>(&mine.v6);
-  if (mine.is_named || !other) return text_of(own);
-  return has_v4 ? way_to(other->v4, mine.v4) : way_to(other->v6, mine.v6);
+  const bool by_v4 = has_v4 && (!has_v6 || met_by_v4 || !met_by_v6);
+  const auto* own = by_v4 ? reinterpret_cast<const sockaddr*>(&mine.v4) : reinterpret_cast<const sockaddr*>(&mine.v6);
+  if (mine.is_named || mine.met_by == (by_v4 ? 4 : 6) || !other) return text_of(own);
+  return by_v4 ? way_to(other->v4, mine.v4) : way_to(other->v6, mine.v6);
 }
 
 }  // namespace gsel_gloo

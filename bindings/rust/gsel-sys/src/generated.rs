@@ -1095,6 +1095,7 @@ pub struct gsel_join {
     pub device_table: *const gsel_device_v1,
     pub device_ctx: *mut c_void,
     pub control: *const gsel_control_v1,
+    pub address: gsel_str,
 }
 unsafe impl crate::Sized32 for gsel_join {}
 #[repr(C)]
@@ -1629,7 +1630,7 @@ pub const GSEL_PLAN_OFFLOAD_STATE: u32 = 4;
 pub const GSEL_PLAN_RECOMPUTE: u32 = 2;
 pub const GSEL_PLAN_SEQUENCE_PARALLEL: u32 = 1;
 pub const GSEL_PLUGIN_ABI_MAJOR: i32 = 1;
-pub const GSEL_PLUGIN_ABI_MINOR: i32 = 5;
+pub const GSEL_PLUGIN_ABI_MINOR: i32 = 6;
 pub const GSEL_PLUGIN_DEVICE: i32 = 3;
 pub const GSEL_PLUGIN_STRATEGY: i32 = 1;
 pub const GSEL_PLUGIN_TRANSPORT: i32 = 5;

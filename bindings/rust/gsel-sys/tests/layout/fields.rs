@@ -60,7 +60,7 @@ fields!(gsel_device_description: struct_size, flags, dlpack_type, ordinal, memor
 fields!(gsel_memory_info: struct_size, kind, ordinal, reserved, base, bytes);
 fields!(gsel_device_v1: struct_size, reserved, open, close, describe, alloc, free, memory_of, copy, copy_rows, zero, stream_create, stream_import, stream_native, stream_free, stream_wait, event_create, event_import, event_native, event_free, event_record, event_wait, event_done, stream_wait_event, event_seconds, cast, scale, add, sum_squares, optimizer_step, enter, leave, memory_closed);
 fields!(gsel_control_v1: struct_size, reserved, ctx, exchange, announce, look, await_break);
-fields!(gsel_join: struct_size, flags, rank, world_size, timeout_s, join_timeout_s, device_table, device_ctx, control);
+fields!(gsel_join: struct_size, flags, rank, world_size, timeout_s, join_timeout_s, device_table, device_ctx, control, address);
 fields!(gsel_transport_description: struct_size, flags, dlpack_types, version, reserved, library);
 fields!(gsel_enqueued: link, call, stream);
 fields!(gsel_transfer: peer, tag, send, recv, bytes);
