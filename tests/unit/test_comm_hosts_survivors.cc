@@ -39,6 +39,7 @@ void test_those_who_live_go_on(void**) {
   test_survivors<0b1100>("0011");  // a host
   test_survivors<0b0011>("0011");  // the first host
   test_survivors<0b0101>("0101");  // the first host, whose ranks are not in a row
+  test_survivors<0b0001>("0101");  // the lowest rank of all is on another host then
   test_survivors<0b000001>("001122");
   test_survivors<0b000011>("001122");
   test_survivors<0b001100>("001122");
@@ -144,6 +145,48 @@ void test_a_shrink_is_started(void**) {
   on_hosts_but("0011", starts_a_shrink, {0});
 }
 
+// Rank 0 dies, and a child that it forked lives on with copies of its descriptors: nobody takes that one for rank 0.
+struct Forking {
+  Job job;  // what join looks at
+  volatile int32_t forked, over;
+};
+
+void leaves_a_child(rank_run* run) {
+  auto* forking = static_cast<Forking*>(run->user);
+  gsel_error* err = nullptr;
+  gsel_comm *comm = nullptr, *left = nullptr;
+  rank_ok(run, join(run, &comm, &err), err);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  if (run->rank == 0) {
+    if (fork() == 0) {
+      reach_step(&forking->forked, 1);
+      await_step(&forking->over, 1);
+      _exit(0);
+    }
+    await_step(&forking->forked, 1);
+    kill(getpid(), SIGKILL);
+  }
+  int32_t x = 1;
+  rank_fails(run, gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err, GSEL_ERR_PEER, "ended without", 0);
+  const gsel_status status = gsel_comm_shrink(comm, &left, &err);
+  reach_step(&forking->over, 1);
+  rank_ok(run, status, err);
+  rank_check(run, gsel_comm_world_size(left) == 1);
+  gsel_comm_free(left);
+  gsel_comm_free(comm);
+}
+
+void test_a_forked_child_is_not_its_parent(void**) {
+  auto* forking = static_cast<Forking*>(shared_memory(sizeof(Forking)));
+  snprintf(forking->job.place, sizeof forking->job.place, "tcp://127.0.0.1:%d", free_port());
+  forking->job.hosts = "01";
+  rank_run* runs = ranks_prepare(2, forking);
+  const pid_t pids[] = {rank_fork(&runs[0], leaves_a_child), rank_fork(&runs[1], leaves_a_child)};
+  for (const pid_t pid : pids) waitpid(pid, nullptr, 0);
+  ranks_verdict(runs, 2);
+  munmap(forking, sizeof *forking);
+}
+
 }  // namespace
 
 int main() {
@@ -152,6 +195,7 @@ int main() {
       cmocka_unit_test(test_communicators_are_shrunk_again_and_again),
       cmocka_unit_test(test_ranks_that_live_are_left_out),
       cmocka_unit_test(test_a_shrink_is_started),
+      cmocka_unit_test(test_a_forked_child_is_not_its_parent),
   };
   return run_tests_on_hosts(tests, std::size(tests));
 }

@@ -22,6 +22,13 @@ bool is(char mark, Mark what) {
   return mark == static_cast<char>(what);
 }
 
+Decision made_decision(const Members& made) {
+  Decision decision;
+  decision.made = made.generation;
+  decision.is_old = 1;
+  return decision;
+}
+
 }  // namespace
 
 Chair::Chair(Council& council, std::vector<Knocks> before)
@@ -32,8 +39,9 @@ Chair::Chair(Council& council, std::vector<Knocks> before)
 }
 
 Decision Chair::run() {
-  while (!has_heard_all() && os::now_ns() < at_.deadline_ns) poll_once();
-  Decision decision = decide();
+  while (!decided_ && !has_heard_all() && !shrinks() && os::now_ns() < at_.deadline_ns) poll_once();
+  const Decision decision = decided_ ? made_decision(*decided_) : decide();
+  if (decided_) marks_ = decided_->marks;
   tell(decision);
   at_.marks = marks_;
   return decision;
@@ -96,29 +104,52 @@ void Chair::hear(Visitor& guest) {
   struct Signed {
     Petition petition;
     Bytes32 signature;
-  };
-  const size_t ranks = at_.roster.ranks();
-  const bool goes_on = guest.stream.fill(sizeof(Signed) + ranks + 1);
+  } said;
+  const size_t ranks = at_.roster.ranks(), whole = sizeof said + ranks + sizeof(Generation) + ranks;
+  const bool goes_on = guest.stream.fill(whole + 1);
   guest.is_over = !goes_on || (!guest.petition && os::now_ns() - guest.since_ns > kHandshakeNs);
   if (guest.petition) return;
-  std::vector<char> all(sizeof(Signed) + ranks);
+  std::vector<char> all(whole);
   if (!guest.stream.take(all.data(), all.size())) return;
-  Signed said;
-  std::memcpy(&said, all.data(), sizeof said);
-  guest.marks.assign(all.begin() + static_cast<std::ptrdiff_t>(sizeof said), all.end());
+  const char* at = all.data();
+  const auto read = [&at](void* to, size_t n) {
+    std::memcpy(to, at, n);
+    at += n;
+  };
+  read(&said, sizeof said);
+  guest.marks.resize(ranks);
+  read(guest.marks.data(), ranks);
+  read(&guest.newest.generation, sizeof(Generation));
+  guest.newest.marks.resize(ranks);
+  read(guest.newest.marks.data(), ranks);
   const Petition& petition = said.petition;
   if (petition.rank < 0 || static_cast<size_t>(petition.rank) >= ranks ||
-      sign_petition(at_, guest.nonce, petition, guest.marks) != said.signature)
+      sign_petition(at_, guest.nonce, petition, guest.marks, guest.newest) != said.signature)
     guest.is_over = true;
   else
     guest.petition = petition;
 }
 
-// Those of another call wait until that is made here.
+// Those of another call wait until that is made here. Of shrinks one side may have heard what was decided, and the
+// other not.
 void Chair::take_petitions() {
+  const uint32_t generation = at_.petition.generation;
   bool changed = false;
   for (Visitor& guest : at_.doors.guests) {
+    if (guest.petition && guest.petition->aim == Petition::Aim::resync && at_.petition.aim == Petition::Aim::shrink) {
+      answer(guest, failed_as_shrunk(at_.petition.rank), marks_);
+      guest.is_over = true;
+    }
     if (!guest.petition || guest.petition->aim != at_.petition.aim) continue;
+    const uint32_t theirs = guest.petition->generation;
+    if (at_.petition.aim == Petition::Aim::shrink && theirs < generation) {
+      answer(guest, made_decision(at_.doors.newest), at_.doors.newest.marks);
+      guest.is_over = true;
+    } else if (at_.petition.aim == Petition::Aim::shrink && theirs > generation &&
+               (!decided_ || decided_->generation.number < theirs)) {
+      decided_ = guest.newest;
+    }
+    if (theirs != generation) continue;
     const size_t party = party_of(guest.petition->rank);
     if (party >= at_.parties.size() || heard_[party]) continue;
     heard_[party] = std::move(guest);
@@ -153,13 +184,23 @@ std::vector<int32_t> Chair::silent() const {
   return ranks;
 }
 
+// Of a resync: a rank that does that instead.
+std::optional<int32_t> Chair::shrinks() const {
+  if (at_.petition.aim != Petition::Aim::resync) return {};
+  for (const Visitor& guest : at_.doors.guests)
+    if (guest.petition && guest.petition->aim == Petition::Aim::shrink) return guest.petition->rank;
+  return {};
+}
+
+Decision Chair::failed_as_shrunk(int32_t by) const {
+  return failed_decision(
+      GSEL_ERR_STATE, by,
+      fmt::format("{} shrinks the communicator; call gsel_comm_shrink here too", at_.roster.named(by)));
+}
+
 Decision Chair::decide() {
   const Roster& roster = at_.roster;
-  for (const Visitor& guest : at_.doors.guests)
-    if (at_.petition.aim == Petition::Aim::resync && guest.petition && guest.petition->aim == Petition::Aim::shrink)
-      return failed_decision(GSEL_ERR_STATE, guest.petition->rank,
-                             fmt::format("{} shrinks the communicator; call gsel_comm_shrink here too",
-                                         roster.named(guest.petition->rank)));
+  if (const auto by = shrinks()) return failed_as_shrunk(*by);
   if (at_.petition.odd >= 0) return failed_decision(GSEL_ERR_MISMATCH, at_.petition.odd, {});
   for (const auto& guest : heard_) {
     if (!guest) continue;
@@ -187,9 +228,9 @@ Decision Chair::decide() {
     return failed_decision(GSEL_ERR_PEER, others.front(),
                            fmt::format("gsel_comm_shrink: {} here, a minority: {} cannot be heard and may go on "
                                        "without this host; join anew",
-                                       ranks_text(come), ranks_text(others)));
+                                       shown_text(come), shown_text(others)));
   Decision decision = found();
-  decision.others_may_live = !others.empty();
+  decision.made.others_may_live = !others.empty();
   return decision;
 }
 
@@ -215,8 +256,10 @@ Decision Chair::found() {
   Decision decision;
   try {
     at_.listener = Listener::at_any_port();
-    decision.port = at_.listener->port();
-    os::random_bytes(decision.job.bytes, sizeof decision.job.bytes);
+    decision.made.number = at_.petition.generation + 1;
+    decision.made.chair = at_.petition.rank;
+    decision.made.port = at_.listener->port();
+    os::random_bytes(decision.made.job.bytes, sizeof decision.made.job.bytes);
   } catch (...) {
     const Error error = current_error();
     return failed_decision(error.code(), at_.petition.rank, error.message());
@@ -224,14 +267,22 @@ Decision Chair::found() {
   return decision;
 }
 
-void Chair::tell(Decision& decision) {
-  for (auto& guest : heard_) {
-    if (!guest) continue;
-    const int64_t deadline = os::now_ns() + kTellNs;
-    const Bytes32 signature = sign_decision(at_, guest->petition->nonce, decision, marks_);
-    static_cast<void>(guest->stream.send(decision, deadline) && guest->stream.send(signature, deadline) &&
-                      guest->stream.send(marks_.data(), marks_.size(), deadline));  // who has ended is noticed later
-  }
+void Chair::tell(const Decision& decision) {
+  for (auto& guest : heard_)
+    if (guest && answer(*guest, decision, marks_)) at_.ties.push_back(std::move(guest->stream));
+}
+
+// false: it has ended.
+bool Chair::answer(Visitor& guest, const Decision& decision, const std::vector<char>& marks) {
+  const int64_t deadline = os::now_ns() + kTellNs;
+  const Bytes32 signature = sign_decision(at_, guest.petition->nonce, decision, marks);
+  return guest.stream.send(decision, deadline) && guest.stream.send(signature, deadline) &&
+         guest.stream.send(marks.data(), marks.size(), deadline);
+}
+
+std::string Chair::shown_text(std::vector<int32_t> ranks) const {
+  for (int32_t& q : ranks) q = at_.roster.shown(q);
+  return ranks_text(ranks);
 }
 
 }  // namespace gsel::hosts

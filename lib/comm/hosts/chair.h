@@ -25,17 +25,22 @@ class Chair {
   void hear(Visitor& guest);
   void take_petitions();
   void gather_marks();
+  std::optional<int32_t> shrinks() const;
+  Decision failed_as_shrunk(int32_t by) const;
   std::optional<Decision> find_clash() const;
   Decision decide();
   Decision found();
   std::vector<int32_t> silent() const;  // that have neither come nor ended
-  void tell(Decision& decision);
+  void tell(const Decision& decision);
+  bool answer(Visitor& guest, const Decision& decision, const std::vector<char>& marks);
+  std::string shown_text(std::vector<int32_t> ranks) const;
   size_t party_of(int32_t rank) const;  // parties.size(): none
 
   Council& at_;
   std::vector<Knocks> knocks_;                 // by party
   std::vector<std::optional<Visitor>> heard_;  // by party
   std::vector<char> marks_;                    // of all that were heard
+  std::optional<Members> decided_;             // already, as somebody says who has heard it
 };
 
 // council.cc
@@ -43,7 +48,7 @@ Knocks knock_at(const Council& council, const Party& party);
 bool may_live(const Knock& knock);
 Decision failed_decision(gsel_status code, int32_t about, const std::string& text);
 Bytes32 sign_petition(const Council& council, const Bytes32& nonce, const Petition& petition,
-                      const std::vector<char>& marks);
+                      const std::vector<char>& marks, const Members& newest);
 Bytes32 sign_decision(const Council& council, const Bytes32& nonce, const Decision& decision,
                       const std::vector<char>& marks);
 

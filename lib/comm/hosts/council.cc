@@ -24,9 +24,9 @@ std::span<const uint8_t> bytes_of_marks(const std::vector<char>& marks) {
 }
 
 Bytes32 sign_petition(const Council& council, const Bytes32& nonce, const Petition& petition,
-                      const std::vector<char>& marks) {
-  return council.secret.sign(
-      {kByParty, bytes_of(nonce), bytes_of(council.doors.job), bytes_of(petition), bytes_of_marks(marks)});
+                      const std::vector<char>& marks, const Members& newest) {
+  return council.secret.sign({kByParty, bytes_of(nonce), bytes_of(council.doors.job), bytes_of(petition),
+                              bytes_of_marks(marks), bytes_of(newest.generation), bytes_of_marks(newest.marks)});
 }
 
 Bytes32 sign_decision(const Council& council, const Bytes32& nonce, const Decision& decision,
@@ -97,10 +97,12 @@ class Applicant {
     if (challenge.magic != kMagic) return {};
     Petition own = council_.petition;
     os::random_bytes(&own.nonce, sizeof own.nonce);
-    const Bytes32 signature = sign_petition(council_, challenge.nonce, own, council_.marks);
+    const Members& newest = council_.doors.newest;
+    const Bytes32 signature = sign_petition(council_, challenge.nonce, own, council_.marks, newest);
     const int64_t deadline = deadline_ns_;
     if (!stream.send(own, deadline) || !stream.send(signature, deadline) ||
-        !stream.send(council_.marks.data(), council_.marks.size(), deadline))
+        !stream.send(council_.marks.data(), council_.marks.size(), deadline) ||
+        !stream.send(newest.generation, deadline) || !stream.send(newest.marks.data(), newest.marks.size(), deadline))
       return {};
     Decision decision;
     Bytes32 answer = {};
@@ -110,6 +112,7 @@ class Applicant {
         sign_decision(council_, own.nonce, decision, marks) != answer)
       return {};
     council_.marks = std::move(marks);
+    council_.ties.push_back(std::move(stream));
     return decision;
   }
 
@@ -129,6 +132,30 @@ Decision failed_decision(gsel_status code, int32_t about, const std::string& tex
 
 Decision Council::hold() {
   const std::lock_guard lock(doors.mutex);
+  const Decision decision = ask_and_decide();
+  if (petition.aim == Petition::Aim::shrink && decision.code == GSEL_OK) doors.newest = {decision.made, marks};
+  return decision;
+}
+
+bool Council::is_given_up() {
+  for (auto tie = ties.begin(); tie != ties.end();) {
+    const bool goes_on = tie->fill(sizeof(char));
+    if (tie->take<char>())
+      tie = ties.erase(tie);
+    else if (goes_on)
+      ++tie;
+    else
+      return true;
+  }
+  return false;
+}
+
+void Council::part() {
+  for (Stream& tie : ties) tie.send(char{1}, os::now_ns());
+  ties.clear();
+}
+
+Decision Council::ask_and_decide() {
   std::vector<Knocks> before;
   for (size_t i = 0; i < own; ++i) {
     before.push_back(knock_at(*this, parties[i]));

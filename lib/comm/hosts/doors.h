@@ -1,6 +1,6 @@
 // comm/hosts/doors.h: where each rank of a communicator over several hosts listens, so that ranks which outlive a
-// failure find each other without the connections that broke with it. Nobody is let in but by a council (council.h).
-// Does not know what is agreed there.
+// failure find each other without the connections that broke with it. What shrinks make of the communicator keeps its
+// doors. Nobody is let in but by a council (council.h). Does not know what is agreed there.
 #pragma once
 
 #include <gsel/comm.h>
@@ -17,14 +17,30 @@
 
 namespace gsel::hosts {
 
+// One of the communicators that shrinks have made of each other. All bytes are written, since they are signed.
+struct Generation {
+  uint32_t number = 0;           // 0: the first, which no shrink has made
+  int32_t chair = -1;            // the rank of the first one that listens,
+  gsel_unique_id job = {};       // random: of this communicator alone
+  uint16_t port = 0;             // where, for the first ranks of the other hosts
+  uint16_t others_may_live = 0;  // somebody has not answered, and not ended
+  uint32_t reserved = 0;
+};
+enum class Mark : char { none = 0, comes, left_out };
+// With who is in it: a Mark for each rank of the first one.
+struct Members {
+  Generation generation;
+  std::vector<char> marks;
+};
+
 // What a host asks for, on behalf of its ranks that come. All bytes are written, since they are signed.
 struct Petition {
   enum class Aim : uint32_t { shrink = 1, resync, group };
   int32_t rank = 0;  // that speaks
   Aim aim = Aim::shrink;
-  uint64_t agreed = 0;  // what must be alike on all hosts
-  int32_t odd = -1;     // a rank of this host that gives something else
-  uint32_t reserved = 0;
+  uint64_t agreed = 0;      // what must be alike on all hosts
+  int32_t odd = -1;         // a rank of this host that gives something else
+  uint32_t generation = 0;  // of the communicator that the call is of
   Bytes32 nonce = {};
 };
 
@@ -35,15 +51,18 @@ struct Visitor {
   int64_t since_ns;
   std::optional<Petition> petition = {};
   std::vector<char> marks = {};  // by rank, see council.h
+  Members newest = {};           // that it knows
   bool is_over = false;
 };
 
+// Of a communicator and those that shrinks make of it: ranks go by their numbers in the first of them.
 struct Doors {
   std::mutex mutex;  // of the one council at a time
   Listener own = Listener::at_any_port();
-  gsel_unique_id job;           // of the communicator
+  gsel_unique_id job;           // of the first communicator
   std::vector<uint16_t> ports;  // by rank
   std::vector<Visitor> guests;  // whom no council has answered
+  Members newest;               // that this rank knows
 };
 
 // A connection to the door of a rank, from the first try on.

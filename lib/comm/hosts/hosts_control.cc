@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "base/current_error.h"
@@ -17,11 +18,13 @@ namespace gsel::hosts {
 namespace {
 
 std::vector<std::optional<Line>> open_lines(const Roster& roster, const Founding& founding, const Secret& secret,
-                                            const std::optional<Listener>& listener, double seconds) {
+                                            const std::optional<Listener>& listener, double seconds,
+                                            const std::function<bool()>& is_given_up) {
   std::vector<std::optional<Line>> lines(roster.hosts());
   if (!roster.leads()) return lines;
   const HostTable& table = roster.table();
-  const Lines common{secret, founding.job, table.names, seconds, os::now_ns() + static_cast<int64_t>(seconds * 1e9)};
+  const Lines common{secret,     founding.job, table.names, seconds, os::now_ns() + static_cast<int64_t>(seconds * 1e9),
+                     is_given_up};
   if (roster.own_host() == 0) return accept_lines(*listener, common);
   const MeetingPlace centre{fmt::format("{} port {}", table.addresses[0], founding.port), table.addresses[0],
                             std::to_string(founding.port)};
@@ -33,10 +36,6 @@ os::Fd wake_fd() {
   os::Fd fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!fd) fail(GSEL_ERR_IO, "no descriptor for a break of a communicator: {}", errno_text(errno));
   return fd;
-}
-
-[[noreturn]] void refuse(const char* call) {
-  fail(GSEL_ERR_UNSUPPORTED, "{} of a communicator over several hosts; join a new one with gsel_comm_init", call);
 }
 
 }  // namespace
@@ -51,17 +50,40 @@ HostsControl::HostsControl(Place place)
       wake_(wake_fd()),
       assembly_(roster_, *local_),
       backend_(roster_, *local_, assembly_, *serial_, facts_->order, timeout_s_) {
-  connect({roster_.table().job, roster_.table().port}, place.listener);
-  doors_->job = roster_.table().job;
-  doors_->ports.resize(roster_.ranks());
-  const uint16_t port = doors_->own.port();
-  exchange(&port, doors_->ports.data(), sizeof port, "join", join_timeout_s_);
-  join_carrier();
+  const Founding founding{roster_.table().job, roster_.table().port};
+  if (!place.heritage) {
+    connect(founding, place.listener, place.is_given_up);
+    open_doors();
+    join_carrier();
+    return;
+  }
+  heritage_ = std::move(*place.heritage);
+  try {
+    connect(founding, place.listener, place.is_given_up);
+    join_carrier();
+  } catch (...) {
+    local_->break_with(current_error());
+  }
 }
 
-void HostsControl::connect(const Founding& founding, const std::optional<Listener>& listener) {
+void HostsControl::open_doors() {
+  auto first = std::make_shared<HostTable>(roster_.table());
+  first->shown_ranks.clear();
+  heritage_ = {std::make_shared<Doors>(), std::move(first), std::vector<int32_t>(roster_.ranks()), 0};
+  std::iota(heritage_.ranks.begin(), heritage_.ranks.end(), 0);
+  Doors& doors = *heritage_.doors;
+  doors.job = roster_.table().job;
+  doors.newest.generation.job = doors.job;
+  doors.newest.marks.assign(roster_.ranks(), static_cast<char>(Mark::comes));
+  doors.ports.resize(roster_.ranks());
+  const uint16_t port = doors.own.port();
+  exchange(&port, doors.ports.data(), sizeof port, "join", join_timeout_s_);
+}
+
+void HostsControl::connect(const Founding& founding, const std::optional<Listener>& listener,
+                           const std::function<bool()>& is_given_up) {
   try {
-    lines_ = open_lines(roster_, founding, facts_->secret, listener, join_timeout_s_);
+    lines_ = open_lines(roster_, founding, facts_->secret, listener, join_timeout_s_, is_given_up);
   } catch (...) {  // the others of this host wait for what this rank does next
     local_->break_with(current_error());
     throw;

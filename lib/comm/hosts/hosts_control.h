@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,6 +46,22 @@ struct Founding {
   uint16_t port;
 };
 
+// What a communicator and those that shrinks make of it have in common, and which of them it is.
+struct Heritage {
+  std::shared_ptr<Doors> doors;
+  std::shared_ptr<const HostTable> first;  // of the one that no shrink has made
+  std::vector<int32_t> ranks;              // by rank, what it is in that one
+  uint32_t generation;                     // 0: that one
+};
+
+// What a shrink needs of the communicator that it is made of, which may go.
+struct Origin {
+  std::shared_ptr<const JobFacts> facts;
+  Heritage heritage;
+  Roster roster;  // of the first generation; errors show ranks by those of this one
+  double timeout_s, join_timeout_s;
+};
+
 class HostsControl final : public Control {
  public:
   // What this rank brings. listener: of the first rank of the first host.
@@ -55,8 +72,10 @@ class HostsControl final : public Control {
     std::unique_ptr<shm::Endpoint> local;
     std::optional<Listener> listener;
     double timeout_s, join_timeout_s;
+    std::function<bool()> is_given_up = {};  // somebody else does not come any more; while it is made
+    std::optional<Heritage> heritage = {};   // of a shrink
   };
-  // Waits for the other hosts.
+  // Waits for the other hosts. What a shrink makes is broken where they do not come: its ranks can shrink it again.
   explicit HostsControl(Place place);
   ~HostsControl() override;
 
@@ -87,17 +106,18 @@ class HostsControl final : public Control {
   std::unique_ptr<Pending> start_making(const Making& making,
                                         std::function<void(std::unique_ptr<Control>)> take) override;
   Backend& host() override { return backend_; }
+  // Those of this host that live, once it is broken.
+  std::unique_ptr<shm::Endpoint> shrink_here(std::span<const int32_t> without);
 
  private:
-  void connect(const Founding& founding, const std::optional<Listener>& listener);
+  void connect(const Founding& founding, const std::optional<Listener>& listener,
+               const std::function<bool()>& is_given_up);
+  void open_doors();
   std::unique_ptr<Control> split_in_turn(int32_t colour, int32_t key, std::string_view label);
   void end_calls(const char* purpose);
   std::unique_ptr<Control> make_shrunk(const std::vector<int32_t>& without);
   std::unique_ptr<Control> make_group(const std::vector<int32_t>& ranks);
-  Council council(Petition::Aim aim, std::vector<Party> parties, std::vector<char> marks, int64_t begun_ns) const;
-  Decision decide(Council& council, shm::Endpoint& here) const;
-  std::unique_ptr<Control> make_of(Council& council, const Decision& decision, const std::vector<int32_t>& members,
-                                   std::unique_ptr<shm::Endpoint> local);
+  std::shared_ptr<const Origin> origin() const;
   std::unique_ptr<Pending> make_beside(std::function<void()> make);
   void join_carrier();
   void exchange_in_turn(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s);
@@ -115,10 +135,17 @@ class HostsControl final : public Control {
   Assembly assembly_;
   std::unique_ptr<Serial> serial_ = std::make_unique<Serial>();
   HostsBackend backend_;
-  const std::shared_ptr<Doors> doors_ = std::make_shared<Doors>();
+  Heritage heritage_;
   std::vector<std::shared_ptr<shm::Maker>> makers_;
   std::atomic<bool> is_shrunk_{false};
   const uint64_t fork_generation_ = os::fork_generation();
 };
+
+// In which this rank's host is to speak for those of its ranks that the marks say. parties: by host, ranks of the first
+// generation.
+Council council_of(const Origin& from, Petition::Aim aim, std::vector<Party> parties);
+// What a council decides, told to all ranks of a host that come; the first of them speaks there.
+Decision decide_here(Council& council, shm::Endpoint& here);
+[[noreturn]] void fail_as(const Decision& decision, Petition::Aim aim, const Roster& roster);
 
 }  // namespace gsel::hosts

@@ -12,6 +12,7 @@
 #include "base/os.h"
 #include "base/text.h"
 #include "comm/hosts/hosts_control.h"
+#include "comm/hosts/shrinking.h"
 #include "comm/hosts/wire.h"
 
 namespace gsel::hosts {
@@ -38,15 +39,9 @@ std::unique_ptr<shm::Endpoint> as_endpoint(std::unique_ptr<Control> control) {
   return std::unique_ptr<shm::Endpoint>(static_cast<shm::Endpoint*>(control.release()));  // an Endpoint makes no other
 }
 
-// Doors at which somebody may ask later who then hears that it was left behind, and not that all have ended.
-void keep_open(std::shared_ptr<Doors> doors) {
-  static std::mutex mutex;
-  static auto* const kept = new std::vector<std::shared_ptr<Doors>>;  // until the process ends
-  const std::lock_guard lock(mutex);
-  kept->push_back(std::move(doors));
-}
+}  // namespace
 
-[[noreturn]] void fail_as(const Decision& decision, Petition::Aim aim, const Roster& roster) {
+void fail_as(const Decision& decision, Petition::Aim aim, const Roster& roster) {
   const int32_t about = decision.about;
   std::string text = read_text(decision.text);
   if (aim == Petition::Aim::group && decision.code == GSEL_ERR_MISMATCH)
@@ -57,29 +52,36 @@ void keep_open(std::shared_ptr<Doors> doors) {
   throw Error(decision.code, text).about_rank(about < 0 ? -1 : roster.shown(about));
 }
 
-}  // namespace
+std::shared_ptr<const Origin> HostsControl::origin() const {
+  HostTable table = *heritage_.first;
+  table.shown_ranks.assign(table.host_of.size(), -1);
+  for (size_t q = 0; q < heritage_.ranks.size(); ++q)
+    table.shown_ranks[static_cast<size_t>(heritage_.ranks[q])] = roster_.shown(static_cast<int32_t>(q));
+  const int32_t own = heritage_.ranks[static_cast<size_t>(rank())];
+  return std::make_shared<const Origin>(
+      Origin{facts_, heritage_, Roster(std::move(table), own), timeout_s_, join_timeout_s_});
+}
 
-Council HostsControl::council(Petition::Aim aim, std::vector<Party> parties, std::vector<char> marks,
-                              int64_t begun_ns) const {
-  const auto has_own = [this](const Party& party) { return roster_.is_here(party.front()); };
-  const auto own = static_cast<size_t>(std::ranges::find_if(parties, has_own) - parties.begin());
+Council council_of(const Origin& from, Petition::Aim aim, std::vector<Party> parties) {
+  const auto is_own = [&](const Party& party) { return from.roster.is_here(party.front()); };
+  const auto own = static_cast<size_t>(std::ranges::find_if(parties, is_own) - parties.begin());
   Petition petition;
-  petition.rank = rank();
+  petition.rank = from.roster.rank();
   petition.aim = aim;
-  return {roster_,
-          *doors_,
-          facts_->secret,
+  petition.generation = from.heritage.generation;
+  return {from.roster,
+          *from.heritage.doors,
+          from.facts->secret,
           std::move(parties),
           own,
           petition,
-          marks,
-          facts_->silence_ns,
-          begun_ns + static_cast<int64_t>(timeout_s_ * 1e9) + kForHostsNs};
+          std::vector<char>(from.roster.ranks()),
+          from.facts->silence_ns,
+          os::now_ns() + static_cast<int64_t>(from.timeout_s * 1e9) + kForHostsNs};
 }
 
-// What the council decides, told to all ranks of this host that come; the first of them speaks there.
-Decision HostsControl::decide(Council& council, shm::Endpoint& here) const {
-  const size_t n = roster_.ranks();
+Decision decide_here(Council& council, shm::Endpoint& here) {
+  const size_t n = council.roster.ranks();
   std::vector<char> own(sizeof(Decision) + n), all(own.size() * static_cast<size_t>(here.world_size()));
   if (here.rank() == 0) {
     Decision decision;
@@ -88,7 +90,7 @@ Decision HostsControl::decide(Council& council, shm::Endpoint& here) const {
     } catch (...) {
       const Error error = current_error();
       decision.code = error.code();
-      decision.about = rank();
+      decision.about = council.petition.rank;
       write_text(decision.text, error.message());
     }
     std::memcpy(own.data(), &decision, sizeof decision);
@@ -103,27 +105,6 @@ Decision HostsControl::decide(Council& council, shm::Endpoint& here) const {
   return decision;
 }
 
-// members: by rank of the new communicator; local: of those of this host.
-std::unique_ptr<Control> HostsControl::make_of(Council& council, const Decision& decision,
-                                               const std::vector<int32_t>& members,
-                                               std::unique_ptr<shm::Endpoint> local) {
-  const auto number_of = [&](int32_t q) {
-    const auto found = std::ranges::find(members, q);
-    return found == members.end() ? -1 : static_cast<int32_t>(found - members.begin());
-  };
-  std::vector<int32_t> shown;
-  for (const int32_t q : members)
-    if (roster_.is_here(q)) shown.push_back(number_of(q));
-  auto numbered = local->split_shown(0, local->rank(), "hosts", shown);
-  HostTable table = table_of(roster_, members);
-  if (table.names.size() == 1) return numbered;
-  table.job = decision.job;
-  table.port = decision.port;
-  return std::make_unique<HostsControl>(Place{facts_, std::move(table), number_of(rank()), std::move(numbered),
-                                              std::move(council.listener), timeout_s_,
-                                              std::min(join_timeout_s_, timeout_s_)});
-}
-
 // What this rank waits in ends: whoever goes on without it mostly knows of a death, of which the others are to hear.
 void HostsControl::end_calls(const char* purpose) {
   const int64_t end = os::now_ns() + kDyingNs;
@@ -134,45 +115,39 @@ void HostsControl::end_calls(const char* purpose) {
                            .about_rank(roster_.shown(rank())));
 }
 
+std::unique_ptr<shm::Endpoint> HostsControl::shrink_here(std::span<const int32_t> without) {
+  std::unique_ptr<shm::Endpoint> left;
+  serial_->run([&] { left = local_->shrink_here(without); });
+  return left;
+}
+
 std::unique_ptr<Control> HostsControl::make_shrunk(const std::vector<int32_t>& without) {
   if (is_shrunk_.exchange(true))
     fail(GSEL_ERR_STATE, "gsel_comm_shrink: this communicator has been shrunk already; go on with what came of it");
   const int64_t begun = os::now_ns();
   end_calls("shrink");
-  std::vector<int32_t> without_here;
-  std::vector<char> marks(roster_.ranks());
+  std::vector<int32_t> without_here, left_out;
   for (const int32_t q : without) {
-    marks[static_cast<size_t>(q)] = static_cast<char>(Mark::left_out);
+    left_out.push_back(heritage_.ranks[static_cast<size_t>(q)]);
     if (roster_.is_here(q)) without_here.push_back(roster_.local_of(q));
   }
-  std::unique_ptr<shm::Endpoint> local;
-  serial_->run([&] { local = as_endpoint(local_->shrink(without_here)); });
-  const int32_t own = rank();
-  std::vector<int32_t> here(static_cast<size_t>(local->world_size()));
-  local->exchange(&own, here.data(), sizeof own, "shrink", timeout_s_);
-  for (const int32_t q : here) marks[static_cast<size_t>(q)] = static_cast<char>(Mark::comes);
-  std::vector<Party> parties;
-  for (size_t h = 0; h < roster_.hosts(); ++h) parties.push_back(roster_.on(h));
-  Council held = council(Petition::Aim::shrink, std::move(parties), std::move(marks), begun);
-  const Decision decision = decide(held, *local);
-  if (decision.code != GSEL_OK) fail_as(decision, Petition::Aim::shrink, roster_);
-  if (decision.others_may_live != 0) keep_open(doors_);
-  std::vector<int32_t> members;
-  for (size_t q = 0; q < held.marks.size(); ++q)
-    if (held.marks[q] == static_cast<char>(Mark::comes)) members.push_back(static_cast<int32_t>(q));
-  return make_of(held, decision, members, std::move(local));
+  return Shrinking(origin(), begun, left_out).run(shrink_here(without_here));
 }
 
 std::unique_ptr<Control> HostsControl::make_group(const std::vector<int32_t>& ranks) {
-  const int64_t begun = os::now_ns();
-  std::vector<int32_t> here;
+  std::vector<int32_t> here, shown;
   std::vector<Party> parties;
   uint64_t list = ranks.size();
   for (const int32_t q : ranks) {
     list = (list ^ static_cast<uint64_t>(q)) * 0x100000001b3u;
-    if (roster_.is_here(q)) here.push_back(roster_.local_of(q));
-    const auto is_there = [&](const Party& party) { return roster_.host_of(party.front()) == roster_.host_of(q); };
-    if (std::ranges::none_of(parties, is_there)) parties.push_back({q});
+    const auto number = static_cast<int32_t>(&q - ranks.data());
+    if (roster_.is_here(q)) here.push_back(roster_.local_of(q)), shown.push_back(number);
+    const int32_t first = heritage_.ranks[static_cast<size_t>(q)];
+    const auto is_there = [&](const Party& party) {
+      const auto& host_of = heritage_.first->host_of;
+      return host_of[static_cast<size_t>(party.front())] == host_of[static_cast<size_t>(first)];
+    };
+    if (std::ranges::none_of(parties, is_there)) parties.push_back({first});
   }
   auto local = as_endpoint(local_->create_group(here));
   struct Given {
@@ -180,16 +155,27 @@ std::unique_ptr<Control> HostsControl::make_group(const std::vector<int32_t>& ra
     int32_t rank;
     int32_t reserved;
   };
-  const Given own{list, rank(), 0};
+  const auto from = origin();
+  const Given own{list, from->roster.rank(), 0};
   std::vector<Given> given(here.size());
   local->exchange(&own, given.data(), sizeof own, "create_group", timeout_s_);
-  Council held = council(Petition::Aim::group, std::move(parties), std::vector<char>(roster_.ranks()), begun);
+  Council held = council_of(*from, Petition::Aim::group, std::move(parties));
   held.petition.agreed = list;
   for (const Given& one : given)
     if (one.list != given[0].list) held.petition.odd = one.rank;
-  const Decision decision = decide(held, *local);
-  if (decision.code != GSEL_OK) fail_as(decision, Petition::Aim::group, roster_);
-  return make_of(held, decision, ranks, std::move(local));
+  const Decision decision = decide_here(held, *local);
+  if (decision.code != GSEL_OK) fail_as(decision, Petition::Aim::group, from->roster);
+  local->show_as(shown);
+  HostTable table = table_of(roster_, ranks);
+  if (table.names.size() == 1) return local;
+  table.job = decision.made.job;
+  table.port = decision.made.port;
+  const auto number = static_cast<int32_t>(std::ranges::find(ranks, rank()) - ranks.begin());
+  auto made = std::make_unique<HostsControl>(
+      Place{facts_, std::move(table), number, std::move(local), std::move(held.listener), timeout_s_,
+            std::min(join_timeout_s_, timeout_s_), [&held] { return held.is_given_up(); }});
+  held.part();
+  return made;
 }
 
 std::unique_ptr<Control> HostsControl::create_group(std::span<const int32_t> ranks) {
@@ -207,7 +193,6 @@ void HostsControl::resync() {
   require_own_process(fork_generation_, "gsel_comm_resync");
   if (is_shrunk_)
     fail(GSEL_ERR_STATE, "gsel_comm_resync: this communicator has been shrunk; go on with what came of it");
-  const int64_t begun = os::now_ns();
   end_calls("resync");
   serial_->run([&] {
     backend_.take(nullptr);
@@ -216,16 +201,18 @@ void HostsControl::resync() {
     local_->resync();
   });
   try {
-    std::vector<Party> parties;
-    std::vector<char> marks(roster_.ranks());
-    for (size_t h = 0; h < roster_.hosts(); ++h) parties.push_back(roster_.on(h));
-    Council held = council(Petition::Aim::resync, std::move(parties), std::move(marks), begun);
-    const Decision decision = decide(held, *local_);
-    if (decision.code != GSEL_OK) fail_as(decision, Petition::Aim::resync, roster_);
+    const auto from = origin();
+    std::vector<Party> parties(roster_.hosts());
+    for (size_t q = 0; q < roster_.ranks(); ++q)
+      parties[roster_.host_of(static_cast<int32_t>(q))].push_back(heritage_.ranks[q]);
+    Council held = council_of(*from, Petition::Aim::resync, std::move(parties));
+    const Decision decision = decide_here(held, *local_);
+    if (decision.code != GSEL_OK) fail_as(decision, Petition::Aim::resync, from->roster);
     eventfd_t broken = 0;
     eventfd_read(wake_.get(), &broken);
-    connect({decision.job, decision.port}, held.listener);
+    connect({decision.made.job, decision.made.port}, held.listener, [&held] { return held.is_given_up(); });
     join_carrier();
+    held.part();
   } catch (...) {
     local_->break_with(current_error());
     throw;

@@ -13,7 +13,7 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr int64_t kMostPauseNs = 100'000'000;
+constexpr int64_t kMostPauseNs = 100'000'000, kLookNs = 10'000'000;
 constexpr uint8_t kByHost[] = "a host of the communicator", kByCentre[] = "the first host";
 
 enum class Purpose : uint32_t { calls, watch };
@@ -33,6 +33,13 @@ Bytes32 sign_offer(const Lines& lines, const Bytes32& nonce, const Offer& offer)
 
 Bytes32 sign_answer(const Lines& lines, const Offer& offer) {
   return lines.secret.sign({kByCentre, bytes_of(lines.job), bytes_of(offer)});
+}
+
+// Until when to wait before looking again.
+int64_t next_look_ns(const Lines& lines) {
+  if (!lines.is_given_up) return lines.deadline_ns;
+  if (lines.is_given_up()) fail(GSEL_ERR_PEER, "a host ended or gave up while the hosts connected");
+  return std::min(lines.deadline_ns, os::now_ns() + kLookNs);
 }
 
 struct HalfLine {
@@ -64,7 +71,7 @@ class Centre {
     std::vector<pollfd> items;
     for (const os::Fd& fd : listener_.fds()) items.push_back({fd.get(), POLLIN, 0});
     for (const Stranger& one : strangers_) items.push_back({one.stream.fd(), POLLIN, 0});
-    if (poll(items.data(), items.size(), milliseconds_until(lines_.deadline_ns)) < 0 && errno != EINTR)
+    if (poll(items.data(), items.size(), milliseconds_until(next_look_ns(lines_))) < 0 && errno != EINTR)
       fail(GSEL_ERR_IO, "poll failed: {}", errno_text(errno));
     for (Stranger& one : strangers_) hear(one);
     std::erase_if(strangers_, [](const Stranger& one) { return one.is_over; });
@@ -139,7 +146,8 @@ Stream open_stream(const MeetingPlace& centre, int32_t host, Purpose purpose, co
     if (os::now_ns() + pause >= lines.deadline_ns)
       fail(GSEL_ERR_TIMEOUT, "timed out: {} found no connection to {} within {}; the last try: {}",
            lines.names[static_cast<size_t>(host)], lines.names[0], seconds_text(lines.seconds), why);
-    poll(nullptr, 0, static_cast<int>(pause / 1'000'000));
+    for (const int64_t end = os::now_ns() + pause; os::now_ns() < end;)
+      poll(nullptr, 0, milliseconds_until(std::min(end, next_look_ns(lines))));
   }
 }
 

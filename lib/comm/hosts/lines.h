@@ -6,6 +6,7 @@
 #include <gsel/comm.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ struct Lines {
   const std::vector<std::string>& names;  // of the hosts
   double seconds;                         // until when all are to be there,
   int64_t deadline_ns;
+  std::function<bool()> is_given_up = {};  // nobody is to be waited for any more
 };
 
 // The first host's end; by host, nullopt for the first.
