@@ -73,7 +73,7 @@ class Communicator {
   // about: the rank that the error is about; -1: this one.
   void abort(std::string_view reason, int32_t about = -1) noexcept;
   // Behind one that differs, break_with lets every call on every rank fail with the error.
-  std::optional<OtherJointCall> begin_joint_call(int32_t kind, uint64_t argument) noexcept {
+  std::optional<OtherJointCall> begin_joint_call(int32_t kind, uint64_t argument) {
     return control_->begin_joint_call(kind, argument);
   }
   void break_with(const Error& error) noexcept { control_->break_with(error); }

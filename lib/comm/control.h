@@ -73,9 +73,10 @@ class Control {
   virtual bool await_break(int64_t nanoseconds) const = 0;
   virtual void stop_awaiting_break() const noexcept = 0;
 
-  // This rank begins its next joint call, such as a step of a trainer; kind: 1 to 255, of the caller's. Nobody waits.
-  // The first rank that began another one under the same number, if one is known.
-  virtual std::optional<OtherJointCall> begin_joint_call(int32_t kind, uint64_t argument) noexcept = 0;
+  // This rank begins its next joint call, such as a step of a trainer; kind: 1 to 255, of the caller's. On one host
+  // nobody waits; over several all ranks do, until all have begun. The first rank that began another one under the same
+  // number, if one is known.
+  virtual std::optional<OtherJointCall> begin_joint_call(int32_t kind, uint64_t argument) = 0;
 
   virtual gsel_comm_count counts(gsel_collective_kind kind) const = 0;
   virtual std::string trace() const = 0;  // JSON of docs/trace.md

@@ -1,7 +1,9 @@
-// train/joint_calls.cc: see joint_calls.h. The communicator compares them (comm/shm/joint.cc).
+// train/joint_calls.cc: see joint_calls.h. The communicator compares them (comm/shm/joint.cc,
+// and comm/hosts over several hosts).
 #include "train/joint_calls.h"
 
 #include <bit>
+#include <optional>
 
 namespace gsel {
 namespace {
@@ -30,7 +32,13 @@ std::string text_of(JointCall call, int64_t argument) {
 
 void begin_joint_call(Communicator& comm, Executor& executor, JointCall call, int64_t argument) {
   if (executor.broken()) return;  // told by whatever comes next
-  const auto other = comm.begin_joint_call(static_cast<int32_t>(call), static_cast<uint64_t>(argument));
+  std::optional<OtherJointCall> other;
+  try {
+    other = comm.begin_joint_call(static_cast<int32_t>(call), static_cast<uint64_t>(argument));
+  } catch (const Error& error) {
+    executor.end_all(error.message());
+    throw;
+  }
   if (!other) return;
   const std::string mine = text_of(call, argument),
                     its = text_of(static_cast<JointCall>(other->kind), static_cast<int64_t>(other->argument));

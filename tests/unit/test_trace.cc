@@ -348,6 +348,28 @@ void the_config_names_the_folder_and_a_timeout_its_laggard(void**) {
   assert_true(told["ranks"][0]["calls"].size() == 1);  // what was refused later is no call
 }
 
+// Rank 1 dies while nobody waits for it, and rank 0 hears of it between calls.
+void dies_unawaited(rank_run* run) {
+  gsel_comm* comm = nullptr;
+  gsel_error* err = nullptr;
+  gsel_trace* trace = nullptr;
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  if (run->rank == 1) kill(getpid(), SIGKILL);
+  while (gsel_comm_get_async_error(comm, nullptr) == GSEL_OK) usleep(1000);
+  rank_ok(run, gsel_comm_trace(comm, &trace, &err), err);
+  const Json told = json_of(trace)["communicators"][0];
+  rank_check(run, told["late"] == Json::array({1}) && told["ranks"][0]["awaits"].is_null());
+  gsel_comm_free(comm);
+}
+
+void who_has_died_holds_up_the_others(void**) {
+  rank_run* runs = ranks_prepare(2, nullptr);
+  const pid_t pids[] = {rank_fork(&runs[0], dies_unawaited), rank_fork(&runs[1], dies_unawaited)};
+  for (const pid_t pid : pids) waitpid(pid, nullptr, 0);
+  ranks_verdict(runs, 2);
+}
+
 int set_up(void**) {
   unsetenv("GSEL_TRACE");
   return make_scratch(dir, sizeof dir, "trace") ? 0 : -1;
@@ -370,6 +392,7 @@ int main() {
       cmocka_unit_test(a_failed_call_leaves_a_file),
       cmocka_unit_test(a_missing_folder_fails_no_call),
       cmocka_unit_test(the_config_names_the_folder_and_a_timeout_its_laggard),
+      cmocka_unit_test(who_has_died_holds_up_the_others),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

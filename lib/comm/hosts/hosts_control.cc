@@ -169,11 +169,22 @@ void HostsControl::abort(const char* reason, int32_t about) noexcept {
   local_->abort(reason, about);
 }
 
-// Of the ranks of this host: those of others are not known at once.
-std::optional<OtherJointCall> HostsControl::begin_joint_call(int32_t kind, uint64_t argument) noexcept {
-  auto other = local_->begin_joint_call(kind, argument);
-  if (other) other->rank = roster_.here()[static_cast<size_t>(other->rank)];
-  return other;
+// One that differs on this host is known at once.
+std::optional<OtherJointCall> HostsControl::begin_joint_call(int32_t kind, uint64_t argument) {
+  if (auto other = local_->begin_joint_call(kind, argument)) {
+    other->rank = roster_.here()[static_cast<size_t>(other->rank)];
+    return other;
+  }
+  struct Begun {
+    uint64_t kind, argument;
+  };
+  const Begun own{static_cast<uint64_t>(kind), argument};
+  std::vector<Begun> all(roster_.ranks());
+  exchange(&own, all.data(), sizeof own, "joint call", 0);
+  for (size_t q = 0; q < all.size(); ++q)
+    if (all[q].kind != own.kind || all[q].argument != own.argument)
+      return OtherJointCall{static_cast<int32_t>(q), static_cast<int32_t>(all[q].kind), all[q].argument};
+  return std::nullopt;
 }
 
 void HostsControl::set_timeout(double seconds) {

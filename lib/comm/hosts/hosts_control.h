@@ -94,7 +94,7 @@ class HostsControl final : public Control {
   bool is_broken() const override { return local_->is_broken(); }
   bool await_break(int64_t nanoseconds) const override { return local_->await_break(nanoseconds); }
   void stop_awaiting_break() const noexcept override { local_->stop_awaiting_break(); }
-  std::optional<OtherJointCall> begin_joint_call(int32_t kind, uint64_t argument) noexcept override;
+  std::optional<OtherJointCall> begin_joint_call(int32_t kind, uint64_t argument) override;
   gsel_comm_count counts(gsel_collective_kind kind) const override { return backend_.counts(kind); }
   std::string trace() const override { return local_->trace(); }
   void set_timeout(double seconds) override;
