@@ -7,7 +7,7 @@
 #include "plan/config_layout.h"
 #include "plan/describe.h"
 #include "plan/job.h"
-#include "program/schedule/simulate.h"
+#include "schedule/simulate.h"
 
 namespace bench {
 

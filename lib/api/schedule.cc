@@ -5,8 +5,8 @@
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "program/schedule/schedule_handle.h"
-#include "program/schedule/simulate.h"
+#include "schedule/schedule_handle.h"
+#include "schedule/simulate.h"
 
 struct gsel_simulation {
   gsel::Simulation impl;

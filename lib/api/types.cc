@@ -10,10 +10,9 @@
 #include "base/guard.h"
 #include "base/log.h"
 #include "base/shard.h"
+#include "base/status.h"
 #include "base/text.h"
-
-#define GSEL_TEXT_(x) #x
-#define GSEL_TEXT(x) GSEL_TEXT_(x)
+#include "base/version.h"
 
 extern "C" {
 
@@ -21,7 +20,7 @@ int32_t gsel_version(void) {
   return GSEL_VERSION_NUMBER;
 }
 const char* gsel_version_text(void) {
-  return GSEL_TEXT(GSEL_VERSION_MAJOR) "." GSEL_TEXT(GSEL_VERSION_MINOR) "." GSEL_TEXT(GSEL_VERSION_PATCH);
+  return gsel::kVersionText;
 }
 
 gsel_str gsel_str_from(const char* text) {
@@ -51,19 +50,10 @@ gsel_range gsel_shard_range(int64_t n, int64_t parts, int64_t index) {
 }
 
 const char* gsel_status_text(gsel_status status) {
-#define GSEL_CASE(constant, number, text) \
-  case number:                            \
-    return text;
-  switch (status) { GSEL_ERROR_LIST(GSEL_CASE) default : return "unknown code"; }
-#undef GSEL_CASE
+  return gsel::status_text(status);
 }
-
 const char* gsel_status_name(gsel_status status) {
-#define GSEL_CASE(constant, number, text) \
-  case number:                            \
-    return #constant;
-  switch (status) { GSEL_ERROR_LIST(GSEL_CASE) default : return "unknown"; }
-#undef GSEL_CASE
+  return gsel::status_name(status);
 }
 
 gsel_status gsel_error_code(const gsel_error* error) {

@@ -5,6 +5,7 @@
 
 #include "base/current_error.h"
 #include "base/printable.h"
+#include "base/status.h"
 
 // NOLINTNEXTLINE(misc-no-recursion): as deep as the chain of causes
 gsel_error::gsel_error(gsel::Error e) : error(std::move(e)) {
@@ -84,7 +85,7 @@ void take_over(gsel_status status, gsel_error* handle) {
     free_handle(handle);
     return;
   }
-  Error error = handle ? handle->error : Error(status, gsel_status_text(status));
+  Error error = handle ? handle->error : Error(status, status_text(status));
   free_handle(handle);
   throw error;
 }

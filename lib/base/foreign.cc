@@ -2,6 +2,7 @@
 #include "base/foreign.h"
 
 #include "base/printable.h"
+#include "base/status.h"
 
 namespace gsel {
 namespace {
@@ -17,7 +18,7 @@ bool is_ours(gsel_status status) {
 }  // namespace
 
 std::string reason_of(gsel_status status, std::string_view said) {
-  if (is_ours(status)) return said.empty() ? gsel_status_name(status) : one_line(said);
+  if (is_ours(status)) return said.empty() ? status_name(status) : one_line(said);
   if (said.empty()) return fmt::format("it returned {}, which is a code of its own", status);
   return fmt::format("{} (it returned {})", one_line(said), status);
 }

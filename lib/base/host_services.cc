@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/status.h"
 
 namespace gsel {
 namespace {
@@ -21,7 +22,7 @@ void log_from_plugin(int32_t level, const char* component, const char* line) noe
 gsel_error* error_from_plugin(gsel_status code, const char* message) noexcept {
   try {
     const gsel_status failure = code == GSEL_OK ? GSEL_ERR_PLUGIN : code;
-    return to_handle(Error(failure, message ? one_line(message) : gsel_status_text(failure)));
+    return to_handle(Error(failure, message ? one_line(message) : status_text(failure)));
   } catch (...) {
     return nullptr;
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/version.h"
 
 namespace gsel {
 
@@ -46,7 +47,7 @@ T read_struct(const T* given, const char* type) {
   if (size > sizeof(T) && std::any_of(bytes + sizeof(T), bytes + size, [](unsigned char b) { return b != 0; }))
     fail(GSEL_ERR_VERSION,
          "{} has {} bytes with fields set that this libgsel {} ({} bytes) does not know; update libgsel", type, size,
-         gsel_version_text(), sizeof(T));
+         kVersionText, sizeof(T));
   T full{};
   std::memcpy(&full, given, std::min<size_t>(size, sizeof(T)));
   full.struct_size = sizeof(T);

@@ -9,8 +9,8 @@
 #include "train/compile/base_program.h"
 #include "train/compile/exchange_programs.h"
 #include "train/compile_rank.h"
-#include "train/memory/budget.h"
 #include "train/report/step_record.h"
+#include "train/state/budget.h"
 
 namespace gsel::plan {
 namespace {

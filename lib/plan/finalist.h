@@ -12,7 +12,7 @@
 #include "program/timeline/timeline.h"
 #include "program/traffic.h"
 #include "train/compile/pass.h"
-#include "train/memory/layout.h"
+#include "train/state/layout.h"
 
 namespace gsel::plan {
 

@@ -10,7 +10,7 @@
 #include "plan/candidate_durations.h"
 #include "plan/config_layout.h"
 #include "plan/rows.h"
-#include "program/schedule/simulate.h"
+#include "schedule/simulate.h"
 
 namespace gsel::plan {
 namespace {

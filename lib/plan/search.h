@@ -18,7 +18,7 @@
 #include "plan/split.h"
 #include "plan/time.h"
 #include "plan/workload.h"
-#include "program/schedule/simulate.h"
+#include "schedule/simulate.h"
 
 namespace gsel::plan {
 

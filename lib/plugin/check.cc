@@ -15,6 +15,7 @@
 #include "base/axis.h"
 #include "base/options.h"
 #include "base/printable.h"
+#include "base/version.h"
 #include "plugin/loader.h"
 
 namespace gsel {
@@ -49,7 +50,7 @@ void check_abi(const gsel_plugin_v1& plugin) {
   if (plugin.abi_major == GSEL_PLUGIN_ABI_MAJOR && plugin.abi_minor <= GSEL_PLUGIN_ABI_MINOR) return;
   const bool newer_minor = plugin.abi_major == GSEL_PLUGIN_ABI_MAJOR;
   fail(GSEL_ERR_PLUGIN, "built for plugin ABI {}.{}, this libgsel {} accepts {}; {}{}", plugin.abi_major,
-       plugin.abi_minor, gsel_version_text(), accepted_abi(), newer_minor ? "update libgsel or " : "", major_line());
+       plugin.abi_minor, kVersionText, accepted_abi(), newer_minor ? "update libgsel or " : "", major_line());
 }
 
 void check_size(const char* what, uint64_t has, uint64_t needs) {

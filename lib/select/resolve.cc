@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/nearest.h"
+#include "base/status.h"
 #include "select/choose.h"
 #include "select/compat/compat.h"
 #include "select/hosts.h"
@@ -131,7 +132,7 @@ void warn_as_strict(const std::shared_ptr<const Inventory>& inventory, const Env
       trace.warn(fmt::format("strict reading selects {}, {} selects {}", list_text(*inventory, strict.units),
                              system.name, list_text(*inventory, units)));
   } catch (const Error& error) {
-    const std::string_view name = gsel_status_name(error.code());
+    const std::string_view name = status_name(error.code());
     trace.warn(fmt::format("strict: {}: {}", name.substr(std::string_view("GSEL_ERR_").size()), error.message()));
   }
 }

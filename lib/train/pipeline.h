@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/os.h"
-#include "train/agree.h"
 #include "train/compile/pass.h"
 #include "train/execute/push.h"
 #include "train/optimize/optimizer.h"
+#include "train/ranks/agree.h"
 
 namespace gsel {
 

@@ -13,8 +13,8 @@
 #include "train/compile/idle_settings.h"
 #include "train/compile_rank.h"
 #include "train/joint_calls.h"
-#include "train/memory/budget.h"
 #include "train/report/traffic_notes.h"
+#include "train/state/budget.h"
 
 namespace gsel {
 namespace {

@@ -5,13 +5,13 @@
 #include <optional>
 
 #include "base/os.h"
-#include "train/agree.h"
 #include "train/compile/pass.h"
 #include "train/execute/executor.h"
 #include "train/execute/push.h"
-#include "train/memory/budget.h"
 #include "train/query/inference.h"
 #include "train/query/whole_params.h"
+#include "train/ranks/agree.h"
+#include "train/state/budget.h"
 
 namespace gsel {
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # layers.sh SOURCE: who includes whom. An arrow only points down; each offence is a line "file:line: what, and why not".
 #   lib/FLOOR     its own floor and those the table names; public headers freely
+#   lib/FLOOR/ROOM   of its floor itself, the rooms before it, and the floor's own files where "." stands before it
 #   include/gsel  stdint.h, stddef.h and gsel/*.h
 #   plugins       of ours gsel/plugin.h, gsel/device.h, gsel/transport.h, with gsel/types.h, gsel/error.h and gsel/log.h that they are
 #                 made of, and gsel/strategies.h, the list of them; examples/plugin too. Kernels of devices also device/formulas, which needs nothing of lib
@@ -17,12 +18,19 @@ plugin      base
 select      base
 model       base
 program     base
+schedule    base
 device      base
 comm        base device
-train       base plugin device comm model program
-checkpoint  base plugin device comm model program train
-plan        base plugin device comm model program train select
-api         base plugin device comm model program train select checkpoint plan'
+train       base plugin device comm model program schedule
+checkpoint  base plugin device comm model program schedule train
+plan        base plugin device comm model program schedule train select
+api         base plugin device comm model program schedule train select checkpoint plan'
+
+# Rooms of floors in order; "." are the files of the floor itself.
+rooms='
+device      . formulas host
+program     . words verify text timeline simulate
+train       ranks compile memory optimize state report execute query check .'
 
 # includes FOLDER: every include line of its sources, as file:line:text. A tree may lack a folder, and a folder may
 # include nothing: neither is a fault; layers_test.sh shows that offences are found.
@@ -64,6 +72,44 @@ check_lib() {
     }'
 }
 
+check_rooms() {
+  includes lib | awk -F: -v rooms="$rooms" '
+    BEGIN {
+      n = split(rooms, row, "\n")
+      for (i = 1; i <= n; ++i) {
+        m = split(row[i], word, " ")
+        for (j = 2; j <= m; ++j) place[word[1], word[j]] = j
+        if (m) order[word[1]] = substr(row[i], length(word[1]) + 1)
+      }
+    }
+    function room_of(path, depth,   part) { return split(path, part, "/") > depth ? part[depth] : "." }
+    $3 ~ /"/ {
+      split($1, folder, "/"); floor = folder[2]
+      if (!(floor in order)) next
+      path = $3; sub(/^[^"]*"/, "", path); sub(/".*/, "", path)
+      if (index(path, floor "/") != 1) next
+      from = room_of($1, 3); to = room_of(path, 2)
+      gsub(/ +/, " ", order[floor])
+      if (!((floor, from) in place)) print $1 ":" $2 ": room " from " of lib/" floor " has no place in layers.sh"
+      else if (!((floor, to) in place) || place[floor, to] > place[floor, from])
+        print $1 ":" $2 ": includes \"" path "\"; the rooms of lib/" floor " are, each sees those before it:" order[floor]
+    }'
+}
+
+# The public functions stand in lib/api, so that whoever calls one below it calls up. Texts and comments may name them.
+check_calls() {
+  [ -f lib/api/libgsel.map ] || return 0
+  names=$(sed -n 's/^ *\(gsel_[a-z0-9_]*\);.*/\1/p' lib/api/libgsel.map | tr '\n' '|')
+  find lib -path lib/api -prune -o -type f \( -name '*.h' -o -name '*.cc' \) \
+    -exec grep -HnE "(^|[^A-Za-z0-9_>.])(${names%|})\(" {} + | sort | awk -F: '
+    {
+      text = $0; sub(/^[^:]*:[^:]*:/, "", text)
+      gsub(/"[^"]*"/, "", text); sub(/\/\/.*/, "", text)
+      if (match(text, /gsel_[a-z0-9_]+\(/))
+        print $1 ":" $2 ": calls " substr(text, RSTART, RLENGTH - 1) "() of lib/api, which is above lib/" substr($1, 5)
+    }'
+}
+
 check_formulas() {
   includes lib/device/formulas | awk -F: '
     $3 ~ /"/ && $3 !~ /"device\/formulas\// {
@@ -97,6 +143,8 @@ check_clients() {
 
 offences=$(
   check_lib
+  check_rooms
+  check_calls
   check_formulas
   check_public
   check_clients plugins '<gsel/(plugin|device|transport|strategies|types|error|log)\.h>' "<gsel/plugin.h>, <gsel/device.h>, <gsel/transport.h>"

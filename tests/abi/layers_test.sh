@@ -7,6 +7,9 @@ layers=$(dirname "$0")/layers.sh
 put include/gsel/good.h '#include <stdint.h>' '#include <gsel/other.h>' '/* #include "base/os.h" in a comment */'
 put lib/base/os.h '#include <vector>' '#include <gsel/good.h>'
 put lib/train/step.cc '#include "base/os.h"' '#include "comm/ring.h"' '#include "train/step.h"'
+put lib/api/libgsel.map '    gsel_status_text;' '    gsel_comm_free;'
+put lib/base/said.cc 'fail("gsel_status_text() said so");  // not gsel_status_text(1)' 'call->gsel_comm_free(x);'
+put lib/train/execute/run.cc '#include "train/compile/pass.h"' '#include "train/execute/run.h"' '#include "base/os.h"'
 put plugins/strategy/dp/dp.c '#include <gsel/plugin.h>' '#include "dp.h"' '#include <cuda.h>'
 put plugins/strategy/dp/dp.h ''
 put examples/app/main.c '#include <gsel/gsel.h>' '#include "parts/part.h"'
@@ -18,6 +21,9 @@ mkdir -p "$work/tree/bench"
 put include/gsel/bad.h '#include <stdint.h>' '#include <stdio.h>'
 put lib/base/up.cc '#include "base/os.h"' '#include "train/step.h"'
 put lib/comm/across.h '' '  #  include "select/rules.h"'
+put lib/train/compile/late.cc '#include "train/compile/pass.h"' '#include "train/execute/run.h"' '#include "train/step.h"'
+put lib/train/attic/late.cc '#include "train/ranks/agree.h"'
+put lib/base/calls.cc 'return gsel_status_text(1);'
 put lib/attic/old.cc '#include "base/os.h"'
 put plugins/strategy/dp/wide.c '#include <gsel/gsel.h>' '#include "base/os.h"'
 put bindings/cli/inside.cc '#include "base/os.h"' '#include "../../lib/base/os.h"'
@@ -31,8 +37,12 @@ bindings/cli/inside.cc:2:
 examples/plugin/flat.c:1:
 include/gsel/bad.h:2:
 lib/attic/old.cc:1:
+lib/base/calls.cc:1:
 lib/base/up.cc:2:
 lib/comm/across.h:2:
+lib/train/attic/late.cc:1:
+lib/train/compile/late.cc:2:
+lib/train/compile/late.cc:3:
 plugins/strategy/dp/wide.c:1:
 plugins/strategy/dp/wide.c:2:
 LIST

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <map>
 
-#include "program/verify/post_validation.h"
+#include "program/optimistic.h"
 #include "support/described.h"
 #include "support/long_model.h"
 #include "support/made_model.h"

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "base/align.h"
+#include "model/views.h"
 #include "support/check.h"
 #include "train/compile/message_plan.h"
-#include "train/memory/arena_plan.h"
-#include "train/memory/views.h"
+#include "train/state/arena_plan.h"
 
 namespace made {
 

@@ -11,9 +11,9 @@
 #include "base/config.h"
 #include "model/model.h"
 #include "program/program.h"
-#include "program/verify/post_validation.h"
 #include "support/transfers.h"
 #include "train/compile/pass.h"
+#include "train/compile/place_post_validation.h"
 
 namespace made {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "program/program.h"
-#include "program/verify/post_validation.h"
 #include "support/draw.h"
+#include "train/compile/place_post_validation.h"
 
 namespace gsel::test {
 

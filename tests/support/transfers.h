@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "program/transfers.h"
+#include "program/verify/transfers.h"
 
 namespace gsel::test {
 

@@ -4,7 +4,7 @@
 #include "support/check.h"
 #include "support/made_model.h"
 #include "support/pipeline_lowering.h"
-#include "train/memory/budget.h"
+#include "train/state/budget.h"
 
 namespace {
 

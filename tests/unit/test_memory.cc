@@ -8,7 +8,7 @@
 #include "support/made_model.h"
 #include "support/scratch.h"
 #include "train/compile/base_program.h"
-#include "train/memory/storage.h"
+#include "train/state/storage.h"
 
 namespace {
 

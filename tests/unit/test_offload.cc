@@ -12,7 +12,7 @@
 #include "support/made_model.h"
 #include "support/scratch.h"
 #include "train/compile/base_program.h"
-#include "train/memory/storage.h"
+#include "train/state/storage.h"
 
 namespace {
 

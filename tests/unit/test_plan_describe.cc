@@ -1,11 +1,11 @@
 // Described transformers: they have as many parameters as the closed form says, and strategies compile them.
 #include "base/config.h"
 #include "plan/describe.h"
-#include "program/transfers.h"
-#include "program/verify/post_validation.h"
+#include "program/verify/transfers.h"
 #include "program/verify/verify.h"
 #include "support/check.h"
 #include "train/compile/pass.h"
+#include "train/compile/place_post_validation.h"
 
 namespace {
 

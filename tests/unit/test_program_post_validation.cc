@@ -1,8 +1,9 @@
 // Programs that step before they know whether they may: what the verifier says to each way of getting it wrong, and how
 // far forward POST_VALIDATE is moved so that no message crosses it.
+#include "program/optimistic.h"
 #include "program/traffic.h"
-#include "program/verify/post_validation.h"
 #include "support/program_cases.h"
+#include "train/compile/place_post_validation.h"
 
 namespace {
 
@@ -98,9 +99,7 @@ const Wrong kWrongs[] = {
      "post_validate\nsend value=x mb=0 to=2\ninput value=t mb=1\nforward layer=a mb=1", ""},
     {0, "post_validate\nsend value=x mb=1 to=2", "send value=x mb=1 to=2\npost_validate",
      "rank 0, step instruction 5 (line 23): send value=x mb=1 to=2: it stands before this rank's post_validate, and "
-     "the "
-     "other "
-     "end's behind that of rank 2; a step that is begun again would leave it under way"},
+     "the other end's after that of rank 2; a step that is begun again would leave it under way"},
     {2, "recv value=x mb=0 from=0\nforward layer=loss mb=0\npost_validate",
      "post_validate\nrecv value=x mb=0 from=0\nforward layer=loss mb=0",
      "rank 0, step instruction 2 (line 20): send value=x mb=0 to=2: it stands before"},

@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "base/random.h"
-#include "program/schedule/schedule.h"
+#include "schedule/schedule.h"
 #include "support/check.h"
 
 namespace {

@@ -1,7 +1,7 @@
 // The rows of named schedules: each passes the check for many shapes, its first rows are as published, and each stage
 // works through its micro-batches in order.
-#include "program/schedule/schedule.h"
-#include "program/schedule/simulate.h"
+#include "schedule/schedule.h"
+#include "schedule/simulate.h"
 #include "support/check.h"
 
 namespace {

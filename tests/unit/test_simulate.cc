@@ -2,7 +2,7 @@
 // many shapes and ratios of forward to the halves of backward; figures where there are none.
 #include <cmath>
 
-#include "program/schedule/simulate.h"
+#include "schedule/simulate.h"
 #include "support/check.h"
 
 namespace {

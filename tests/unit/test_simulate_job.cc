@@ -2,14 +2,14 @@
 // messages and shared processors take what their closed forms say.
 #include <cmath>
 
-#include "program/schedule/simulate.h"
 #include "program/simulate/processors.h"
 #include "program/simulate/simulate_job.h"
-#include "program/transfers.h"
-#include "program/verify/post_validation.h"
+#include "program/verify/transfers.h"
 #include "program/verify/verify.h"
+#include "schedule/simulate.h"
 #include "support/check.h"
 #include "train/compile/pass.h"
+#include "train/compile/place_post_validation.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "program/schedule/simulate.h"
+#include "schedule/simulate.h"
 #include "support/timelines.h"
 
 namespace {

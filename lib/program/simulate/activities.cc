@@ -6,10 +6,10 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "program/optimistic.h"
 #include "program/redistribution.h"
 #include "program/stages.h"
 #include "program/traffic.h"
-#include "program/verify/post_validation.h"
 
 namespace gsel {
 namespace {

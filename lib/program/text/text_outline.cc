@@ -7,9 +7,9 @@
 #include "base/dtype.h"
 #include "base/text.h"
 #include "program/stages.h"
-#include "program/text/text_part.h"
 #include "program/verify/outline.h"
 #include "program/verify/placements.h"
+#include "program/words/part.h"
 
 namespace gsel {
 namespace {

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "program/program.h"
-#include "program/text/text_lines.h"
-#include "program/text/text_words.h"
+#include "program/words/attributes.h"
+#include "program/words/lines.h"
 
 namespace gsel {
 

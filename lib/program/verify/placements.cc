@@ -7,8 +7,8 @@
 
 #include "base/dtype.h"
 #include "base/text.h"
-#include "program/text/text_part.h"
-#include "program/text/text_words.h"
+#include "program/words/attributes.h"
+#include "program/words/part.h"
 
 namespace gsel {
 namespace {

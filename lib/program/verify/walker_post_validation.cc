@@ -1,6 +1,6 @@
 // program/verify/walker_post_validation.cc: rules of optimistic steps within one rank: POST_VALIDATE comes before
 // everything that the previous step might still change, and nothing reads the number of an optimistic instruction.
-#include "program/verify/post_validation.h"
+#include "program/optimistic.h"
 #include "program/verify/walker.h"
 
 namespace gsel {

@@ -5,8 +5,8 @@
 
 #include "base/foreign.h"
 #include "base/log.h"
+#include "model/views.h"
 #include "train/check/member.h"
-#include "train/memory/views.h"
 
 namespace gsel::check {
 namespace {

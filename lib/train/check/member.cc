@@ -1,7 +1,7 @@
 // train/check/member.cc: what a layer's calls have, by role. See member.h.
 #include "train/check/member.h"
 
-#include "train/memory/views.h"
+#include "model/views.h"
 
 namespace gsel::check {
 

@@ -7,11 +7,11 @@
 
 #include "base/random.h"
 #include "model/divide.h"
+#include "model/views.h"
 #include "train/check/data_check.h"
 #include "train/check/divisions.h"
 #include "train/check/optimizer_check.h"
-#include "train/memory/initial.h"
-#include "train/memory/views.h"
+#include "train/state/initial.h"
 
 namespace gsel::check {
 namespace {

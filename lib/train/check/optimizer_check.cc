@@ -11,9 +11,9 @@
 #include "base/foreign.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "model/views.h"
 #include "train/check/ground.h"
-#include "train/memory/initial.h"
-#include "train/memory/views.h"
+#include "train/state/initial.h"
 
 namespace gsel::check {
 namespace {

@@ -7,10 +7,10 @@
 #include "base/shard.h"
 #include "base/text.h"
 #include "base/weights.h"
+#include "model/views.h"
 #include "program/stages.h"
 #include "train/compile/recompute.h"
-#include "train/execute/non_finite.h"
-#include "train/memory/storage.h"
+#include "train/compile/settings.h"
 
 namespace gsel {
 namespace {

@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "base/random.h"
-#include "program/transfers.h"
-#include "program/verify/post_validation.h"
+#include "program/verify/transfers.h"
 #include "program/verify/verify.h"
-#include "train/agree.h"
+#include "train/compile/place_post_validation.h"
+#include "train/ranks/agree.h"
 
 namespace gsel {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "comm/request.h"
-#include "program/verify/post_validation.h"
+#include "program/optimistic.h"
 
 namespace gsel {
 

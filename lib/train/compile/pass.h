@@ -17,7 +17,7 @@
 #include "model/divide.h"
 #include "model/model.h"
 #include "program/program.h"
-#include "program/schedule/schedule.h"
+#include "schedule/schedule.h"
 
 namespace gsel {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "train/compile/pass_calls.h"
-#include "train/memory/layout.h"
+#include "train/compile/settings.h"
 
 namespace gsel {
 namespace {

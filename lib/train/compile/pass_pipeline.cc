@@ -8,8 +8,8 @@
 #include "base/read_file.h"
 #include "base/text.h"
 #include "program/stages.h"
+#include "train/compile/layer_seconds.h"
 #include "train/compile/pass_calls.h"
-#include "train/report/costs.h"
 
 namespace gsel {
 namespace {

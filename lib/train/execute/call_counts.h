@@ -7,7 +7,7 @@
 #include <array>
 
 #include "base/axis.h"
-#include "train/axis_comms.h"
+#include "train/ranks/axis_comms.h"
 
 namespace gsel::execute {
 

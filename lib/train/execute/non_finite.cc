@@ -23,30 +23,6 @@ struct Sizes {
 
 }  // namespace
 
-NonFinite non_finite_of(const Config& config) {
-  const auto& train = config.train;
-  if (train.non_finite == "off" && train.precision == "fp16" && train.loss_scale == 0) {
-    const Place place = config.place_of("train.non_finite");
-    throw Error(GSEL_ERR_CONFIG,
-                fmt::format("{}train.non_finite = \"off\" and train.precision = \"fp16\" with a dynamic loss scale, "
-                            "which falls when a gradient overflows; \"skip\", \"error\" or a fixed train.loss_scale "
-                            "would do",
-                            place_prefix(place)))
-        .at(place);
-  }
-  if (train.non_finite == "error") return NonFinite::error;
-  if (train.non_finite == "off") return NonFinite::off;
-  const bool looked_at = train.clip_norm > 0 || train.precision == "fp16";
-  return looked_at || train.non_finite == "skip" ? NonFinite::skip : NonFinite::off;
-}
-
-bool looks_for_overflow(const Config& config, const Model& model) {
-  if (non_finite_of(config) == NonFinite::off) return false;
-  if (config.train.precision == "fp16" || config.train.clip_norm <= 0) return true;
-  return std::ranges::any_of(model.params(),
-                             [](const Param& p) { return p.trainable() && (p.flags & GSEL_PARAM_NO_CLIP); });
-}
-
 double NonFiniteOrigin::order(const Model& model, int32_t n_ranks) const {
   if (!is_known()) return std::numeric_limits<double>::infinity();
   const Sizes n(model);

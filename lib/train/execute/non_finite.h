@@ -1,27 +1,18 @@
-// train/execute/non_finite.h: what train.non_finite asks for, and where the first number of a step that is not finite
-// came from, in the order of micro-batches, of forward and of backward, on any rank. Does not know how such numbers are
-// found.
+// train/execute/non_finite.h: where the first number of a step that is not finite came from, in the order of
+// micro-batches, of forward and of backward, on any rank. Does not know how such numbers are found.
 #pragma once
 
 #include <cstdint>
 #include <limits>
 
-#include "base/config.h"
 #include "model/model.h"
 
 namespace gsel {
 
-enum class NonFinite : uint8_t { off, skip, error };
-
-// GSEL_ERR_CONFIG where a dynamic loss scale needs to know of overflows and the key says "off".
-NonFinite non_finite_of(const Config& config);
-// Whether the step looks for overflow by itself: a norm of all gradients shows it, too.
-bool looks_for_overflow(const Config& config, const Model& model);
-
 // Where it came from; layer and value are of the description. A value that is not finite comes before the gradients
 // that follow from it: then value is its id, layer the one whose forward made it, or -1 for an input, and param is -1.
-// Else value is -1, and the backward of layer made a gradient: of param, or, where that is -1, of its inputs. Nowhere: no
-// rank made it, a sum over ranks did.
+// Else value is -1, and the backward of layer made a gradient: of param, or, where that is -1, of its inputs. Nowhere:
+// no rank made it, a sum over ranks did.
 struct NonFiniteOrigin {
   int32_t rank = -1, layer = -1, param = -1, microbatch = -1, value = -1;
 

@@ -3,62 +3,17 @@
 
 #include <algorithm>
 
-#include "base/align.h"
 #include "base/dtype.h"
-#include "train/memory/views.h"
+#include "model/views.h"
 
 namespace gsel {
 namespace {
-
-std::vector<int64_t> with_batch(int64_t n, const std::vector<int64_t>& dims) {
-  std::vector<int64_t> result{n};
-  result.insert(result.end(), dims.begin(), dims.end());
-  return result;
-}
-
-std::vector<int64_t> whole_dims(const Value& v, int64_t n) {
-  return with_batch(n, v.whole_dims);
-}
-std::vector<int64_t> dims_here(const Value& v, int64_t n) {
-  return with_batch(n, v.dims);
-}
-
-int64_t product(const std::vector<int64_t>& dims) {
-  int64_t elems = 1;
-  for (int64_t d : dims) elems *= d;
-  return elems;
-}
-
-// Bytes of a tensor that must be packed to lie part behind part; none where it does.
-uint64_t packed_bytes(const std::vector<int64_t>& dims, const Share& part, gsel_dtype dtype) {
-  if (rows_of(dims, part).count == 1) return 0;
-  return round_up(static_cast<uint64_t>(product(dims)) * dtype_bytes(dtype), kTensorAlign);
-}
 
 bool all_alike(const std::vector<uint64_t>& counts) {
   return std::ranges::all_of(counts, [&](uint64_t n) { return n == counts.front(); });
 }
 
 }  // namespace
-
-Packing packing_of(Redistribution redistribution, const Value& from, const Value& to, int64_t n, int32_t ranks) {
-  if (ranks == 1) return {};
-  switch (redistribution) {
-    case Redistribution::allgather:
-      return {0, packed_bytes(whole_dims(to, n), from.part, from.dtype)};
-    case Redistribution::reduce_scatter:
-      return {packed_bytes(whole_dims(from, n), to.part, from.dtype), 0};
-    case Redistribution::alltoall:
-      return {packed_bytes(dims_here(from, n), to.part, from.dtype),
-              packed_bytes(dims_here(to, n), from.part, from.dtype)};
-    default:
-      return {};
-  }
-}
-
-bool stays_in_place(Redistribution redistribution, int32_t ranks) {
-  return ranks == 1 || redistribution == Redistribution::none || redistribution == Redistribution::allreduce;
-}
 
 Redistributor::Redistributor(std::shared_ptr<DeviceContext> device, const Model& model, int32_t ranks)
     : device_(std::move(device)), model_(model), ranks_(ranks), shares_(model.values().size()) {}
@@ -98,25 +53,25 @@ void Redistributor::copy_rows(void* dst, const void* src, const Rows& rows, gsel
   device_->run(&gsel_device_v1::copy_rows, dst, to, src, from, row, static_cast<uint64_t>(rows.count), kNow);
 }
 
-// ---- parts, one behind the other --------------------------------------------------------------------------------
+// ---- parts, one after the other ----------------------------------------------------------------------------------
 
 const Redistributor::Parts& Redistributor::parts_of(int32_t v, int32_t tensor, bool whole, int64_t n) {
   const auto [it, is_new] = parts_.try_emplace({v, tensor, whole, n});
   Parts& parts = it->second;
   if (!is_new) return parts;
   const Value& value = model_.values()[tensor];
-  const std::vector<int64_t> dims = whole ? whole_dims(value, n) : dims_here(value, n);
+  const std::vector<int64_t> dims = whole ? whole_batch_dims(value, n) : batch_dims(value, n);
   parts.value = v;
   for (const Share& share : shares_[v]) {
     parts.rows.push_back(rows_of(dims, share));
     parts.counts.push_back(static_cast<uint64_t>(parts.rows.back().count * parts.rows.back().length));
-    parts.lie_so = parts.rows.back().count == 1;
+    parts.contiguous = parts.rows.back().count == 1;
   }
   return parts;
 }
 
 const void* Redistributor::cut(const Parts& parts, const void* tensor, void* room) const {
-  if (parts.lie_so) return tensor;
+  if (parts.contiguous) return tensor;
   const gsel_dtype dtype = model_.values()[parts.value].dtype;
   const uint64_t size = dtype_bytes(dtype);
   auto* to = static_cast<char*>(room);
@@ -129,7 +84,7 @@ const void* Redistributor::cut(const Parts& parts, const void* tensor, void* roo
 }
 
 void Redistributor::join(const Parts& parts, const void* room, void* tensor) const {
-  if (parts.lie_so) return;
+  if (parts.contiguous) return;
   const gsel_dtype dtype = model_.values()[parts.value].dtype;
   const uint64_t size = dtype_bytes(dtype);
   const auto* from = static_cast<const char*>(room);
@@ -164,7 +119,7 @@ void Redistributor::run(const RedistributionJob& job, const Call& call) {
 void Redistributor::gather(const RedistributionJob& job, const Call& call) {
   const Value& from = model_.values()[job.from];
   const Parts& all = parts_of(job.from, job.to, true, job.n_samples);
-  void* came = all.lie_so ? job.dst : job.packing;
+  void* came = all.contiguous ? job.dst : job.packing;
   gsel_collective gather = make_collective(GSEL_COLLECTIVE_ALLGATHER, job.src, came,
                                            static_cast<uint64_t>(value_elems(from, job.n_samples)), from.dtype);
   if (!all_alike(all.counts)) {
@@ -189,7 +144,7 @@ void Redistributor::scatter(const RedistributionJob& job, const Call& call) {
 
 void Redistributor::take_slice(const RedistributionJob& job) const {
   const Value& to = model_.values()[job.to];
-  const PartRows rows = rows_of(whole_dims(to, job.n_samples), to.part);
+  const PartRows rows = rows_of(whole_batch_dims(to, job.n_samples), to.part);
   copy_rows(job.dst, static_cast<const char*>(job.src) + static_cast<uint64_t>(rows.first) * dtype_bytes(to.dtype),
             {rows.length, rows.stride, rows.length, rows.count}, to.dtype);
 }
@@ -201,7 +156,7 @@ void Redistributor::exchange(const RedistributionJob& job, const Call& call) {
   const Parts &given = parts_of(job.to, job.from, false, job.n_samples),
               &taken = parts_of(job.from, job.to, false, job.n_samples);
   const uint64_t begin = packing_of(job.redistribution, from, to, job.n_samples, ranks_).send_bytes;
-  void* came = taken.lie_so ? job.dst : static_cast<char*>(job.packing) + begin;
+  void* came = taken.contiguous ? job.dst : static_cast<char*>(job.packing) + begin;
   gsel_collective all = make_collective(GSEL_COLLECTIVE_ALLTOALL, cut(given, job.src, job.packing), came,
                                         given.counts.front(), from.dtype);
   if (!all_alike(given.counts) || !all_alike(taken.counts) || given.counts.front() != taken.counts.front()) {

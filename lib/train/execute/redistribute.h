@@ -1,6 +1,6 @@
 // train/execute/redistribute.h: redistributes a value on the sharing axis (program/redistribution.h) by one collective.
-// If the parts of a tensor are not contiguous in it, rows are packed part behind part. Does not know programs, and what
-// counts the bytes.
+// If the parts of a tensor are not contiguous in it, rows are packed part after part (train/state/packing.h). Does not
+// know programs, and what counts the bytes.
 #pragma once
 
 #include <functional>
@@ -12,22 +12,9 @@
 #include "comm/communicator.h"
 #include "device/device.h"
 #include "model/model.h"
-#include "program/redistribution.h"
+#include "train/state/packing.h"
 
 namespace gsel {
-
-// Memory beside source and result: what is sent, part behind part in the order of ranks, and behind it what is received
-// in that order. None where parts lie so already, as those of the outermost dimension do.
-struct Packing {
-  uint64_t send_bytes = 0;  // rounded up
-  uint64_t recv_bytes = 0;
-  uint64_t bytes() const { return send_bytes + recv_bytes; }
-};
-// For n samples of a value that is brought from the placement of `from` to that of `to`.
-Packing packing_of(Redistribution redistribution, const Value& from, const Value& to, int64_t n, int32_t ranks);
-
-// Whether source and result can be one memory: nothing is done, or a sum is made in place.
-bool stays_in_place(Redistribution redistribution, int32_t ranks);
 
 struct RedistributionJob {
   Redistribution redistribution = Redistribution::none;
@@ -61,11 +48,11 @@ class Redistributor {
     int32_t value;
     std::vector<PartRows> rows;    // by coordinate
     std::vector<uint64_t> counts;  // elements
-    bool lie_so;                   // one behind the other
+    bool contiguous;               // one after the other in it
   };
   // The parts of n samples of `tensor`, whole or as it is here. Computed once.
   const Parts& parts_of(int32_t v, int32_t tensor, bool whole, int64_t n);
-  // A tensor as its parts one behind the other, in `room` where it does not lie so; and back.
+  // A tensor as its parts one after the other, in `room` where they are not contiguous; and back.
   const void* cut(const Parts& parts, const void* tensor, void* room) const;
   void join(const Parts& parts, const void* room, void* tensor) const;
 

@@ -6,7 +6,7 @@
 #include "base/foreign.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "program/verify/post_validation.h"
+#include "program/optimistic.h"
 #include "train/execute/instructions.h"
 #include "train/execute/state.h"
 

@@ -15,10 +15,10 @@
 #include "program/program.h"
 #include "train/compile/message_plan.h"
 #include "train/execute/non_finite.h"
-#include "train/memory/arena_plan.h"
 #include "train/memory/ledger.h"
-#include "train/memory/storage.h"
 #include "train/report/step_record.h"
+#include "train/state/arena_plan.h"
+#include "train/state/storage.h"
 
 namespace gsel::execute {
 

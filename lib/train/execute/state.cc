@@ -1,9 +1,9 @@
 // train/execute/state.cc: see state.h.
 #include "train/execute/state.h"
 
+#include "program/optimistic.h"
 #include "program/shards.h"
 #include "program/stages.h"
-#include "program/verify/post_validation.h"
 
 namespace gsel::execute {
 namespace {

@@ -12,17 +12,18 @@
 
 #include "base/config.h"
 #include "comm/communicator.h"
-#include "train/axis_comms.h"
+#include "train/compile/settings.h"
 #include "train/execute/call_counts.h"
 #include "train/execute/messages.h"
 #include "train/execute/post_validation.h"
 #include "train/execute/redistribute.h"
 #include "train/execute/run.h"
 #include "train/memory/lender.h"
-#include "train/memory/step_copy.h"
 #include "train/optimize/compress.h"
 #include "train/optimize/loss_scale.h"
 #include "train/optimize/optimizer.h"
+#include "train/ranks/axis_comms.h"
+#include "train/state/step_copy.h"
 
 namespace gsel::execute {
 

@@ -6,8 +6,8 @@
 #include <array>
 
 #include "base/current_error.h"
+#include "model/views.h"
 #include "program/forward_to.h"
-#include "train/memory/views.h"
 
 namespace gsel {
 namespace {

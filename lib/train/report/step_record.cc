@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/json.h"
 #include "base/read_file.h"
+#include "base/version.h"
 #include "base/write_file.h"
 
 namespace gsel {
@@ -119,7 +120,7 @@ std::string to_json(const Program& program, const StepRecord& record, bool with_
   step.set("intervals", with_intervals ? intervals_json(program, record.intervals) : Json());
   Json steps = Json::array();
   steps.push(std::move(step));
-  const Json document{{"gsel", gsel_version_text()}, {"steps", std::move(steps)}};
+  const Json document{{"gsel", kVersionText}, {"steps", std::move(steps)}};
   return document.on_one_line() + "\n";
 }
 

@@ -5,7 +5,7 @@
 #include "base/dtype.h"
 #include "program/shards.h"
 #include "program/traffic.h"
-#include "train/memory/budget.h"
+#include "train/state/budget.h"
 
 namespace gsel {
 namespace {

@@ -14,6 +14,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/status.h"
+#include "base/version.h"
 #include "base/write_file.h"
 #include "comm/collective.h"
 #include "comm/operation.h"
@@ -170,7 +172,7 @@ Json rank_json(const RankBlock& block, int32_t rank, const Seen& seen, const Clo
 Json failure_json(const ArenaHeader& header) {
   if (header.broken.load(std::memory_order_acquire) != kReadable) return {};
   const std::string text(header.broken_text, strnlen(header.broken_text, kTextBytes));
-  return {{"code", gsel_status_name(header.broken_code)}, {"rank", header.broken_rank}, {"text", text}};
+  return {{"code", status_name(header.broken_code)}, {"rank", header.broken_rank}, {"text", text}};
 }
 
 Json part_json(const ArenaHeader& header) {
@@ -184,8 +186,7 @@ Json part_json(const ArenaHeader& header) {
 
 Json reader_json(const TraceReader& reader) {
   Json json{{"pid", getpid()}, {"rank", reader.rank >= 0 ? Json(reader.rank) : Json()}};
-  json.set("error",
-           reader.error.empty() ? Json() : Json{{"code", gsel_status_name(reader.code)}, {"text", reader.error}});
+  json.set("error", reader.error.empty() ? Json() : Json{{"code", status_name(reader.code)}, {"text", reader.error}});
   return json;
 }
 
@@ -214,7 +215,7 @@ Json communicator_json(const Arena& arena, const TraceReader& reader) {
 }
 
 std::string trace_text(Json communicators) {
-  const Json json{{"gsel", gsel_version_text()}, {"communicators", std::move(communicators)}};
+  const Json json{{"gsel", kVersionText}, {"communicators", std::move(communicators)}};
   return json.on_one_line() + "\n";
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/version.h"
 #include "comm/collective.h"
 #include "comm/shm/memory/arena.h"
 
@@ -46,7 +47,7 @@ class Reader {
   Reader(const std::string& file, const std::string& cpu) : file_(file), cpu_(cpu) {}
 
   std::vector<TunedWorld> read(const toml::table& root) {
-    expect_text(root, "gsel", gsel_version_text());
+    expect_text(root, "gsel", kVersionText);
     expect_text(root, "cpu", cpu_);
     for (auto&& [key, node] : root)
       if (key.str() != "gsel" && key.str() != "cpu" && key.str() != "world")

@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "base/random.h"
+#include "model/views.h"
 #include "train/execute/instructions.h"
-#include "train/memory/views.h"
 
 namespace gsel::execute {
 namespace {

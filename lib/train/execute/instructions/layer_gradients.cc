@@ -3,8 +3,8 @@
 // gradients of parameters by the callback.
 #include <algorithm>
 
+#include "model/views.h"
 #include "train/execute/instructions.h"
-#include "train/memory/views.h"
 
 namespace gsel::execute {
 namespace {

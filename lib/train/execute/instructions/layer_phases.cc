@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "base/dtype.h"
+#include "model/views.h"
 #include "train/execute/instructions.h"
-#include "train/memory/views.h"
 
 namespace gsel::execute {
 namespace {

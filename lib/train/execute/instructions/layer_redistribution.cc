@@ -1,10 +1,10 @@
 // train/execute/instructions/layer_redistribution.cc: the library's own layers: bring a value from one placement on the
 // sharing axis to another, forward, and its gradient back. If nothing has to be done, or a sum can be made in place,
-// both values have the same memory (train/memory/arena_plan.h).
+// both values have the same memory (train/state/arena_plan.h).
 #include <functional>
 
+#include "model/views.h"
 #include "train/execute/instructions.h"
-#include "train/memory/views.h"
 
 namespace gsel::execute {
 namespace {

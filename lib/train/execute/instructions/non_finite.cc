@@ -7,9 +7,9 @@
 
 #include "base/dtype.h"
 #include "base/log.h"
+#include "model/views.h"
 #include "program/stages.h"
 #include "train/execute/instructions.h"
-#include "train/memory/views.h"
 
 namespace gsel::execute {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <functional>
 
-#include "program/verify/post_validation.h"
+#include "program/optimistic.h"
 #include "train/execute/instructions.h"
 
 namespace gsel::execute {

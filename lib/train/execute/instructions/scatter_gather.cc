@@ -2,8 +2,8 @@
 // one rank, and its parts on all. Parts are consecutive, in order of coordinate on the axis, and as even as can be.
 #include "base/shard.h"
 #include "base/text.h"
+#include "model/views.h"
 #include "train/execute/instructions.h"
-#include "train/memory/views.h"
 
 namespace gsel::execute {
 namespace {

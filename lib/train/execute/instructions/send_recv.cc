@@ -1,8 +1,8 @@
 // train/execute/instructions/send_recv.cc: SEND and RECV: values and gradients on their way between the ranks of a
 // pipeline. A gradient that comes counts as a contribution, as a backward's does.
 #include "base/os.h"
+#include "model/views.h"
 #include "train/execute/instructions.h"
-#include "train/memory/views.h"
 
 namespace gsel::execute {
 namespace {

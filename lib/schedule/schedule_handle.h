@@ -1,0 +1,23 @@
+// schedule/schedule_handle.h: what gsel_schedule points to: a schedule and its text, made when first asked for.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "schedule/schedule.h"
+
+struct gsel_schedule {
+  explicit gsel_schedule(gsel::Schedule schedule) : impl(std::move(schedule)) {}
+
+  const gsel::Schedule impl;
+
+  const std::string& printed() const {
+    std::call_once(text_made_, [this] { text_ = gsel::to_text(impl); });
+    return text_;
+  }
+
+ private:
+  mutable std::once_flag text_made_;
+  mutable std::string text_;
+};

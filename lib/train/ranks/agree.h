@@ -1,0 +1,70 @@
+// train/ranks/agree.h: checks, before anything runs, that all ranks were given the same model and settings.
+#pragma once
+
+#include <gsel/train.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/current_error.h"
+#include "comm/communicator.h"
+#include "model/model.h"
+
+namespace gsel {
+
+// A thing that must be alike on all ranks: what to call it, and its fields, each with its name and its value as text. A
+// thing with one value has one field without a name.
+struct Particular {
+  struct Field {
+    std::string name, value;
+    bool operator==(const Field&) const = default;
+  };
+  std::string name;
+  std::vector<Field> fields;
+
+  Particular() = default;
+  Particular(std::string n, std::vector<Field> f) : name(std::move(n)), fields(std::move(f)) {}
+  Particular(std::string n, std::string value) : name(std::move(n)), fields{{"", std::move(value)}} {}
+};
+using Particulars = std::vector<Particular>;
+Particulars particulars_of(const Model& model);
+Particulars particulars_of(const gsel_optimizer_options* optimizer);  // nullptr: train.optimizer
+
+// A collective: every rank's n numbers, by rank.
+std::vector<uint64_t> gather_numbers(Communicator& comm, const std::vector<uint64_t>& mine);
+
+// A collective. Things are compared by their names. GSEL_ERR_MISMATCH names the first that differs, two ranks, and the
+// value on each of them; all ranks name the same thing.
+void check_agreement(Communicator& comm, const Particulars& particulars);
+
+// A collective: throws this rank's failure, or GSEL_ERR_PEER naming a rank that failed, on every rank. `made` is what
+// each was to make.
+void check_all_succeeded(Communicator& comm, const std::optional<Error>& failure, std::string_view made);
+
+// Collectives around what needs no other rank, so that a rank that fails alone does not leave the others waiting. The
+// first says whether it succeeded on all of them; the second throws as check_all_succeeded does.
+bool all_succeed(Communicator& comm, bool mine);
+template <class Work>
+bool succeeds_on_all_ranks(Communicator& comm, Work&& work) {
+  bool mine = true;
+  try {
+    work();
+  } catch (...) {  // what failed is not told
+    mine = false;
+  }
+  return all_succeed(comm, mine);
+}
+template <class Work>
+void on_all_ranks(Communicator& comm, std::string_view made, Work&& work) {
+  std::optional<Error> failure;
+  try {
+    work();
+  } catch (...) {
+    failure = current_error();
+  }
+  check_all_succeeded(comm, failure, made);
+}
+
+}  // namespace gsel

@@ -1,0 +1,89 @@
+// train/ranks/axis_comms.cc: see axis_comms.h.
+#include "train/ranks/axis_comms.h"
+
+#include <algorithm>
+
+#include "base/axis.h"
+#include "base/current_error.h"
+#include "base/dtype.h"
+#include "base/text.h"
+#include "program/optimistic.h"
+#include "program/stages.h"
+
+namespace gsel {
+
+AxisComms::AxisComms(Communicator& world, const Program& program) : world_(world), program_(program) {
+  const std::vector<int32_t> tie_of = tie_of_params(program);
+  for (const ProgramBucket& bucket : program.buckets) tie_of_bucket_.push_back(tie_of[bucket.params.front()]);
+}
+
+void AxisComms::connect() {
+  if (connected_) return;
+  for (gsel_axis axis = 0; axis < kAxes; ++axis) split_axis(axis);
+  const int32_t pipeline_rank = program_.mesh.coordinate(program_.rank, GSEL_AXIS_PIPELINE);
+  for (const std::vector<int32_t>& tie : ties(program_)) {
+    Own& own = ties_.emplace_back();
+    tie_is_axis_.push_back(tie.size() == static_cast<size_t>(size(GSEL_AXIS_PIPELINE)));
+    if (tie_is_axis_.back()) continue;
+    const int32_t colour = std::ranges::count(tie, pipeline_rank) ? 0 : -1;
+    if (auto made = axis(GSEL_AXIS_PIPELINE).split_inside(colour, pipeline_rank, "tie")) own.emplace(std::move(*made));
+  }
+  if (size(GSEL_AXIS_PIPELINE) > 1) losses_.emplace(*axis(GSEL_AXIS_PIPELINE).split_inside(0, pipeline_rank, "loss"));
+  if (losses_ && has_optimistic_steps(program_))
+    validation_.emplace(*axis(GSEL_AXIS_PIPELINE).split_inside(0, pipeline_rank, "validation"));
+  connected_ = true;
+}
+
+// The colour is the group's first rank.
+void AxisComms::split_axis(gsel_axis axis) {
+  if (size(axis) == 1 || size(axis) == world_.world_size()) return;
+  const std::vector<int32_t> group = program_.mesh.group(program_.rank, axis);
+  axes_[axis].emplace(
+      *world_.split_inside(group.front(), program_.mesh.coordinate(program_.rank, axis), axis_name(axis)));
+}
+
+Communicator& AxisComms::axis(gsel_axis axis) {
+  if (size(axis) == world_.world_size()) return world_;
+  if (!axes_[axis])
+    fail(GSEL_ERR_INTERNAL, "the {} axis of {} has no communicator", axis_name(axis), with_noun(size(axis), "rank"));
+  return *axes_[axis];
+}
+
+Communicator& AxisComms::tie(int32_t bucket) {
+  const int32_t tie = tie_of_bucket_[bucket];
+  if (tie < 0 || static_cast<size_t>(tie) >= ties_.size() || (!ties_[tie] && !tie_is_axis_[tie]))
+    fail(GSEL_ERR_INTERNAL, "bucket {} is held by one stage of the pipeline and to be summed over several", bucket);
+  return ties_[tie] ? *ties_[tie] : axis(GSEL_AXIS_PIPELINE);
+}
+
+Communicator& AxisComms::losses() {
+  if (!losses_) fail(GSEL_ERR_INTERNAL, "a pipeline of one rank has nobody to send its loss to");
+  return *losses_;
+}
+
+Communicator& AxisComms::validation() {
+  if (!validation_) fail(GSEL_ERR_INTERNAL, "a number is optimistic over a pipeline that has nobody to send it to");
+  return *validation_;
+}
+
+// The world first: who hears of it in a group finds the reason there.
+void AxisComms::abort(std::string_view reason, int32_t about) noexcept {
+  world_.abort(reason, about);
+  for (Own& own : axes_)
+    if (own) own->abort(reason, about);
+  for (Own& own : ties_)
+    if (own) own->abort(reason, about);
+  for (Own* own : {&losses_, &validation_})
+    if (*own) (*own)->abort(reason, about);
+}
+
+std::optional<Error> AxisComms::what_ended_all() noexcept {
+  try {
+    world_.collective(make_collective(GSEL_COLLECTIVE_BARRIER, nullptr, nullptr, 0, GSEL_U8));
+  } catch (...) {
+    return current_error();
+  }
+  return {};
+}
+
+}  // namespace gsel

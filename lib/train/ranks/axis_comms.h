@@ -1,0 +1,53 @@
+// train/ranks/axis_comms.h: the communicators of the groups of a mesh: the ranks that differ on one axis only, and the
+// pipeline ranks that hold the same tied parameters. Does not know what they are used for.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "program/program.h"
+
+namespace gsel {
+
+class AxisComms {
+ public:
+  AxisComms(Communicator& world, const Program& program);
+
+  // Makes what is not the world itself. A collective of all ranks.
+  void connect();
+
+  Communicator& world() const { return world_; }
+  Communicator& axis(gsel_axis axis);
+  // The pipeline ranks that hold a bucket's parameters, of which there are several.
+  Communicator& tie(int32_t bucket);
+
+  // The ranks of the pipeline, for nothing but the losses that the one that has them sends to the others.
+  Communicator& losses();
+  // The same ranks, for numbers that are optimistic; of programs that have some.
+  Communicator& validation();
+
+  // All of them, so that a rank that waits on any hears of a failure. about: the rank of the world that the failure is
+  // about; -1: this one.
+  void abort(std::string_view reason, int32_t about = -1) noexcept;
+  // What ended the world, for whoever heard of it from a neighbour; nothing where only the group is broken.
+  std::optional<Error> what_ended_all() noexcept;
+
+ private:
+  // Nothing where the group is the world, or one rank.
+  using Own = std::optional<Communicator>;
+  void split_axis(gsel_axis axis);
+  int32_t size(gsel_axis axis) const { return program_.mesh.size[axis]; }
+
+  Communicator& world_;
+  const Program& program_;
+  bool connected_ = false;
+  std::array<Own, kAxes> axes_;
+  std::vector<Own> ties_;
+  Own losses_, validation_;
+  std::vector<int32_t> tie_of_bucket_;
+  std::vector<bool> tie_is_axis_;  // held by every pipeline rank
+};
+
+}  // namespace gsel

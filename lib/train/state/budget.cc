@@ -1,0 +1,206 @@
+// train/state/budget.cc: see budget.h. Candidate configurations are compiled and forecast as the trainer would do it,
+// in order of their price: more communication, then more time, then slower memory.
+#include "train/state/budget.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+
+#include "base/text.h"
+#include "train/compile/base_program.h"
+
+namespace gsel {
+namespace {
+
+constexpr const char* kZero = "zero";
+
+// "rank 3 of 4", and in a pipeline its stages: " (stage 1: layers \"fc2\" to \"loss\")". The program may be another
+// rank's.
+std::string named(int32_t rank, const Program& program) {
+  std::string text = fmt::format("rank {} of {}", rank, program.mesh.world_size());
+  if (program.mesh.size[GSEL_AXIS_PIPELINE] == 1) return text;
+  std::vector<std::string> stages;
+  for (size_t s = 0; s < program.rank_of_stage.size(); ++s) {
+    if (program.rank_of_stage[s] != program.mesh.coordinate(rank, GSEL_AXIS_PIPELINE)) continue;
+    const auto stage = static_cast<int32_t>(s);  // Clang 14 does not compile equal_range of GCC 12's library
+    const auto first = std::ranges::lower_bound(program.layers, stage, {}, &ProgramLayer::stage);
+    const auto last = std::ranges::upper_bound(program.layers, stage, {}, &ProgramLayer::stage);
+    if (first == last) continue;
+    stages.push_back(fmt::format("stage {}: layers \"{}\" to \"{}\"", s, first->name, std::prev(last)->name));
+  }
+  return fmt::format("{} ({})", text, fmt::join(stages, ", "));
+}
+
+// A change of the configuration: what to call it, and how it is written in gsel.toml.
+struct Change {
+  std::vector<std::string> names, lines;
+  Config config;
+};
+
+std::string joined(const std::vector<std::string>& texts, const char* between) {
+  return fmt::format("{}", fmt::join(texts, between));
+}
+
+class Candidates {
+ public:
+  Candidates(const Config& config, const Mesh& mesh) : config_(config), ranks_(mesh.size[GSEL_AXIS_DATA]) {}
+
+  // Calls `fits` with each candidate until one does; in order of preference.
+  void each(const std::function<bool(const Change&)>& fits) const {
+    const bool more = sharding(fits) || recomputing(fits) || smaller(unchanged(), fits) || all_of_it("", fits);
+    if (!more && !all_of_it("state", fits)) all_of_it("all", fits);
+  }
+
+ private:
+  using Fits = std::function<bool(const Change&)>;
+  Change unchanged() const { return {{}, {}, config_}; }
+
+  // Stage of ZeRO the configuration has; 0 for another strategy.
+  int64_t stage() const {
+    const auto& section = config_.strategy[GSEL_AXIS_DATA];
+    if (!section || section->plugin != kZero) return 0;
+    const auto it = section->options.find("stage");
+    return it == section->options.end() ? 1 : std::stoll(it->second.text);
+  }
+
+  Change with_stage(Change change, int64_t stage, const std::string& offload) const {
+    auto& section = change.config.strategy[GSEL_AXIS_DATA];
+    if (!section || section->plugin != kZero) section = StrategySection{kZero, {}, {}};
+    section->options["stage"] = {ConfigValue::Type::integer, std::to_string(stage), {"", 0, 0, "strategy.data.stage"}};
+    std::string line = fmt::format("[strategy.data] plugin = \"zero\", stage = {}", stage);
+    std::string name = fmt::format("ZeRO stage {} on {} rank{}", stage, ranks_, ranks_ == 1 ? "" : "s");
+    if (!offload.empty()) {
+      section->options["offload"] = {ConfigValue::Type::text, offload, {"", 0, 0, "strategy.data.offload"}};
+      line += fmt::format(", offload = \"{}\"", offload);
+      name += fmt::format(" with {} in offload memory",
+                          offload == "all" ? "optimizer state and parameters" : "optimizer state");
+    }
+    change.names.push_back(name);
+    change.lines.push_back(line);
+    return change;
+  }
+
+  static Change with_recompute(Change change) {
+    change.config.train.recompute = change.config.texts["train.recompute"] = "all";
+    change.names.push_back("recomputing all layers");
+    change.lines.push_back("[train] recompute = \"all\"");
+    return change;
+  }
+
+  // As many more micro-batches where their number is configured.
+  Change with_microbatch(Change change, int64_t samples) const {
+    if (const int64_t n = config_.train.microbatches; n > 0) {
+      const int64_t more = n * (microbatch() / samples);
+      change.config.train.microbatches = more;
+      change.config.texts["train.microbatches"] = std::to_string(more);
+      change.names.push_back(with_noun(more, "micro-batch"));
+      change.lines.push_back(fmt::format("[train] microbatches = {}", more));
+      return change;
+    }
+    change.config.train.microbatch = samples;
+    change.config.texts["train.microbatch"] = std::to_string(samples);
+    change.names.push_back(fmt::format("micro-batches of {}", with_noun(samples, "sample")));
+    change.lines.push_back(fmt::format("[train] microbatch = {}", samples));
+    return change;
+  }
+
+  int64_t microbatch() const {
+    const int64_t most = largest_share(config_, ranks_);
+    if (config_.train.microbatches > 0) return std::max<int64_t>(most / config_.train.microbatches, 1);
+    return config_.train.microbatch ? std::min(config_.train.microbatch, most) : most;
+  }
+
+  // Halved until they fit.
+  bool smaller(const Change& change, const Fits& fits) const {
+    for (int64_t samples = microbatch() / 2; samples >= 1; samples /= 2)
+      if (fits(with_microbatch(change, samples))) return true;
+    return false;
+  }
+
+  bool recomputing(const Fits& fits) const {
+    return config_.train.recompute != "all" && fits(with_recompute(unchanged()));
+  }
+
+  bool sharding(const Fits& fits) const {
+    if (ranks_ == 1) return false;
+    for (int64_t s = stage() + 1; s <= 3; ++s)
+      if (fits(with_stage(unchanged(), s, ""))) return true;
+    return false;
+  }
+
+  // Stage 3, by itself where something is offloaded, then with recomputing and small micro-batches.
+  bool all_of_it(const std::string& offload, const Fits& fits) const {
+    if (ranks_ == 1 && offload.empty()) return false;
+    Change change = with_stage(unchanged(), 3, offload);
+    if (!offload.empty() && fits(change)) return true;
+    if (config_.train.recompute != "all") change = with_recompute(change);
+    return fits(change) || smaller(change, fits);
+  }
+
+  const Config& config_;
+  int32_t ranks_;
+};
+
+// "ZeRO stage 2 on 4 ranks needs 310.0 MiB of 512.0 MiB: [strategy.data] plugin = \"zero\", stage = 2".
+std::string advice(const Config& config, const Mesh& mesh, uint64_t budget, const NeedOf& need_of) {
+  std::string text, least_text;
+  uint64_t least = ~uint64_t{0};
+  Candidates(config, mesh).each([&](const Change& change) {
+    const std::optional<RankNeed> need = need_of(change.config);
+    if (!need) return false;
+    const std::string what =
+        fmt::format("{} needs {} of {}", joined(change.names, ", "), human_bytes(need->total()), human_bytes(budget));
+    if (need->total() <= budget) text = fmt::format("{}; in gsel.toml: {}", what, joined(change.lines, "; "));
+    if (need->total() < least) least_text = what;
+    least = std::min(least, need->total());
+    return need->total() <= budget;
+  });
+  if (!text.empty()) return text;
+  return least_text.empty() ? "no change of strategy, micro-batches or offload that was tried would fit"
+                            : fmt::format("nothing that was tried would fit; the least: {}", least_text);
+}
+
+}  // namespace
+
+std::string human_bytes(uint64_t bytes) {
+  static const char* const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  auto size = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (size >= 1024 && unit + 1 < std::size(units)) {
+    size /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.1f} {}", size, units[unit]);
+}
+
+std::string memory_table(const PartBytes& parts) {
+  std::vector<std::pair<std::string, uint64_t>> rows;
+  for (size_t i = 0; i < kParts; ++i)
+    if (parts[i]) rows.emplace_back(part_name(static_cast<Part>(i)), parts[i]);
+  rows.emplace_back("total without offload memory", total_bytes(parts));
+  size_t name_width = 0, human_width = 0, bytes_width = 0;
+  for (const auto& [name, bytes] : rows) {
+    name_width = std::max(name_width, name.size());
+    human_width = std::max(human_width, human_bytes(bytes).size());
+    bytes_width = std::max(bytes_width, std::to_string(bytes).size());
+  }
+  std::string text;
+  for (const auto& [name, bytes] : rows)
+    text += fmt::format("\n  {:<{}}  {:>{}}  {:>{}} bytes", name, name_width, human_bytes(bytes), human_width, bytes,
+                        bytes_width);
+  return text;
+}
+
+void check_budget(const Config& config, const Program& program, const RankNeed& need, const NeedOf& need_of) {
+  if (config.train.memory_bytes <= 0) return;
+  const auto budget = static_cast<uint64_t>(config.train.memory_bytes);
+  if (need.total() <= budget) return;
+  const Place place = config.place_of("train.memory_bytes");
+  throw Error(GSEL_ERR_NOMEM,
+              fmt::format("{}train.memory_bytes = {} ({}) is not enough: {} needs {}{}\n{}", place_prefix(place),
+                          budget, human_bytes(budget), named(need.rank, program), human_bytes(need.total()),
+                          memory_table(need.parts), advice(config, program.mesh, budget, need_of)))
+      .at(place);
+}
+
+}  // namespace gsel

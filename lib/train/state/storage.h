@@ -1,0 +1,130 @@
+// train/state/storage.h: memory of parameters with their gradients and optimizer state: side by side per bucket, so
+// that a collective or an optimizer step works on one contiguous range and no gradient is ever copied.
+// train/state/layout.h gives the sizes of what is kept. What is whole only for a while is a window, whose memory the
+// arena provides.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/config.h"
+#include "device/device.h"
+#include "model/model.h"
+#include "model/views.h"
+#include "program/program.h"
+#include "train/memory/offload.h"
+#include "train/state/layout.h"
+
+namespace gsel {
+
+class ParamStorage {
+ public:
+  // Everything kept, states zero. The ledger must live longer. GSEL_ERR_NOMEM, those of OffloadMemory.
+  ParamStorage(std::shared_ptr<DeviceContext> device, const Model& model, const Program& program, const Config& config,
+               const Optimizer& optimizer, Ledger& ledger);
+  ParamStorage(const ParamStorage&) = delete;
+  ParamStorage& operator=(const ParamStorage&) = delete;
+
+  // Writes the initial values, keyed by (seed, name, element): what this rank keeps of them, nothing else is ever made.
+  void initialise(uint64_t seed);
+  // The same once more of whole parameters that callbacks of the embedder initialise, with the values of one rank for
+  // all: `broadcast` makes each chunk that rank's. is_root: this is it.
+  void initialise_alike(uint64_t seed, bool is_root, const std::function<void(std::span<float>)>& broadcast);
+  static constexpr int64_t kChunkElems = 1 << 16;
+
+  const BucketLayout& layout(int32_t bucket) const { return blocks_[bucket].layout; }
+  // Bucket of a parameter; behind the program's: of frozen ones. -1: another pipeline rank has it.
+  int32_t bucket_of(int32_t p) const { return homes_[p].block; }
+  bool is_here(int32_t p) const { return homes_[p].block >= 0; }
+  int64_t first_of(int32_t p) const { return homes_[p].first; }  // its first element in the bucket
+  bool holds_whole_params() const;                               // between steps, all of them
+
+  // A parameter that is here, as it is kept (layout().dtype); nullptr while its window is closed.
+  void* param(int32_t p) const;
+  float* gradient(int32_t p) const;  // the same; nullptr when frozen
+  // A whole bucket, padding included: [layout().padded]. nullptr while its window is closed.
+  void* whole_params(int32_t bucket) const { return blocks_[bucket].whole_params; }
+  float* whole_gradient(int32_t bucket) const { return blocks_[bucket].whole_gradient; }
+
+  // Windows, at [layout().param_window_bytes] and [gradient_window_bytes] of memory that stays until they are closed.
+  // Parameters are undefined until a collective has written them; of a gradient the padding is zero, the rest
+  // undefined.
+  void open_params(int32_t bucket, void* memory);
+  void close_params(int32_t bucket);
+  void open_gradient(int32_t bucket, void* memory);
+  void close_gradient(int32_t bucket);
+
+  // Before a gather in place: puts this rank's shard where it belongs in the open window. Nothing where parameters are
+  // kept whole. The copy is queued on the stream, and done before it returns where the shard lies in offload memory.
+  void place_shard(int32_t bucket, gsel_stream* stream);
+  // This rank's own part of the gradient, [layout().own_elems()]: where a REDUCE_SCATTER puts its result, or inside
+  // the whole gradient. nullptr where another rank owns the bucket.
+  float* own_gradient(int32_t bucket) const;
+  // Parameters that lie in this rank's own part, piece by piece.
+  std::span<const Piece> pieces(int32_t bucket) const { return blocks_[bucket].layout.pieces; }
+
+  // What this rank steps of a bucket, until done_with. With `values` and, where parameters are kept in 16 bits, their
+  // master copy: also the way to read exact values between steps. Not for a bucket that another rank owns.
+  Stretch stretch(int32_t bucket);
+  void done_with(int32_t bucket, bool written);
+  // All that this rank keeps of a bucket's parameters, array by array: to be overwritten with another rank's.
+  template <class Visit>
+  void rewrite_params(int32_t bucket, Visit&& visit) {
+    for (Kept* kept : {&blocks_[bucket].kept_params, &blocks_[bucket].master}) {
+      if (!kept->bytes()) continue;
+      visit(kept->begin_use(), kept->bytes());
+      kept->end_use(true);
+    }
+  }
+
+  // Of offload memory, so far.
+  uint64_t offload_bytes_in() const { return offload_ ? offload_->bytes_in : 0; }
+  uint64_t offload_bytes_out() const { return offload_ ? offload_->bytes_out : 0; }
+
+ private:
+  // An array in device or offload memory.
+  struct Kept {
+    CountedMemory near;
+    OffloadedArray far;
+    void* begin_use() { return near.data() ? near.data() : far.begin_use(); }
+    void end_use(bool written) { far.end_use(written); }
+    uint64_t bytes() const { return near.bytes() + far.bytes(); }
+  };
+  struct Block {
+    BucketLayout layout;
+    std::vector<int32_t> params;
+    Kept kept_params, master, states[kMostStates];
+    CountedMemory kept_gradient;
+    void* whole_params = nullptr;     // kept, or an open window
+    float* whole_gradient = nullptr;  // the same
+  };
+  struct Home {
+    int32_t block = -1;
+    int64_t first = 0;
+  };
+
+  Kept make(bool is_offloaded, Part near, Part far, uint64_t bytes, Ledger& ledger);
+  void make_block(const BucketLayout& layout, const std::vector<int32_t>& params, Ledger& ledger);
+  void initialise_block(Block& block, uint64_t seed);
+  // Of a block, while it is initialised: `params` has the elements in `kept`.
+  struct Beginning {
+    char *params, *master;
+    gsel_range kept;
+  };
+  Beginning begin_initial(Block& block) const;
+  void end_initial(Block& block) const;
+  void write_initial(const Block& block, int64_t first, std::span<const float> values, const Beginning& to) const;
+  void zero(void* data, uint64_t bytes) const;
+  uint64_t kept_bytes(const Block& block, int64_t elems) const;
+
+  std::shared_ptr<DeviceContext> device_;
+  const Model& model_;
+  std::optional<OffloadMemory> offload_;  // before what lies in it
+  std::vector<Home> homes_;               // by parameter
+  std::vector<Block> blocks_;             // by bucket; then of frozen parameters
+};
+
+}  // namespace gsel
