@@ -73,17 +73,17 @@ std::string read_file(const std::string& path) {
   constexpr size_t kMaxBytes = 256 << 20;
   // A pipe without a writer would be waited for.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) refuse(GSEL_ERR_IO, path + ": cannot be opened: " + std::strerror(errno) + "; a readable file would do");
+  if (fd < 0) refuse(GSEL_ERR_IO, path + ": cannot be opened: " + std::strerror(errno) + "; expected a readable file");
   std::unique_ptr<FILE, int (*)(FILE*)> file(fdopen(fd, "rb"), std::fclose);
   struct stat info {};
   if (!file || fstat(fd, &info) != 0) refuse(GSEL_ERR_IO, path + ": cannot be read: " + std::strerror(errno));
-  if (!S_ISREG(info.st_mode)) refuse(GSEL_ERR_IO, path + ": is not a regular file; a readable file would do");
+  if (!S_ISREG(info.st_mode)) refuse(GSEL_ERR_IO, path + ": is not a regular file; expected a readable file");
   std::string content;
   char buffer[1 << 16];
   while (const size_t n = std::fread(buffer, 1, sizeof buffer, file.get())) {
     content.append(buffer, n);
     if (content.size() > kMaxBytes)
-      refuse(GSEL_ERR_IO, path + ": has more than " + std::to_string(kMaxBytes) + " bytes; a shorter file would do");
+      refuse(GSEL_ERR_IO, path + ": has more than " + std::to_string(kMaxBytes) + " bytes; expected a shorter file");
   }
   if (std::ferror(file.get())) refuse(GSEL_ERR_IO, path + ": cannot be read: " + std::strerror(errno));
   return content;

@@ -76,7 +76,7 @@ bool is_folder(const std::string& path) {
 std::vector<std::string> files_of(const std::string& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder.c_str()), closedir);
   if (!open)
-    refuse(GSEL_ERR_IO, folder + ": cannot be opened: " + std::strerror(errno) + "; a readable folder would do");
+    refuse(GSEL_ERR_IO, folder + ": cannot be opened: " + std::strerror(errno) + "; expected a readable folder");
   std::vector<std::string> files;
   while (const dirent* entry = readdir(open.get())) {
     const std::string_view name = entry->d_name;

@@ -35,11 +35,12 @@ gsel_breach as_struct(const gsel::check::Breach& breach) {
 
 void check_bound(const char* name, int64_t number, int64_t most) {
   if (number < 0 || number > most)
-    gsel::fail(GSEL_ERR_ARG, "gsel_model_check_options.{} is {}; 0 to {} would do", name, number, most);
+    gsel::fail(GSEL_ERR_ARG, "gsel_model_check_options.{} is {}; expected 0 to {}", name, number, most);
 }
 
 // optimizer: where the struct that the options point to is read to.
-gsel_model_check_options read_check_options(const gsel_model_check_options* options, gsel_optimizer_options& optimizer) {
+gsel_model_check_options read_check_options(const gsel_model_check_options* options,
+                                            gsel_optimizer_options& optimizer) {
   gsel_model_check_options given{};
   if (options) given = gsel::read_struct(options, "gsel_model_check_options");
   if (given.optimizer) {
@@ -57,7 +58,7 @@ gsel_model_check_options read_check_options(const gsel_model_check_options* opti
   if (given.skip & ~kSkippable)
     gsel::fail(
         GSEL_ERR_ARG,
-        "gsel_model_check_options.skip is {:#x}; bits 1 << GSEL_BREACH_BATCH to 1 << GSEL_BREACH_PIECES would do",
+        "gsel_model_check_options.skip is {:#x}; expected bits 1 << GSEL_BREACH_BATCH to 1 << GSEL_BREACH_PIECES",
         given.skip);
   return given;
 }

@@ -24,7 +24,7 @@ gsel_status gsel_config_parse(gsel_str text, gsel_str name, gsel_config** out, g
 gsel_status gsel_config_set(gsel_config* config, gsel_str key, gsel_str value, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::Config& impl = gsel::required(config, "config").impl;
-    if (!gsel::given(key)) gsel::fail(GSEL_ERR_ARG, "key is not given; a dotted name such as train.batch would do");
+    if (!gsel::given(key)) gsel::fail(GSEL_ERR_ARG, "key is not given; expected a dotted name such as train.batch");
     std::optional<std::string> text;
     if (gsel::given(value)) text = gsel::text(value);
     impl = gsel::with_setting(impl, gsel::view(key), text);

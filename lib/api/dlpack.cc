@@ -170,7 +170,7 @@ gsel_status gsel_tensor_from_dlpack_versioned(const DLManagedTensorVersioned* gi
   return gsel::guard(err, [&] {
     const auto& version = gsel::required(given, "given").version;
     if (version.major != kMajor)
-      gsel::fail(GSEL_ERR_VERSION, "the DLPack tensor is of version {}.{}; {}.x would do", version.major, version.minor,
+      gsel::fail(GSEL_ERR_VERSION, "the DLPack tensor is of version {}.{}; expected {}.x", version.major, version.minor,
                  kMajor);
     import_tensor(given->dl_tensor, out, device);
   });

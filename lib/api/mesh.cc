@@ -36,10 +36,10 @@ gsel::Mesh mesh_of(const gsel_mesh* given) {
     if (gsel::is_axis(axis)) result.size[axis] = size;
   }
   if (ranks < 1 || ranks != mesh.world_size)
-    gsel::fail(GSEL_ERR_ARG,
-               "gsel_mesh has sizes {} for {}; sizes from 1 that multiply to it would do, as gsel_mesh_resolve "
-               "gives them",
-               fmt::join(mesh.size, mesh.size + kAxes, ", "), gsel::with_noun(mesh.world_size, "rank"));
+    gsel::fail(
+        GSEL_ERR_ARG,
+        "gsel_mesh has sizes {} for {}; expected sizes from 1 that multiply to it, as gsel_mesh_resolve gives them",
+        fmt::join(mesh.size, mesh.size + kAxes, ", "), gsel::with_noun(mesh.world_size, "rank"));
   return result;
 }
 
@@ -94,7 +94,7 @@ gsel_status gsel_mesh_split(gsel_comm* comm, const gsel_mesh* mesh, uint32_t axe
       gsel::fail(GSEL_ERR_ARG, "a mesh of {} for a communicator of {}; they must have as many",
                  gsel::with_noun(of.world_size(), "rank"), world.world_size());
     if (axes & ~kAllAxes)
-      gsel::fail(GSEL_ERR_ARG, "axes are {:#x}; bits 1 << GSEL_AXIS_*, which are {:#x}, would do", axes, kAllAxes);
+      gsel::fail(GSEL_ERR_ARG, "axes are {:#x}; expected bits 1 << GSEL_AXIS_*, which are {:#x}", axes, kAllAxes);
     int32_t first = world.rank();
     for (gsel_axis axis = 0; axis < kAxes; ++axis)
       if (axes >> axis & 1) first -= of.coordinate(world.rank(), axis) * of.stride(axis);

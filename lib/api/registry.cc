@@ -37,7 +37,7 @@ gsel_status gsel_plugin_list_get(const gsel_plugin_list* list, int32_t i, gsel_p
   return gsel::guard(err, [&] {
     const auto& candidates = gsel::required(list, "list").impl;
     if (i < 0 || static_cast<size_t>(i) >= candidates.size())
-      gsel::fail(GSEL_ERR_ARG, "candidate {} of {}; 0 to {} would do", i, candidates.size(),
+      gsel::fail(GSEL_ERR_ARG, "candidate {} of {}; expected 0 to {}", i, candidates.size(),
                  static_cast<int64_t>(candidates.size()) - 1);
     const gsel::Candidate& c = candidates[static_cast<size_t>(i)];
     gsel_plugin_info full{};

@@ -1,4 +1,4 @@
-// api/trace.cc: the flight recorder and what a call would do, of gsel/comm.h.
+// api/trace.cc: the flight recorder and what a call will choose, of gsel/comm.h.
 #include "comm/shm/trace/trace.h"
 
 #include <gsel/comm.h>

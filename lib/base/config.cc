@@ -111,11 +111,11 @@ std::array<int32_t, kAxes> resolve_mesh(const Config& config, int32_t world_size
     if (config.mesh[axis] == 0) automatic = axis;
   const Product product = product_of(config, automatic);
   if (automatic >= 0 && (product.value < 1 || world_size % product.value != 0))
-    reject_mesh(config, fmt::format("{} does not divide {}; sizes that do, or another number of ranks, would do",
+    reject_mesh(config, fmt::format("{} does not divide {}; use sizes that do, or another number of ranks",
                                     product.text, with_noun(world_size, "rank")));
   if (automatic < 0 && product.value != world_size) {
     const bool possible = product.value > 0 && product.value <= INT32_MAX;
-    reject_mesh(config, fmt::format("{}, but there {} {}; {}{} would do", product.text, world_size == 1 ? "is" : "are",
+    reject_mesh(config, fmt::format("{}, but there {} {}; expected {}{}", product.text, world_size == 1 ? "is" : "are",
                                     with_noun(world_size, "rank"),
                                     possible ? with_noun(product.value, "rank") : "smaller sizes",
                                     one_change(config, world_size)));
@@ -126,9 +126,9 @@ std::array<int32_t, kAxes> resolve_mesh(const Config& config, int32_t world_size
   if (sizes[GSEL_AXIS_TENSOR] > 1 && sizes[GSEL_AXIS_CONTEXT] > 1)
     throw Error(
         GSEL_ERR_UNSUPPORTED,
-        fmt::format("{}mesh.tensor = {} and mesh.context = {}: layers are shared along one of the two; 1 for the "
-                    "other would do",
-                    place_prefix(config.place_of("mesh.context")), sizes[GSEL_AXIS_TENSOR], sizes[GSEL_AXIS_CONTEXT]))
+        fmt::format(
+            "{}mesh.tensor = {} and mesh.context = {}: layers are shared along one of the two; set the other to 1",
+            place_prefix(config.place_of("mesh.context")), sizes[GSEL_AXIS_TENSOR], sizes[GSEL_AXIS_CONTEXT]))
         .at(config.place_of("mesh.context"));
   return sizes;
 }

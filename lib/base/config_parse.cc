@@ -136,7 +136,7 @@ class Reader {
       if (table) reject_unknown("section", place, known);
       reject_unknown("key", place, {});
     }
-    if (!table) reject(place, "{} is {}; a section [{}] would do", name, kind_of(*entry.node), name);
+    if (!table) reject(place, "{} is {}; expected a section [{}]", name, kind_of(*entry.node), name);
     for (const Entry& inner : entries_of(*table)) {
       if (name == "strategy")
         read_strategy(inner);
@@ -150,9 +150,9 @@ class Reader {
     const ConfigKey* key = find_config_key(place.token);
     if (!key) reject_unknown("key", place, {});
     const auto value = scalar_of(*entry.node);
-    if (!value) reject(place, "{} is {}; {} would do", key->name, kind_of(*entry.node), expectation(*key));
+    if (!value) reject(place, "{} is {}; expected {}", key->name, kind_of(*entry.node), expectation(*key));
     if (const std::string wrong = objection(*key, *value); !wrong.empty())
-      reject(place, "{} = {} {}; {} would do", key->name, shown(*value), wrong, expectation(*key));
+      reject(place, "{} = {} {}; expected {}", key->name, shown(*value), wrong, expectation(*key));
     store_value(config_, *key, *value);
     config_.places[place.token] = place;
   }
@@ -173,7 +173,7 @@ class Reader {
     for (std::string_view candidate : known)
       if (what == "section" || candidate.starts_with(section + "."))
         all += fmt::format("{}{}", all.empty() ? "" : ", ", candidate);
-    if (all.empty()) reject(place, "unknown key {}; a key of a section such as train.batch would do", in_quotes(name));
+    if (all.empty()) reject(place, "unknown key {}; expected a key of a section such as train.batch", in_quotes(name));
     reject(place, "unknown {} {}; there are {}", what, in_quotes(name), all);
   }
 
@@ -184,7 +184,7 @@ class Reader {
     const toml::table* table = entry.node->as_table();
     for (gsel_axis axis = 0; axis < kAxes; ++axis) {
       if (entry.key->str() != axis_name(axis)) continue;
-      if (!table) reject(place, "{} is {}; a section [{}] would do", place.token, kind_of(*entry.node), place.token);
+      if (!table) reject(place, "{} is {}; expected a section [{}]", place.token, kind_of(*entry.node), place.token);
       config_.strategy[axis] = read_plugin(*table, place);
       return;
     }
@@ -199,9 +199,9 @@ class Reader {
     const auto* array = node.as_array();
     const auto one = array ? std::nullopt : scalar_of(node);
     if (!array)
-      reject(key, "{} is {}; a list of numbers such as [2, 1] would do", key.token,
+      reject(key, "{} is {}; expected a list of numbers such as [2, 1]", key.token,
              one ? shown(*one) : std::string(kind_of(node)));
-    if (array->empty()) reject(key, "{} is empty; a number for each rank of the axis would do", key.token);
+    if (array->empty()) reject(key, "{} is empty; expected a number for each rank of the axis", key.token);
     std::string text;
     int position = 0;
     for (const toml::node& item : *array) {
@@ -209,7 +209,7 @@ class Reader {
       const auto value = scalar_of(item);
       const auto given = item.value<double>();
       if (!given || !(*given > 0 && *given <= kMostWeight))
-        reject(place, "{} has {} at position {}; a number above 0 and at most {} would do", key.token,
+        reject(place, "{} has {} at position {}; expected a number above 0 and at most {}", key.token,
                value ? shown(*value) : std::string(kind_of(item)), position, kMostWeight);
       ++position;
       text += (text.empty() ? "" : ", ") + as_text(*value);
@@ -228,10 +228,10 @@ class Reader {
         continue;
       }
       if (!is_plain_name(name))
-        reject(place, "unknown key {}; lower case letters, digits and '_' would do", in_quotes(place.token));
+        reject(place, "unknown key {}; expected lower case letters, digits and '_'", in_quotes(place.token));
       const auto value = scalar_of(*entry.node);
       if (!value)
-        reject(place, "{} is {}; an integer, a number, a boolean or text would do", place.token, kind_of(*entry.node));
+        reject(place, "{} is {}; expected an integer, a number, a boolean or text", place.token, kind_of(*entry.node));
       if (name == "plugin")
         out.plugin = plugin_name(*value, place), out.place = place;
       else
@@ -239,13 +239,13 @@ class Reader {
       config_.texts[place.token] = as_text(*value);
       config_.places[place.token] = place;
     }
-    if (out.plugin.empty()) reject(section, "[{}] names no plugin; plugin = \"ddp\" would do", section.token);
+    if (out.plugin.empty()) reject(section, "[{}] names no plugin; set plugin = \"ddp\"", section.token);
     return out;
   }
 
   std::string plugin_name(const Scalar& value, const Place& place) const {
     if (value.type != ConfigValue::Type::text || !is_plain_name(value.text))
-      reject(place, "{} = {} is not a plugin's name; lower case letters, digits and '_' in quotes would do",
+      reject(place, "{} = {} is not a plugin's name; expected lower case letters, digits and '_' in quotes",
              place.token, shown(value));
     return value.text;
   }
@@ -268,7 +268,7 @@ class Reader {
         one.integer = 1;
         store_value(config_, *key, one);
       } else {
-        reject(place, "{} = \"auto\", but {} is \"auto\" as well; an integer of at least 1 for one of them would do",
+        reject(place, "{} = \"auto\", but {} is \"auto\" as well; expected an integer of at least 1 for one of them",
                name, found->name);
       }
     }
@@ -278,7 +278,7 @@ class Reader {
     if (config_.train.microbatch == 0 || config_.train.microbatches == 0) return;
     reject(config_.place_of("train.microbatches"),
            "train.microbatches = {} says how many micro-batches there are and train.microbatch = {} how large they "
-           "are; one of the two would do",
+           "are; use one of the two",
            config_.train.microbatches, config_.train.microbatch);
   }
 
@@ -295,7 +295,7 @@ std::string our_manner(std::string_view description) {
 
 toml::table parse_toml(std::string_view text, const std::string& file) {
   if (text.size() > kMostBytes)
-    throw Error(GSEL_ERR_PARSE, fmt::format("{}: a configuration of {} bytes; at most {} bytes would do", file,
+    throw Error(GSEL_ERR_PARSE, fmt::format("{}: a configuration of {} bytes; expected at most {} bytes", file,
                                             text.size(), kMostBytes))
         .at({file, 0, 0, {}});
   check_toml_text(text, file);
@@ -336,12 +336,13 @@ void set_value(toml::table& table, std::string_view key, std::string_view name, 
 // Before it becomes tables: one for each part, and each takes stack.
 void check_key(std::string_view key) {
   const auto refuse = [&](const std::string& why) {
-    throw Error(GSEL_ERR_CONFIG, fmt::format("{}: key {} {} would do", kSet, in_quotes(key), why))
+    throw Error(GSEL_ERR_CONFIG, fmt::format("{}: key {} {}", kSet, in_quotes(key), why))
         .at({kSet, 0, 0, std::string(key)});
   };
-  if (key.size() > kMostKeyBytes) refuse(fmt::format("has {} bytes; at most {}", key.size(), kMostKeyBytes));
+  if (key.size() > kMostKeyBytes) refuse(fmt::format("has {} bytes; expected at most {}", key.size(), kMostKeyBytes));
   const auto parts = 1 + std::ranges::count(key, '.');
-  if (parts > kMostKeyParts) refuse(fmt::format("has {}; at most {}", with_noun(parts, "part"), kMostKeyParts));
+  if (parts > kMostKeyParts)
+    refuse(fmt::format("has {}; expected at most {}", with_noun(parts, "part"), kMostKeyParts));
 }
 
 void set_key(toml::table& root, const std::string& key, const std::string& value) {

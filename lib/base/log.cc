@@ -87,7 +87,7 @@ void check_log_variable() {
   const Sink& s = sink();
   if (!s.variable.empty() && !s.chosen.load(std::memory_order_relaxed))
     warn_about_variable("GSEL_LOG", s.variable,
-                        "is no level, so nothing is logged; error, warn, info or debug would do");
+                        "is no level, so nothing is logged; expected error, warn, info or debug");
 }
 
 }  // namespace gsel

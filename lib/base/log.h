@@ -18,8 +18,8 @@ void set_log_sink(gsel_log_fn sink, gsel_log_level level, void* user_data, gsel_
 bool log_wanted(gsel_log_level level);
 void log_line(gsel_log_level level, const char* component, const std::string& line);
 
-// To the sink where the host set one or GSEL_LOG names a level, else to standard error. `text` says why, and what
-// would do.
+// To the sink where the host set one or GSEL_LOG names a level, else to standard error. `text` says why, and
+// what to set.
 void warn_about_variable(const char* name, std::string_view value, std::string_view text);
 // Tells of GSEL_LOG where that is no level and decides.
 void check_log_variable();

@@ -75,7 +75,7 @@ std::vector<T> read_structs(const T* given, int32_t n, const char* type) {
 inline void check_index(int32_t i, size_t count, const char* name) {
   if (i < 0 || static_cast<size_t>(i) >= count)
     fail(GSEL_ERR_ARG, "{} is {}; {}", name, i,
-         count ? fmt::format("0 to {} would do", count - 1) : std::string("there are none"));
+         count ? fmt::format("expected 0 to {}", count - 1) : std::string("there are none"));
 }
 
 // Fills the caller's struct with as much of `value` as it has room for; its struct_size stays.

@@ -18,13 +18,13 @@ namespace gsel {
 namespace {
 
 [[noreturn]] void unreadable(std::string_view what, const std::string& path, const std::string& why) {
-  throw Error(GSEL_ERR_IO, fmt::format("{} {}: {} would do", what, one_line(path), why)).at({path, 0, 0, {}});
+  throw Error(GSEL_ERR_IO, fmt::format("{} {}: {}", what, one_line(path), why)).at({path, 0, 0, {}});
 }
 
 }  // namespace
 
 std::string absolute_path(std::string_view what, const std::string& path) {
-  if (path.empty()) fail(GSEL_ERR_ARG, "the path of the {} is empty; the path of a file would do", what);
+  if (path.empty()) fail(GSEL_ERR_ARG, "the path of the {} is empty; expected the path of a file", what);
   if (path.find('\0') != path.npos) fail(GSEL_ERR_ARG, "the path of the {} contains a NUL byte", what);
   return std::filesystem::absolute(path).lexically_normal().string();
 }
@@ -32,18 +32,18 @@ std::string absolute_path(std::string_view what, const std::string& path) {
 std::string read_file(std::string_view what, const std::string& path, size_t max_bytes) {
   const os::Fd file(uninterrupted([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
   struct stat info {};
-  if (!file || fstat(file.get(), &info) != 0) unreadable(what, path, errno_text(errno) + "; a readable file");
-  if (!S_ISREG(info.st_mode)) unreadable(what, path, "is not a regular file; a readable file");
+  if (!file || fstat(file.get(), &info) != 0) unreadable(what, path, errno_text(errno) + "; expected a readable file");
+  if (!S_ISREG(info.st_mode)) unreadable(what, path, "is not a regular file; expected a readable file");
   std::string text;
   char buffer[1 << 14];
   for (;;) {
     const ssize_t n = read(file.get(), buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) unreadable(what, path, errno_text(errno) + "; a readable file");
+    if (n < 0) unreadable(what, path, errno_text(errno) + "; expected a readable file");
     if (n == 0) return text;
     text.append(buffer, static_cast<size_t>(n));
     if (text.size() > max_bytes)
-      unreadable(what, path, fmt::format("has more than {0} bytes; a file of at most {0} bytes", max_bytes));
+      unreadable(what, path, fmt::format("has more than {0} bytes; expected a file of at most {0} bytes", max_bytes));
   }
 }
 

@@ -38,7 +38,7 @@ class Scan {
 
   void step() {
     const char c = now();
-    if (beyond_ascii(c)) refuse("stands outside of text and comments; quotes around it would do");
+    if (beyond_ascii(c)) refuse("stands outside of text and comments; put quotes around it");
     if (in_word_ && !ends_word(c)) {
       // The parser looks for the end of a number across whatever follows it, quotes and what is in them.
       if (c == '"' || c == '\'') refuse("stands in a bare value; a value is text or a number, not both");
@@ -58,7 +58,7 @@ class Scan {
     else if (in_value_)
       in_word_ = true;
     if (c == '.' && !in_value_ && ++dots_ >= kMostKeyParts)
-      refuse(fmt::format("makes a key of more than {} parts; fewer would do", kMostKeyParts));
+      refuse(fmt::format("makes a key of more than {} parts; use fewer", kMostKeyParts));
     ++at_;
   }
 
@@ -71,7 +71,7 @@ class Scan {
     if (c == '\n' && open_.empty()) in_value_ = false;
     if (c == '{' || (c == '[' && in_value_)) {  // else of a table's name
       if (open_.size() == kMostBrackets)
-        refuse(fmt::format("opens a value in more than {} others; fewer would do", kMostBrackets));
+        refuse(fmt::format("opens a value in more than {} others; use fewer", kMostBrackets));
       open_ += c;
       in_value_ = c == '[';
     }
@@ -120,7 +120,7 @@ class Scan {
           ++at_;
       } else {
         if (skipping && beyond_ascii(c))
-          refuse("stands first behind a backslash that joins lines; an ASCII character before it would do");
+          refuse("stands first behind a backslash that joins lines; put an ASCII character before it");
         skipping = skipping && (c == ' ' || c == '\t' || c == '\n' || c == '\r');
         ++at_;
       }

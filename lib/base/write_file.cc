@@ -34,7 +34,7 @@ void write_file(const std::string& path, std::string_view content) {
   if (file && write_all(file.get(), content) && rename(fresh.c_str(), path.c_str()) == 0) return;
   const int number = errno;
   if (file) unlink(fresh.c_str());
-  throw Error(GSEL_ERR_IO, fmt::format("{} cannot be written: {}; a folder that this user may write to would do", path,
+  throw Error(GSEL_ERR_IO, fmt::format("{} cannot be written: {}; expected a folder that this user may write to", path,
                                        errno_text(number)))
       .at({path, 0, 0, {}});
 }

@@ -65,8 +65,8 @@ class Divider {
                                int32_t granularity) const {
     const int64_t n = elems / blocks / granularity;
     fail(GSEL_ERR_CONFIG,
-         "{} cannot be split over {} of the {} axis: its dimension {} of {} can be cut in {} at most{}, "
-         "with a granularity of {}; mesh.{} = {} or less would do",
+         "{} cannot be split over {} of the {} axis: its dimension {} of {} can be cut in {} at most{}, with a "
+         "granularity of {}; set mesh.{} = {} or less",
          what, with_noun(ranks(), "rank"), axis_name(division_.axis), dim, with_noun(elems, "element"), n,
          blocks > 1 ? fmt::format(" in each of {}", with_noun(blocks, "block")) : "", granularity,
          axis_name(division_.axis), n);

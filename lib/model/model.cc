@@ -75,7 +75,7 @@ void check_phase(const gsel_phase& phase, const std::string& what) {
   if (phase.axis < 0 || phase.axis >= kAxes) fail(GSEL_ERR_MODEL, "{} has axis {}; see GSEL_AXIS_*", what, phase.axis);
   const bool ring_shift = phase.flags & GSEL_PHASE_RING_SHIFT;
   if (phase.flags & ~(GSEL_PHASE_RING_SHIFT | GSEL_PHASE_HOME) || (phase.flags && !ring_shift))
-    fail(GSEL_ERR_MODEL, "{} has flags {:#x}; GSEL_PHASE_RING_SHIFT, perhaps with GSEL_PHASE_HOME, would do", what,
+    fail(GSEL_ERR_MODEL, "{} has flags {:#x}; expected GSEL_PHASE_RING_SHIFT, perhaps with GSEL_PHASE_HOME", what,
          phase.flags);
   if (ring_shift && !shares_layers(phase.axis))
     fail(GSEL_ERR_MODEL, "{} is a ring shift over the {} axis; the tensor and context axes alone have them", what,
@@ -115,7 +115,7 @@ std::vector<int32_t> each_its_own(const std::vector<gsel_phase>& phases) {
 void check_split(const Value& v) {
   const auto n = static_cast<int32_t>(v.dims.size());
   if (v.sequence_dim < 0 || v.sequence_dim > n)
-    fail(GSEL_ERR_MODEL, "value \"{}\" has its positions along dimension {} of {}; 1 to {}, or 0 for none, would do",
+    fail(GSEL_ERR_MODEL, "value \"{}\" has its positions along dimension {} of {}; expected 1 to {}, or 0 for none",
          v.name, v.sequence_dim, n + 1, n);
   if (v.declared != GSEL_PLACEMENT_SHARD) return;
   if (v.shard_dim == 0)

@@ -100,11 +100,11 @@ bool fits(const gsel_option_v1& option) {
 
 void check_option(const gsel_option_v1& option, std::set<std::string>& names) {
   if (!is_name(option.name) || !std::strcmp(option.name, "plugin"))
-    fail(GSEL_ERR_PLUGIN, "an option is named {}; lower case letters, digits and '_', but not \"plugin\", would do",
+    fail(GSEL_ERR_PLUGIN, "an option is named {}; expected lower case letters, digits and '_', but not \"plugin\"",
          shown(option.name));
   if (!names.insert(option.name).second) fail(GSEL_ERR_PLUGIN, "two options are named \"{}\"", option.name);
   if (option.type < GSEL_OPTION_INTEGER || option.type > GSEL_OPTION_TEXT)
-    fail(GSEL_ERR_PLUGIN, "option \"{}\" has type {}; a GSEL_OPTION_* of gsel/plugin.h would do", option.name,
+    fail(GSEL_ERR_PLUGIN, "option \"{}\" has type {}; expected a GSEL_OPTION_* of gsel/plugin.h", option.name,
          option.type);
   if (!option.help || !option.default_text)
     fail(GSEL_ERR_PLUGIN, "option \"{}\" has no {}", option.name, option.help ? "default" : "help");
@@ -121,7 +121,7 @@ std::vector<gsel_option_v1> copied_options(const gsel_strategy_v1& strategy) {
     const auto& option = *reinterpret_cast<const gsel_option_v1*>(at);
     check_size("gsel_option_v1", option.struct_size, kFirstOption);
     if (option.struct_size != strategy.options->struct_size)
-      fail(GSEL_ERR_PLUGIN, "option {} has a struct_size of {} and option 0 of {}; one for all would do", i,
+      fail(GSEL_ERR_PLUGIN, "option {} has a struct_size of {} and option 0 of {}; use one for all", i,
            option.struct_size, strategy.options->struct_size);
     options.push_back(copied(option));
   }
@@ -135,9 +135,9 @@ void take_strategy(const gsel_strategy_v1& given, Tables& out) {
   if (!strategy.compile) fail(GSEL_ERR_PLUGIN, "has no function compile, which a strategy needs");
   constexpr uint32_t known = (1u << kAxes) - 1;
   if (strategy.axes == 0 || (strategy.axes & ~known) != 0)
-    fail(GSEL_ERR_PLUGIN, "serves axes {:#x}; one or more of the bits {:#x} would do", strategy.axes, known);
+    fail(GSEL_ERR_PLUGIN, "serves axes {:#x}; expected one or more of the bits {:#x}", strategy.axes, known);
   if (strategy.n_options < 0 || strategy.n_options > kMostOptions || (strategy.n_options > 0 && !strategy.options))
-    fail(GSEL_ERR_PLUGIN, "has {} options at {}; 0 to {} options would do", strategy.n_options,
+    fail(GSEL_ERR_PLUGIN, "has {} options at {}; expected 0 to {} options", strategy.n_options,
          strategy.options ? "an address" : "NULL", kMostOptions);
   out.options = copied_options(strategy);
   strategy.options = out.options.data();
@@ -213,7 +213,7 @@ void take_tables(const gsel_plugin_v1& exported, uint64_t symbol_bytes, Module& 
   check_size("gsel_plugin_v1 in the file", symbol_bytes, kFirstPlugin);
   check_size("gsel_plugin_v1", exported.struct_size, kFirstPlugin);
   if (exported.struct_size > symbol_bytes)
-    fail(GSEL_ERR_PLUGIN, "its gsel_plugin_v1 states {} bytes and has {} in the file; sizeof would do",
+    fail(GSEL_ERR_PLUGIN, "its gsel_plugin_v1 states {} bytes and has {} in the file; set struct_size to its sizeof",
          exported.struct_size, symbol_bytes);
   const auto tables = std::make_shared<Tables>();
   gsel_plugin_v1& plugin = tables->plugin = copied(exported);
@@ -223,10 +223,10 @@ void take_tables(const gsel_plugin_v1& exported, uint64_t symbol_bytes, Module& 
     fail(GSEL_ERR_PLUGIN,
          "is a transport with a gsel_transport_v1; build it with the gsel_transport_v2 of this version");
   if (out.kind.empty())
-    fail(GSEL_ERR_PLUGIN, "is of kind {}; {} (strategy), {} (device) or {} (transport) would do", plugin.kind,
+    fail(GSEL_ERR_PLUGIN, "is of kind {}; expected {} (strategy), {} (device) or {} (transport)", plugin.kind,
          GSEL_PLUGIN_STRATEGY, GSEL_PLUGIN_DEVICE, GSEL_PLUGIN_TRANSPORT);
   if (!is_name(plugin.name))
-    fail(GSEL_ERR_PLUGIN, "is named {}; lower case letters, digits and '_' would do", shown(plugin.name));
+    fail(GSEL_ERR_PLUGIN, "is named {}; expected lower case letters, digits and '_'", shown(plugin.name));
   out.name = plugin.name;
   out.version = plugin.version ? plugin.version : "";
   if (!plugin.table)

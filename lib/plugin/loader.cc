@@ -22,7 +22,7 @@ class Opened {
     const char* text = dlerror();
     std::string reason = one_line(text ? text : "no reason given");
     if (reason.starts_with(path + ": ")) reason.erase(0, path.size() + 2);
-    fail(GSEL_ERR_PLUGIN, "cannot be opened: {}; a shared object for this machine with all it needs would do", reason);
+    fail(GSEL_ERR_PLUGIN, "cannot be opened: {}; expected a shared object for this machine with all it needs", reason);
   }
   ~Opened() {
     if (handle_) dlclose(handle_);

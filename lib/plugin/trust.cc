@@ -34,11 +34,11 @@ std::string distrust_of_one(const std::string& path, Role role, uid_t owner) {
     return fmt::format("{} is not a {}", noun(role, path), role == Role::file ? "regular file" : "folder");
   const std::set<uid_t> owners{0, geteuid(), owner};
   if (!owners.contains(info.st_uid))
-    return fmt::format("{} belongs to uid {}; uid {} would do", noun(role, path), info.st_uid,
+    return fmt::format("{} belongs to uid {}; expected uid {}", noun(role, path), info.st_uid,
                        fmt::join(owners, " or "));
   const bool sticky_of_root = (info.st_mode & S_ISVTX) != 0 && info.st_uid == 0;
   if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0 && !(role == Role::ancestor && sticky_of_root))
-    return fmt::format("{} is writable by group or others (mode {:04o}); chmod go-w {} would do", noun(role, path),
+    return fmt::format("{} is writable by group or others (mode {:04o}); run chmod go-w {}", noun(role, path),
                        info.st_mode & 07777, path);
   return {};
 }

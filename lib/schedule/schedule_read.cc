@@ -115,8 +115,7 @@ class Reader {
     if (stop != digits.text.data() + digits.text.size()) refuse_cell(cell);
     if (problem != std::errc{} || n >= end)
       refuse(GSEL_ERR_PARSE, cell,
-             fmt::format("{} is too large a number of a {}; from 0 to {} would do", in_quotes(digits.text), what,
-                         end - 1));
+             fmt::format("{} is too large a number of a {}; expected 0 to {}", in_quotes(digits.text), what, end - 1));
     return n;
   }
 

@@ -72,19 +72,18 @@ void Pipeline::make_executor(std::shared_ptr<const Model> local, std::vector<Pro
 
 void Pipeline::check_settings() const {
   if (settings_.microbatches < 1 || settings_.microbatches > kMostPerRun)
-    fail(GSEL_ERR_ARG, "gsel_pipeline_options.microbatches is {}; 1 to {} would do", settings_.microbatches,
+    fail(GSEL_ERR_ARG, "gsel_pipeline_options.microbatches is {}; expected 1 to {}", settings_.microbatches,
          kMostPerRun);
   if (settings_.microbatch_samples < 1 || settings_.microbatch_samples > INT64_MAX / kMostPerRun)
-    fail(GSEL_ERR_ARG, "gsel_pipeline_options.microbatch_samples is {}; 1 or more samples would do",
+    fail(GSEL_ERR_ARG, "gsel_pipeline_options.microbatch_samples is {}; expected 1 or more samples",
          settings_.microbatch_samples);
   if (settings_.chunks < 0)
-    fail(GSEL_ERR_ARG, "gsel_pipeline_options.chunks is {}; 1 or more, or 0 for what the schedule needs, would do",
+    fail(GSEL_ERR_ARG, "gsel_pipeline_options.chunks is {}; expected 1 or more, or 0 for what the schedule needs",
          settings_.chunks);
   if (settings_.tensor_ranks < 1 || comm_.world_size() % settings_.tensor_ranks != 0)
     fail(GSEL_ERR_ARG,
-         "gsel_pipeline_options.tensor_ranks is {}, and the communicator has {} rank{}; a number that divides them, or "
-         "0 "
-         "for 1, would do",
+         "gsel_pipeline_options.tensor_ranks is {}, and the communicator has {} rank{}; expected a number that divides "
+         "them, or 0 for 1",
          settings_.tensor_ranks, comm_.world_size(), comm_.world_size() == 1 ? "" : "s");
 }
 

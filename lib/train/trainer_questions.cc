@@ -111,7 +111,7 @@ void Trainer::read_gradient(int32_t param, void* dst, size_t dst_bytes) {
 void Trainer::set_learning_rate(double rate) {
   refuse_in_child();
   if (!(rate >= 0) || !std::isfinite(rate))
-    fail(GSEL_ERR_ARG, "learning_rate is {}; a finite number of at least 0 would do", rate);
+    fail(GSEL_ERR_ARG, "learning_rate is {}; expected a finite number of at least 0", rate);
   refuse_under_way("set the learning rate");
   begin_joint_call(comm_, *executor_, JointCall::set_learning_rate, std::bit_cast<int64_t>(rate));
   executor_->settle_last_step();  // a step that is made again has the rate that it had

@@ -105,7 +105,7 @@ static void stage_3_that_keeps_everything_is_told(void** state) {
 static void bucket_bytes_that_the_first_bucket_leaves_nothing_to_are_told(void** state) {
   (void)state;
   tell(2, eq_describe, "[strategy.data]\nplugin = \"ddp\"\nbucket_bytes = 64\n");
-  expect_one("idle.toml:3: strategy.data.bucket_bytes = 64 changes nothing", "first_bucket_bytes = 64 would do");
+  expect_one("idle.toml:3: strategy.data.bucket_bytes = 64 changes nothing", "set first_bucket_bytes = 64");
   tell(2, eq_describe, "[strategy.data]\nplugin = \"ddp\"\nbucket_bytes = 64\nfirst_bucket_bytes = 1\n");
   assert_int_equal(n_lines, 0);
   tell(2, eq_describe, "[strategy.data]\nplugin = \"zero\"\nbucket_bytes = 64\n");

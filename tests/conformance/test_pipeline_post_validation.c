@@ -259,7 +259,7 @@ static void expect_refused_option(rank_run* run) {
   const gsel_status status = open_validation(run, &s, &err);
   close_validation(&s);
   rank_fails(run, status, err, GSEL_ERR_CONFIG,
-             "post_validate = \"maybe\" is not accepted; \"auto\", \"on\" or \"off\"", -1);
+             "post_validate = \"maybe\" is not accepted; expected \"auto\", \"on\" or \"off\"", -1);
 }
 
 static void another_word_is_refused(void** state) {

@@ -65,7 +65,7 @@ static void expect_cuts(rank_run* run) {
   rank_ok(run, gsel_pipeline_stage_get(s.pipeline, 0, &stage, &err), err);
   rank_check(run, stage.stage == run->rank && stage.first_layer == first[run->rank] && stage.n_layers == n[run->rank]);
   rank_check(run, stage.forward_s == 0 && stage.backward_input_s == 0 && stage.backward_weight_s == 0);
-  rank_fails(run, gsel_pipeline_stage_get(s.pipeline, 1, &stage, &err), err, GSEL_ERR_ARG, "i is 1; 0 to 0 would do",
+  rank_fails(run, gsel_pipeline_stage_get(s.pipeline, 1, &stage, &err), err, GSEL_ERR_ARG, "i is 1; expected 0 to 0",
              -1);
   rank_ok(run, gsel_pipeline_run(s.pipeline, t->what, &report, &err), err);
   rank_ok(run, gsel_pipeline_stage_get(s.pipeline, 0, &stage, &err), err);

@@ -208,8 +208,8 @@ static void what_cannot_be_cut_is_refused_with_what_would_do(void** state) {
   static const struct data_row dp = {"dp", "[strategy.data]\nplugin = \"dp\"\n", 2};
   static const struct refusal refusals[] = {
       {"interleaved-1f1b", "chunks = 8\n", 2, 2, 4, &kAlone, GSEL_ERR_CONFIG,
-       "pp: 16 stages were asked for (8 on each of 2 ranks), and the model's 14 layers can be cut into 14 at most; "
-       "mesh.pipeline = 1 would do"},
+       "pp: 16 stages were asked for (8 on each of 2 ranks), and the model's 14 layers can be cut into 14 at most; set "
+       "mesh.pipeline = 1"},
       {"1f1b", "cuts = \"linear0, head\"\n", 2, 2, 4, &kAlone, GSEL_ERR_CONFIG,
        "pp: cuts = \"linear0, head\" names 2 layers, and 2 stages have 1 cuts between them"},
       {"1f1b", "cuts = \"lineal0\"\n", 2, 2, 4, &kAlone, GSEL_ERR_CONFIG,
@@ -217,10 +217,10 @@ static void what_cannot_be_cut_is_refused_with_what_would_do(void** state) {
       {"1f1b", "cuts = \"head, linear0\"\n", 3, 2, 4, &kAlone, GSEL_ERR_CONFIG,
        "stage 2 is to begin with layer \"linear0\", which does not come after the one before it"},
       {"1f2b", "", 2, 2, 4, &kAlone, GSEL_ERR_CONFIG, "1f2b"},
-      {"1f1b", "balance = \"money\"\n", 2, 2, 4, &kAlone, GSEL_ERR_CONFIG, "\"time\" or \"memory\" would do"},
+      {"1f1b", "balance = \"money\"\n", 2, 2, 4, &kAlone, GSEL_ERR_CONFIG, "expected \"time\" or \"memory\""},
       {"1f1b", "costs = \"/nowhere/at/all\"\n", 2, 2, 4, &kAlone, GSEL_ERR_IO, "/nowhere/at/all"},
       {"1f1b", "schedule_file = \"/nowhere/at/all.csv\"\n", 2, 2, 4, &kAlone, GSEL_ERR_IO, "/nowhere/at/all.csv"},
-      {"1f1b", "", 2, 2, 4, &dp, GSEL_ERR_UNSUPPORTED, "\"ddp\" or \"zero\" would do"},
+      {"1f1b", "", 2, 2, 4, &dp, GSEL_ERR_UNSUPPORTED, "expected \"ddp\" or \"zero\""},
       {"1f1b", "", 2, 3, 8, &kAlone, GSEL_ERR_CONFIG, "train.batch = 8"},
   };
   for (size_t i = 0; i < sizeof refusals / sizeof *refusals; ++i) {

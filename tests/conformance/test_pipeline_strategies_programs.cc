@@ -274,7 +274,7 @@ void a_schedule_file_makes_the_program_of_the_named_one(void**) {
       compile(long_one(), w);
       fail_msg("a schedule of 4 micro-batches was taken for 5");
     } catch (const Error& e) {
-      assert_non_null(strstr(e.cause()->what(), "train.microbatches = 4 would do"));
+      assert_non_null(strstr(e.cause()->what(), "set train.microbatches = 4"));
     }
   }
 }

@@ -371,9 +371,9 @@ static void what_cannot_be_divided_is_refused_with_what_would_do(void** state) {
   } rows[] = {
       {"[mesh]\ntensor = 5\n" TP, 5, GSEL_ERR_CONFIG,
        "parameter \"wq\" cannot be split over 5 ranks of the tensor axis: its dimension 1 of 8 elements can be cut in "
-       "4 at most, with a granularity of 2; mesh.tensor = 4 or less would do"},
+       "4 at most, with a granularity of 2; set mesh.tensor = 4 or less"},
       {"[mesh]\ncontext = 5\n" CP, 5, GSEL_ERR_CONFIG,
-       "its dimension 1 of 4 elements can be cut in 4 at most, with a granularity of 1; mesh.context = 4"},
+       "its dimension 1 of 4 elements can be cut in 4 at most, with a granularity of 1; set mesh.context = 4"},
       {"[mesh]\ntensor = 2\n", 2, GSEL_ERR_CONFIG, "add [strategy.tensor] with plugin"},
       {"[mesh]\ntensor = 2\n[strategy.tensor]\nplugin = \"ddp\"\n", 2, GSEL_ERR_CONFIG,
        "does not serve the tensor axis"},

@@ -81,14 +81,12 @@ void more_micro_batches_than_samples_are_refused(void**) {
 
 void a_pipeline_wants_micro_batches_of_one_size(void**) {
   check_samples(base("batch = 12\nmicrobatches = 3\n", 2, 2, 1), {{6, 2}, {8, 2}, {10, 2}});
-  check_refused(
-      "batch = 10\nmicrobatches = 4\n", 1,
-      "test.toml:3: train.batch = 10 samples are not 4 equal micro-batches, train.microbatches = 4 for each of "
-      "1 rank of the data axis, as a pipeline needs them; train.batch = 8 or 12 would do");
-  check_refused(
-      "batch = 5\nmicrobatches = 4\n", 2,
-      "test.toml:3: train.batch = 5 samples are not 8 equal micro-batches, train.microbatches = 4 for each of "
-      "2 ranks of the data axis, as a pipeline needs them; train.batch = 8 would do");
+  check_refused("batch = 10\nmicrobatches = 4\n", 1,
+                "test.toml:3: train.batch = 10 samples are not 4 equal micro-batches, train.microbatches = 4 for each "
+                "of 1 rank of the data axis, as a pipeline needs them; set train.batch = 8 or 12");
+  check_refused("batch = 5\nmicrobatches = 4\n", 2,
+                "test.toml:3: train.batch = 5 samples are not 8 equal micro-batches, train.microbatches = 4 for each "
+                "of 2 ranks of the data axis, as a pipeline needs them; set train.batch = 8");
   check_refused("batch = 8\nmicrobatches = 65537\n", 1,
                 "test.toml:3: train.microbatches = 65537 is more than 65536; use fewer");
 }

@@ -663,7 +663,7 @@ static void programs_that_cannot_be_read_are_named(void** state) {
   check_part(err, "gsel: ./nosuch: cannot be opened");
   make_pipe("pipe");
   check_gsel("program --print ./pipe", 2); /* waits for nobody */
-  check_part(err, "gsel: ./pipe: is not a regular file; a readable file would do");
+  check_part(err, "gsel: ./pipe: is not a regular file; expected a readable file");
   check_gsel("program --print .", 2);
   check_part(err, "gsel: .: is not a regular file");
   write_file("garbage", "\x01 no program\n");

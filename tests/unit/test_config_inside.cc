@@ -105,17 +105,17 @@ void check_mesh_refused(const char* text, int32_t ranks, gsel_status code, const
 
 void sizes_that_do_not_fit_say_what_would(void**) {
   check_mesh_refused("[mesh]\ntensor = 2\npipeline = 3\n", 8, GSEL_ERR_CONFIG,
-                     "f:2: mesh.tensor * mesh.pipeline = 2 * 3 = 6 does not divide 8 ranks; sizes that do, or another "
-                     "number of ranks, would do");
+                     "f:2: mesh.tensor * mesh.pipeline = 2 * 3 = 6 does not divide 8 ranks; use sizes that do, or "
+                     "another number of ranks");
   check_mesh_refused("[mesh]\ntensor = 2\ndata = 2\n", 8, GSEL_ERR_CONFIG,
-                     "f:2: mesh.tensor * mesh.data * mesh.pipeline = 2 * 2 * 1 = 4, but there are 8 ranks; 4 ranks or "
-                     "mesh.data = 4 would do");
+                     "f:2: mesh.tensor * mesh.data * mesh.pipeline = 2 * 2 * 1 = 4, but there are 8 ranks; expected 4 "
+                     "ranks or mesh.data = 4");
   check_mesh_refused("[mesh]\ndata = 1\n", 8, GSEL_ERR_CONFIG,
-                     "f:2: mesh.tensor * mesh.data * mesh.pipeline = 1 * 1 * 1 = 1, but there are 8 ranks; 1 rank or "
-                     "mesh.data = 8 would do");
+                     "f:2: mesh.tensor * mesh.data * mesh.pipeline = 1 * 1 * 1 = 1, but there are 8 ranks; expected 1 "
+                     "rank or mesh.data = 8");
   check_mesh_refused("[mesh]\ntensor = 4611686018427387904\npipeline = 4\n", 8, GSEL_ERR_CONFIG,
                      "f:2: mesh.tensor * mesh.pipeline = 4611686018427387904 * 4 = more than 2^63 does not divide 8 "
-                     "ranks; sizes that do, or another number of ranks, would do");
+                     "ranks; use sizes that do, or another number of ranks");
   check_mesh_refused("", 0, GSEL_ERR_ARG, "a mesh for 0 ranks; a mesh needs 1 rank or more");
 }
 

@@ -78,7 +78,7 @@ static void what_is_wrong_is_told_as_of_a_file_and_changes_nothing(void** state)
   gsel_error* err = NULL;
   gsel_config* config = parsed("[train]\nbatch = 8\nmicrobatch = 2\n");
   check_refused(config, "train.batch", "0",
-                "gsel_config_set: train.batch = 0 is out of bounds; an integer of at least 1");
+                "gsel_config_set: train.batch = 0 is out of bounds; expected an integer of at least 1");
   check_refused(config, "train.batch", "many", "gsel_config_set: train.batch = \"many\" is text");
   check_refused(config, "train.batch", "1\nseed = 2", "gsel_config_set: train.batch");
   check_refused(config, "train.batch", "1, seed = 2", "gsel_config_set: train.batch");
@@ -91,7 +91,7 @@ static void what_is_wrong_is_told_as_of_a_file_and_changes_nothing(void** state)
   check_refused(config, ".", "1", "unknown");
   check_refused(config, "strategy.sideways.plugin", "tp", "strategy.sideways");
   /* a fault that one key makes together with another of the file */
-  check_refused(config, "train.microbatches", "4", "one of the two would do");
+  check_refused(config, "train.microbatches", "4", "use one of the two");
   check_fails(gsel_config_set(NULL, gsel_str_from("train.batch"), gsel_str_from("1"), &err), err, GSEL_ERR_ARG,
               "config");
   check_fails(set(config, NULL, "1", &err), err, GSEL_ERR_ARG, "key is not given");
@@ -116,13 +116,13 @@ static void a_key_that_is_too_long_or_deep_is_refused(void** state) {
   gsel_config* config = parsed("[train]\nbatch = 8\n");
   check_refused(config, key_of(9), "1", "gsel_config_set: unknown");
   check_refused(config, key_of(10), "1",
-                "gsel_config_set: key \"a.a.a.a.a.a.a.a.a.a\" has 10 parts; at most 9 would do");
-  check_refused(config, key_of(256), "1", " has 256 parts; at most 9 would do");
-  check_refused(config, key_of(257), "1", " has 513 bytes; at most 512 would do");
+                "gsel_config_set: key \"a.a.a.a.a.a.a.a.a.a\" has 10 parts; expected at most 9");
+  check_refused(config, key_of(256), "1", " has 256 parts; expected at most 9");
+  check_refused(config, key_of(257), "1", " has 513 bytes; expected at most 512");
   assert_int_equal(set(config, key_of(100000), "1", &err), GSEL_ERR_CONFIG);
   assert_string_equal(gsel_error_message(err).data,
                       "gsel_config_set: key \"a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a....\" has "
-                      "199999 bytes; at most 512 would do");
+                      "199999 bytes; expected at most 512");
   assert_string_equal(gsel_error_file(err).data, "gsel_config_set");
   assert_string_equal(gsel_error_token(err).data, key_of(100000));
   gsel_error_free(err);

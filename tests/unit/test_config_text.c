@@ -5,7 +5,7 @@
 #define E9 "\xc3\xa9"
 #define EURO "\xe2\x82\xac"
 #define BOM "\xef\xbb\xbf"
-#define STRAY(character) "\"" character "\" stands outside of text and comments; quotes around it would do"
+#define STRAY(character) "\"" character "\" stands outside of text and comments; put quotes around it"
 
 static gsel_status parse(const char* text, gsel_config** config, gsel_error** err) {
   *config = NULL;
@@ -43,7 +43,7 @@ static const Mistake kMistakes[] = {
     {"[comm]\ntrace = \"\"\"\\" E9 "\"\"\"\n", 2, 13,
      "\"" E9 "\" stands behind a backslash, which takes no such character", E9},
     {"[comm]\ntrace = \"\"\"a\\\n  " E9 "\"\"\"\n", 3, 3,
-     "\"" E9 "\" stands first behind a backslash that joins lines; an ASCII character before it would do", E9},
+     "\"" E9 "\" stands first behind a backslash that joins lines; put an ASCII character before it", E9},
     {"[comm]\ntrace = \"\"\"a\\ \r\n\n" E9 "\"\"\"\n", 4, 1, "\"" E9 "\" stands first behind a backslash", E9},
     /* where the parser looks for the end of a number */
     {"[train]\nbatch = 5\"" E9 "\"\n", 2, 10, "\"\"\" stands in a bare value; a value is text or a number, not both",
@@ -56,11 +56,10 @@ static const Mistake kMistakes[] = {
     {"[train]\nbatch = 1979-05-27 0#" E9 "\n", 2, 19, "\" \" stands in a bare value; a date and a time go with a T",
      " "},
     /* too deep */
-    {"a.b.c.d.e.f.g.h.i.j = 1\n", 1, 18, "\".\" makes a key of more than 9 parts; fewer would do", "."},
+    {"a.b.c.d.e.f.g.h.i.j = 1\n", 1, 18, "\".\" makes a key of more than 9 parts; use fewer", "."},
     {"a = 1\n[a. b.c.d.e.f.g.h.i.j]\n", 2, 20, "\".\" makes a key of more than 9 parts", "."},
     {"a = {b.c.d.e.f.g.h.i.j.k = 1}\n", 1, 23, "\".\" makes a key of more than 9 parts", "."},
-    {"a = [[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]\n", 1, 21, "\"[\" opens a value in more than 16 others; fewer would do",
-     "["},
+    {"a = [[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]\n", 1, 21, "\"[\" opens a value in more than 16 others; use fewer", "["},
 };
 
 static void what_the_parser_must_not_see_is_named_with_its_place(void** state) {

@@ -191,10 +191,9 @@ Description linear_pair(int64_t hidden, uint32_t value_flags = 0, uint32_t param
 
 void a_split_that_is_too_fine_is_refused_with_what_would_do(void**) {
   const Description few = linear_pair(6, 0, 0, 2);
-  assert_refused(
-      gsel::divide(few.model, as_declared(few.model, {1, 1, 1, 1}), 0), GSEL_ERR_CONFIG,
-      "parameter \"up\" cannot be split over 4 ranks of the tensor axis: its dimension 1 of 6 elements can be cut "
-      "in 3 at most, with a granularity of 2; mesh.tensor = 3 or less would do");
+  assert_refused(gsel::divide(few.model, as_declared(few.model, {1, 1, 1, 1}), 0), GSEL_ERR_CONFIG,
+                 "parameter \"up\" cannot be split over 4 ranks of the tensor axis: its dimension 1 of 6 elements can "
+                 "be cut in 3 at most, with a granularity of 2; set mesh.tensor = 3 or less");
   Description one;
   one.param({"w", {8, 6}, 1, 3, 2}).value({"x", {8}, 0, 0, 1, 1, 0, kInput}).value({"y", {6}});
   one.layer({"l", {"x"}, {"y"}, {"w"}}).loss({"y"});
@@ -203,10 +202,9 @@ void a_split_that_is_too_fine_is_refused_with_what_would_do(void**) {
   Description value = linear_pair(6);
   Division division = as_declared(value.model, std::vector<double>(8, 1.0));
   division.split = {false, false};
-  assert_refused(
-      gsel::divide(value.model, division, 0), GSEL_ERR_CONFIG,
-      "value \"h\" cannot be split over 8 ranks of the tensor axis: its dimension 1 of 6 elements can be cut "
-      "in 6 at most, with a granularity of 1; mesh.tensor = 6 or less would do");
+  assert_refused(gsel::divide(value.model, division, 0), GSEL_ERR_CONFIG,
+                 "value \"h\" cannot be split over 8 ranks of the tensor axis: its dimension 1 of 6 elements can be "
+                 "cut in 6 at most, with a granularity of 1; set mesh.tensor = 6 or less");
 }
 
 void a_replicated_output_of_a_divided_layer_is_refused_unless_it_reduces(void**) {

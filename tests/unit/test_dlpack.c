@@ -145,7 +145,7 @@ static void test_a_tensor_goes_out_and_comes_back(void** state) {
     assert_int_equal(freed, dtype - GSEL_I8);
     managed->version.major = 2;
     check_fails(gsel_tensor_from_dlpack_versioned(managed, &back, NULL, &err), err, GSEL_ERR_VERSION,
-                "2.0; 1.x would do");
+                "2.0; expected 1.x");
     managed->deleter(managed);
     assert_int_equal(freed, dtype - GSEL_I8 + 1);
   }

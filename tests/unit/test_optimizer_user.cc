@@ -137,12 +137,12 @@ void a_description_that_cannot_be_is_refused(void**) {
   assert_string_equal(refused(described(0, 0, nullptr)).c_str(),
                       "gsel_optimizer_options.step is NULL; an optimizer is its function");
   assert_string_equal(refused(described(3, 0, sgd)).c_str(),
-                      "gsel_optimizer_options.needs is 3; one of GSEL_NEEDS_*, 0 to 2, would do");
+                      "gsel_optimizer_options.needs is 3; expected one of GSEL_NEEDS_*, 0 to 2");
   assert_string_equal(refused(described(-1, 0, sgd)).c_str(),
-                      "gsel_optimizer_options.needs is -1; one of GSEL_NEEDS_*, 0 to 2, would do");
+                      "gsel_optimizer_options.needs is -1; expected one of GSEL_NEEDS_*, 0 to 2");
   for (const int32_t n : {-1, 5})
     assert_string_equal(refused(described(0, n, sgd)).c_str(),
-                        fmt::format("gsel_optimizer_options.n_states is {}; 0 to 4 would do", n).c_str());
+                        fmt::format("gsel_optimizer_options.n_states is {}; expected 0 to 4", n).c_str());
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ static void numbers_out_of_range_are_refused(void** state) {
   (void)state;
   describe();
   pipeline_options.microbatches = 0;
-  refuse(GSEL_ERR_ARG, "microbatches is 0; 1 to 65536 would do");
+  refuse(GSEL_ERR_ARG, "microbatches is 0; expected 1 to 65536");
   pipeline_options.microbatches = 65537;
   refuse(GSEL_ERR_ARG, "microbatches is 65537");
   pipeline_options.microbatches = 2;
@@ -72,7 +72,7 @@ static void numbers_out_of_range_are_refused(void** state) {
   refuse(GSEL_ERR_ARG, "chunks is -1");
   pipeline_options.chunks = 0;
   pipeline_options.tensor_ranks = 2;
-  refuse(GSEL_ERR_ARG, "tensor_ranks is 2, and the communicator has 1 rank; a number that divides them");
+  refuse(GSEL_ERR_ARG, "tensor_ranks is 2, and the communicator has 1 rank; expected a number that divides them");
   pipeline_options.tensor_ranks = -1;
   refuse(GSEL_ERR_ARG, "tensor_ranks is -1");
   pipeline_options.tensor_ranks = 0;

@@ -50,25 +50,26 @@ static const struct {
     {"short_strategy", "its strategy table has 8 bytes, plugin ABI 1.0 has 32 bytes; rebuild against gsel 0.x"},
     {"no_symbol", "exports no gsel_plugin_v1; is it a gsel plugin?"},
     {"missing_dependency",
-     "cannot be opened: undefined symbol: function_that_nobody_has; a shared object for this machine with all it needs "
-     "would do"},
+     "cannot be opened: undefined symbol: function_that_nobody_has; expected a shared object for this machine with all "
+     "it needs"},
     {"probe_refuses", "cannot run here: needs a device that is not here"},
     {"probe_throws", "its probe threw an exception (thrown by a probe); plugins must not throw"},
-    {"nameless", "is named NULL; lower case letters, digits and '_' would do"},
-    {"bad_name", "is named \"Bad Name\"; lower case letters, digits and '_' would do"},
-    {"bad_kind", "is of kind 7; 1 (strategy), 3 (device) or 5 (transport) would do"},
+    {"nameless", "is named NULL; expected lower case letters, digits and '_'"},
+    {"bad_name", "is named \"Bad Name\"; expected lower case letters, digits and '_'"},
+    {"bad_kind", "is of kind 7; expected 1 (strategy), 3 (device) or 5 (transport)"},
     {"no_table", "has no table; give it a gsel_strategy_v1"},
     {"no_compile", "has no function compile, which a strategy needs"},
     {"reserved_set",
      "gsel_strategy_v1.reserved is 3; it must be 0, as the struct's _INIT macro or _init function leaves it"},
-    {"no_axis", "serves axes 0x0; one or more of the bits 0xf would do"},
+    {"no_axis", "serves axes 0x0; expected one or more of the bits 0xf"},
     {"bad_option", "option \"stage\" has the default \"4\", which is not of its own type or bounds"},
     {"twin_options", "two options are named \"stage\""},
-    {"uneven_options", "option 1 has a struct_size of 56 and option 0 of 48; one for all would do"},
-    {"overstated", "its gsel_plugin_v1 states 72 bytes and has 64 in the file; sizeof would do"},
+    {"uneven_options", "option 1 has a struct_size of 56 and option 0 of 48; use one for all"},
+    {"overstated", "its gsel_plugin_v1 states 72 bytes and has 64 in the file; set struct_size to its sizeof"},
     {"half_device", "has no function describe, which a device needs"},
     {"half_transport", "has no function link_join, which a transport needs"},
-    {"former_transport", "is a transport with a gsel_transport_v1; build it with the gsel_transport_v2 of this version"},
+    {"former_transport",
+     "is a transport with a gsel_transport_v1; build it with the gsel_transport_v2 of this version"},
 };
 
 static void every_way_of_being_wrong_is_refused_in_its_words(void** state) {
@@ -108,9 +109,9 @@ static void files_that_are_not_modules_are_refused(void** state) {
   write_into(&folder, ".so", "x", 1);
   assert_int_equal(symlink("nowhere", path_in(&folder, "dangling.so")), 0);
   check_refused("plugin", path_in(&folder, "text.so"),
-                "cannot be opened: invalid ELF header; a shared object for this machine with all it needs would do");
+                "cannot be opened: invalid ELF header; expected a shared object for this machine with all it needs");
   check_refused("plugin", path_in(&folder, "empty.so"),
-                "cannot be opened: file too short; a shared object for this machine with all it needs would do");
+                "cannot be opened: file too short; expected a shared object for this machine with all it needs");
   check_refused("plugin", path_in(&folder, "dangling.so"), "cannot be resolved: ENOENT (No such file or directory)");
   gsel_plugin_list* list = listed();
   assert_int_equal(position_of(list, path_in(&folder, "ignored.txt")), -1);
@@ -227,7 +228,7 @@ static void a_file_others_can_write_is_refused_until_mended(void** state) {
     char path[512], reason[1024];
     snprintf(path, sizeof path, "%s", path_in(&folder, "good.so"));
     assert_int_equal(chmod(path, modes[i]), 0);
-    snprintf(reason, sizeof reason, "the file is writable by group or others (mode %04o); chmod go-w %s would do",
+    snprintf(reason, sizeof reason, "the file is writable by group or others (mode %04o); run chmod go-w %s",
              (unsigned)modes[i], path);
     check_refused("plugin", path, reason);
   }
@@ -246,7 +247,7 @@ static void a_folder_others_can_write_is_refused_whole(void** state) {
   for (size_t i = 0; i < 3; ++i) {
     assert_int_equal(chmod(folder.path, modes[i]), 0);
     char reason[1024];
-    snprintf(reason, sizeof reason, "the folder %s is writable by group or others (mode %04o); chmod go-w %s would do",
+    snprintf(reason, sizeof reason, "the folder %s is writable by group or others (mode %04o); run chmod go-w %s",
              folder.path, (unsigned)modes[i], folder.path);
     check_refused("plugin folder", folder.path, reason);
     gsel_plugin_list* list = listed();
@@ -266,7 +267,7 @@ static void a_folder_below_one_others_can_write_is_refused(void** state) {
   setenv("GSEL_PLUGIN_PATH", folder.path, 1);
   char reason[1024];
   snprintf(reason, sizeof reason,
-           "the folder %s above it is writable by group or others (mode 0777); chmod go-w %s would do", above.path,
+           "the folder %s above it is writable by group or others (mode 0777); run chmod go-w %s", above.path,
            above.path);
   check_refused("plugin folder", folder.path, reason);
   remove_folder(&folder);
@@ -357,7 +358,7 @@ static void arguments_out_of_range_are_refused(void** state) {
   gsel_plugin_info info = GSEL_PLUGIN_INFO_INIT;
   gsel_error* err = NULL;
   check_fails(gsel_plugin_list_get(list, -1, &info, &err), err, GSEL_ERR_ARG, "candidate -1 of ");
-  check_fails(gsel_plugin_list_get(list, gsel_plugin_list_count(list), &info, &err), err, GSEL_ERR_ARG, "would do");
+  check_fails(gsel_plugin_list_get(list, gsel_plugin_list_count(list), &info, &err), err, GSEL_ERR_ARG, "expected ");
   check_fails(gsel_plugin_list_get(list, 0, NULL, &err), err, GSEL_ERR_ARG, "gsel_plugin_info is NULL");
   check_fails(gsel_plugin_list_get(NULL, 0, &info, &err), err, GSEL_ERR_ARG, "list is NULL");
   check_fails(gsel_plugin_list_create(NULL, &err), err, GSEL_ERR_ARG, "out is NULL");

@@ -162,7 +162,7 @@ void the_end_sees_what_is_complete(void**) {
       {kDdp, -1, 1, "step bucket=0", "step bucket=1", "the bucket is already stepped"},
       {kDdp, -1, 1, "step bucket=0", "", "end of step: bucket 0 is never stepped"},
       {kDdp, -1, 1, "bucket params=table", "bucket params=table,w2", "parameter \"w2\" stands in 2 buckets"},
-      {kDdp, -1, 1, "param fixed 4 frozen", "param fixed 4", "parameter \"fixed\" stands in 0 buckets; one would do"},
+      {kDdp, -1, 1, "param fixed 4 frozen", "param fixed 4", "parameter \"fixed\" stands in 0 buckets; expected one"},
   };
   check_cases(cases);
 }
@@ -190,8 +190,8 @@ void the_example_of_the_document_is_a_good_program(void**) {
   uint64_t sum = 0;
   for (const auto& [key, count] : step_traffic(parse_program(texts[0], "p.txt"))) {
     sum += count.bytes_sent;
-    const std::string row = fmt::format("\nstep   {:10}{:19}{:8}{:15}\n", "data", form_of(key.second)->word,
-                                        count.calls, count.bytes_sent);
+    const std::string row =
+        fmt::format("\nstep   {:10}{:19}{:8}{:15}\n", "data", form_of(key.second)->word, count.calls, count.bytes_sent);
     if (document.find(row) == std::string::npos) fail_msg("docs/program.md has no row \"%s\"", row.c_str());
   }
   assert_true(document.find(fmt::format("\nstep   {:10}{:19}{:8}{:15}\n", "all", "", "", sum)) != std::string::npos);

@@ -302,7 +302,7 @@ void faults_are_refused_where_they_stand(void**) {
       {"params=w,h", "params=w,h backward_phases=data:f16:8", "backward_phases=data:f16:8", "none of f32, f64", 9},
       {"params=w,h", "params=w,h backward_phases=data:f64:12", "backward_phases=data:f64:12", "whole number of", 9},
       {"params=w,h", "params=w,h backward_phases=data:f64:8+", "backward_phases=data:f64:8+", "is no number", 9},
-      {"microbatch 4 0", "microbatch 4 0 of=2", "of=2", "micro-batch 1 is a part of 2; another of 0 to 1", 11},
+      {"microbatch 4 0", "microbatch 4 0 of=2", "of=2", "micro-batch 1 is a part of 2; use another of 0 to 1", 11},
       {"microbatch 4 0", "microbatch 4 0 of=1", "of=1", "micro-batch 1 is a part of 1", 11},
       {"microbatch 0 4\nmicrobatch 4 0", "microbatch 0 4 of=1\nmicrobatch 4 0 of=0", "of=1", "itself a part", 10},
       {"microbatch 4 0", "microbatch 4 -1", "-1", "is no number", 11},

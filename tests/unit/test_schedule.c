@@ -108,11 +108,10 @@ static void test_what_is_no_action_is_refused_at_its_place(void** state) {
              "s.csv:1: column 7: \"0C0\" is no action; one is <stage><F|I|W|B><micro-batch>, such as 2F0", 0, 1, 7,
              "0C0");
   refused_at("0F99999999999", GSEL_ERR_PARSE,
-             "s.csv:1: column 1: \"99999999999\" is too large a number of a micro-batch; from 0 to 1048575 would do", 0,
-             1, 1, "0F99999999999");
+             "s.csv:1: column 1: \"99999999999\" is too large a number of a micro-batch; expected 0 to 1048575", 0, 1,
+             1, "0F99999999999");
   refused_at("4096F0", GSEL_ERR_PARSE,
-             "s.csv:1: column 1: \"4096\" is too large a number of a stage; from 0 to 4095 would do", 0, 1, 1,
-             "4096F0");
+             "s.csv:1: column 1: \"4096\" is too large a number of a stage; expected 0 to 4095", 0, 1, 1, "4096F0");
   refused_at("# nothing\n\n", GSEL_ERR_PARSE, "s.csv: there are no rows; a schedule has one for each rank", -1, 0, 0,
              "");
 }

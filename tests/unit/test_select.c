@@ -294,7 +294,7 @@ static void every_candidate_has_its_place_and_reason(void** state) {
     assert_non_null(strstr(gsel_selection_json(selection).data, candidate.reason.data));
   }
   gsel_candidate candidate = GSEL_CANDIDATE_INIT;
-  check_fails(gsel_selection_candidate(selection, 9, &candidate, &err), err, GSEL_ERR_ARG, "0 to 8 would do");
+  check_fails(gsel_selection_candidate(selection, 9, &candidate, &err), err, GSEL_ERR_ARG, "expected 0 to 8");
   gsel_selection_free(selection);
 }
 

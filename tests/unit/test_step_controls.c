@@ -27,9 +27,9 @@ static void a_wsd_schedule_warms_up_stays_and_falls(void** state) {
     const char *config, *message;
   } refused[] = {
       {STEP_SIGN("6", "schedule = \"wsd\"\ntotal_steps = 8\n"),
-       "step.toml:6: train.schedule = \"wsd\" falls in the last train.decay_steps, which is 0; 1 to 8 would do"},
+       "step.toml:6: train.schedule = \"wsd\" falls in the last train.decay_steps, which is 0; expected 1 to 8"},
       {STEP_SIGN("6", "schedule = \"wsd\"\ntotal_steps = 8\nwarmup_steps = 3\ndecay_steps = 6\n"),
-       "step.toml:9: train.schedule = \"wsd\" falls in the last train.decay_steps, which is 6; 1 to 5 would do"},
+       "step.toml:9: train.schedule = \"wsd\" falls in the last train.decay_steps, which is 6; expected 1 to 5"},
       {STEP_SIGN("6", "schedule = \"wsd\"\ndecay_steps = 6\n"),
        "step.toml:6: train.schedule = \"wsd\" ends at train.total_steps, which is 0"},
   };

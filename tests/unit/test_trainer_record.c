@@ -24,7 +24,7 @@ static void tell(rank_run* run) {
     total += part.offloaded == 0 ? part.peak_bytes : 0;
   }
   rank_check(run, n > 4 && report.peak_bytes == total);
-  rank_fails(run, gsel_trainer_memory(s.trainer, n, &part, &err), err, GSEL_ERR_ARG, "would do", -1);
+  rank_fails(run, gsel_trainer_memory(s.trainer, n, &part, &err), err, GSEL_ERR_ARG, "expected ", -1);
   rank_check(run, report.loss_scale == 1 && report.learning_rate == 1 && report.skipped == 0);
   uint64_t sent = 0, sent_twice = 0;
   for (gsel_instr_kind k = 1; k <= GSEL_INSTR_OVERFLOW; ++k)

@@ -111,21 +111,21 @@ static void what_cannot_be_followed_is_told_once(void** state) {
   check_told("GSEL_LOG= GSEL_TUNING= GSEL_TRACE= GSEL_PLUGIN_PATH=", "plain", "", "");
   check_told("GSEL_LOG=error GSEL_TRACE=.", "plain", "", "");
   check_told("GSEL_LOG=nonsense", "plain", "",
-             "gsel warning [environment] GSEL_LOG=nonsense: is no level, so nothing is logged; error, warn, info or "
-             "debug would do\n");
+             "gsel warning [environment] GSEL_LOG=nonsense: is no level, so nothing is logged; expected error, warn, "
+             "info or debug\n");
   check_told("GSEL_TRACE=/nonexistent", "plain", "",
              "gsel warning [environment] GSEL_TRACE=/nonexistent: failures cannot be recorded there: ENOENT (No such "
-             "file or directory); a folder that can be written to would do\n");
+             "file or directory); expected a folder that can be written to\n");
   check_told("GSEL_TRACE=/etc/passwd", "plain", "",
              "gsel warning [environment] GSEL_TRACE=/etc/passwd: failures cannot be recorded there: ENOTDIR (Not a "
-             "directory); a folder that can be written to would do\n");
+             "directory); expected a folder that can be written to\n");
   check_told("GSEL_PLUGIN_PATH=relative", "plain", "",
              "gsel warning [environment] GSEL_PLUGIN_PATH=relative: is not an absolute path; GSEL_PLUGIN_PATH takes "
              "absolute folders joined by ':'\n");
-  check_told("GSEL_TUNING=/nonexistent/tuning.toml", "plain", "",
-             "gsel warning [environment] GSEL_TUNING=/nonexistent/tuning.toml: tuning is not used: tuning file "
-             "/nonexistent/tuning.toml: ENOENT (No such file or directory); a readable file would do; gsel tune "
-             "makes one\n");
+  check_told(
+      "GSEL_TUNING=/nonexistent/tuning.toml", "plain", "",
+      "gsel warning [environment] GSEL_TUNING=/nonexistent/tuning.toml: tuning is not used: tuning file "
+      "/nonexistent/tuning.toml: ENOENT (No such file or directory); expected a readable file; gsel tune makes one\n");
   check_told("GSEL_TUNING=/etc/passwd", "silent", "", "");
 }
 
@@ -138,7 +138,7 @@ static void a_log_that_was_asked_for_decides(void** state) {
   check_told("GSEL_LOG=nonsense GSEL_TRACE=/nonexistent", "silent", "", "");
   check_told("GSEL_LOG=nonsense GSEL_TRACE=/nonexistent", "sink",
              "2 [environment] GSEL_TRACE=/nonexistent: failures cannot be recorded there: ENOENT (No such file or "
-             "directory); a folder that can be written to would do\n",
+             "directory); expected a folder that can be written to\n",
              "");
 }
 

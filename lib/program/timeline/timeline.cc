@@ -52,7 +52,7 @@ class Reader {
   Timeline read(std::string_view text) {
     if (text.size() > kMaxBytes)
       throw Error(GSEL_ERR_PARSE,
-                  fmt::format("timeline {}: has {} bytes; at most {} are read: fewer ranks or micro-batches would do",
+                  fmt::format("timeline {}: has {} bytes; at most {} are read: use fewer ranks or micro-batches",
                               source_.file, text.size(), kMaxBytes))
           .at({source_.file, 0, 0, {}});
     const auto tree = parse_json(text, source_);
@@ -64,8 +64,8 @@ class Reader {
     const bool is_recording = root.has("communicators");
     if (!is_recording && !root.has("steps"))
       root.refuse({},
-                  "has neither steps nor communicators nor gsel-simulation; a file that train.timeline, GSEL_TRACE or "
-                  "gsel program --schedule --json made would do");
+                  "has neither steps nor communicators nor gsel-simulation; expected a file that train.timeline, "
+                  "GSEL_TRACE or gsel program --schedule --json made");
     if (root.has("steps")) root.array("steps").each([this](JsonObject step) { read_step(step); });
     if (is_recording) root.array("communicators").each([this](JsonObject object) { read_communicator(object); });
     return std::move(read_);

@@ -81,7 +81,7 @@ void read_row(JsonObject& root, const JsonArray& list, size_t rank, size_t& n_le
   for (size_t i = 0; i < list.size(); ++i) {
     if (n_left-- == 0)
       root.refuse(fmt::format("rows[{}][{}]", rank, i),
-                  "is one action too many to be drawn together; fewer micro-batches would do");
+                  "is one action too many to be drawn together; use fewer micro-batches");
     row.actions.push_back(read_action(list.object(i)));
   }
   number_chunks(row.actions, chart.chunks);

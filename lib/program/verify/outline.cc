@@ -35,7 +35,7 @@ void check_homes(const Program& program) {
     if (homes[p] == (trainable && is_here ? 1 : 0)) continue;
     refuse(program, fmt::format("parameter \"{}\" stands in {} buckets; {}", program.params[p].name, homes[p],
                                 !trainable ? "it is frozen and would stand in none"
-                                : is_here  ? "one would do"
+                                : is_here  ? "expected one"
                                            : "no layer of this rank's stages uses it, and it would stand in none"));
   }
 }
@@ -132,7 +132,7 @@ void check_bucket(const Program& program, int32_t bucket, const std::vector<std:
     refuse("whole parameters cannot live in offload memory; parameters in shards can");
   if (b.axis < -1 || b.axis >= kAxes) refuse(fmt::format("axis {} does not exist", b.axis));
   if (b.axis < 0 && (b.shards_state() || b.owner >= 0)) refuse("shards and an owner need an axis");
-  if (b.owner >= 0 && b.shards_state()) refuse("it has an owner and shards; one of them would do");
+  if (b.owner >= 0 && b.shards_state()) refuse("it has an owner and shards; use one of them");
   if (b.owner < -1 || (b.owner >= 0 && b.owner >= program.mesh.size[b.axis]))
     refuse(fmt::format("owner {} is no coordinate on an axis of {}", b.owner, program.mesh.size[b.axis]));
   if (b.compression == GSEL_COMPRESS_NONE) return;
@@ -140,7 +140,7 @@ void check_bucket(const Program& program, int32_t bucket, const std::vector<std:
     refuse(fmt::format("compression {} does not exist", b.compression));
   if (b.shards_state() || b.owner >= 0) refuse("only the allreduce of a bucket without shards and owner is compressed");
   if (b.compression == GSEL_COMPRESS_LOW_RANK && b.compression_rank < 1)
-    refuse(fmt::format("low-rank compression to {} columns; 1 or more would do", b.compression_rank));
+    refuse(fmt::format("low-rank compression to {} columns; expected 1 or more", b.compression_rank));
 }
 
 void check_microbatch(const Program& program, int32_t microbatch) {
@@ -150,7 +150,7 @@ void check_microbatch(const Program& program, int32_t microbatch) {
   if (m.whole < 0) return;
   const auto n = static_cast<int64_t>(program.microbatches.size());
   if (m.whole >= n || m.whole == microbatch)
-    fail(GSEL_ERR_PROGRAM, "micro-batch {} is a part of {}; another of 0 to {} would do", microbatch, m.whole, n - 1);
+    fail(GSEL_ERR_PROGRAM, "micro-batch {} is a part of {}; use another of 0 to {}", microbatch, m.whole, n - 1);
   if (program.microbatches[m.whole].whole >= 0)
     fail(GSEL_ERR_PROGRAM, "micro-batch {} is a part of {}, itself a part", microbatch, m.whole);
 }

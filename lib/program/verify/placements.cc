@@ -271,11 +271,11 @@ void check_redistribution(const Program& program, const ProgramLayer& l) {
   const bool exchanges =
       in.placement == Placement::shard && out.placement == Placement::shard && in.part.dim != out.part.dim;
   if (!makes_sense && !exchanges)
-    refuse(fmt::format(
-        "value \"{}\", which is {}, to \"{}\", which is {}; from replicate, shard or partial to another placement "
-        "than it, and not to partial, would do",
-        in.name, kPlacementWords[static_cast<size_t>(in.placement)], out.name,
-        kPlacementWords[static_cast<size_t>(out.placement)]));
+    refuse(
+        fmt::format("value \"{}\", which is {}, to \"{}\", which is {}; it goes from replicate, shard or partial to "
+                    "another placement than it, and not to partial",
+                    in.name, kPlacementWords[static_cast<size_t>(in.placement)], out.name,
+                    kPlacementWords[static_cast<size_t>(out.placement)]));
   if (in.is_scalar || out.is_scalar || in.dtype != out.dtype ||
       per_piece(in.part, in.sample_bytes) * in.part.blocks * std::max<int64_t>(in.part.whole, 1) !=
           per_piece(out.part, out.sample_bytes) * out.part.blocks * std::max<int64_t>(out.part.whole, 1))

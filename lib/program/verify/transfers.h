@@ -9,7 +9,7 @@
 namespace gsel {
 
 // The least of 2, 4, 8, ... for Program::transfers with which the programs of a job come to their end. GSEL_ERR_PROGRAM
-// where no number would do, naming a rank and what it waits for.
+// where no number is enough, naming a rank and what it waits for.
 int32_t enough_transfers(const Job& job);
 
 }  // namespace gsel

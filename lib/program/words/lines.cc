@@ -96,7 +96,7 @@ std::string TextLines::declare(const char* kind, Ids& ids) const {
   std::string name(words_[1].text);
   const bool is_word =
       std::ranges::all_of(name, [](unsigned char c) { return c > ' ' && c != ',' && c != '=' && c != 0x7f; });
-  if (!is_word) refuse(1, fmt::format("\"{}\" is no name; letters, digits and ._:/- would do", name));
+  if (!is_word) refuse(1, fmt::format("\"{}\" is no name; expected letters, digits and ._:/-", name));
   if (!ids.emplace(name, static_cast<int32_t>(ids.size())).second)
     refuse(1, fmt::format("{} \"{}\" is declared twice", kind, name));
   return name;

@@ -68,7 +68,7 @@ class DataCheck {
         call_foreign([&] { return data_.fill(&request, data_.user_data); }, GSEL_ERR_CALLBACK, thrown);
     message.back() = '\0';
     if (status == GSEL_NO_SAMPLES)
-      fail(GSEL_ERR_CALLBACK, "input \"{}\" had no samples {} to {} to check kernels with; fewer n_samples would do",
+      fail(GSEL_ERR_CALLBACK, "input \"{}\" had no samples {} to {} to check kernels with; use fewer n_samples",
            value_.name, ids_.front(), ids_.back());
     if (status)
       fail(GSEL_ERR_CALLBACK, "the data for input \"{}\" failed: {}", value_.name,

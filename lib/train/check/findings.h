@@ -30,7 +30,8 @@ struct Site {
 
 class Findings {
  public:
-  // The same kind for the same buffer of the same callback counts once. `what` says what was found and what would do.
+  // The same kind for the same buffer of the same callback counts once. `what` says what was found and what is
+  // expected.
   void breach(gsel_breach_kind kind, const Site& site, const Buffer& buffer, int64_t element, const std::string& what,
               double found = 0, double expected = 0);
   void note(std::string line) { notes_.push_back(std::move(line)); }

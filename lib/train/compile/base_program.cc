@@ -35,8 +35,8 @@ void check_even(const Config& config, int32_t ranks) {
   if (batch % whole == 0) return;
   const std::string smaller = batch > whole ? fmt::format("{} or ", batch / whole * whole) : "";
   refuse_key(config, "train.microbatches",
-             fmt::format("train.batch = {} are not {} equal micro-batches, train.microbatches = {} for each of "
-                         "{} of the data axis, as a pipeline needs them; train.batch = {}{} would do",
+             fmt::format("train.batch = {} are not {} equal micro-batches, train.microbatches = {} for each of {} of "
+                         "the data axis, as a pipeline needs them; set train.batch = {}{}",
                          with_noun(batch, "sample"), whole, n, with_noun(ranks, "rank"), smaller,
                          (batch / whole + 1) * whole));
 }

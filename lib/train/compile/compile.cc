@@ -26,7 +26,7 @@ const char* type_word(int32_t type) {
 }
 
 [[noreturn]] void refuse_option(const gsel_option_v1& option, const ConfigValue& value, const std::string& wanted) {
-  throw Error(GSEL_ERR_CONFIG, fmt::format("{}{} = {} is not accepted; {} would do ({})", place_prefix(value.place),
+  throw Error(GSEL_ERR_CONFIG, fmt::format("{}{} = {} is not accepted; expected {} ({})", place_prefix(value.place),
                                            value.place.token, value.shown(), wanted, option.help))
       .at(value.place);
 }
@@ -136,7 +136,7 @@ ChosenStrategy Compiler::choose(gsel_axis axis) const {
     for (const gsel_axis other : kInnerToOuter)
       if (chosen.strategy->axes & 1u << other)
         served += fmt::format("{}[strategy.{}]", served.empty() ? "" : " or ", axis_name(other));
-    throw Error(GSEL_ERR_CONFIG, fmt::format("{}plugin \"{}\" does not serve the {} axis; {} would do",
+    throw Error(GSEL_ERR_CONFIG, fmt::format("{}plugin \"{}\" does not serve the {} axis; expected {}",
                                              place_prefix(place), name, axis_name(axis), served))
         .at(place);
   }

@@ -47,11 +47,10 @@ class IdleSettings {
     const int64_t n = config_.train.microbatches;
     const int64_t most = largest_share(config_, program_.mesh.size[GSEL_AXIS_DATA]);
     if (n > most)
-      note(
-          config_.place_of("train.microbatches"),
-          "train.microbatches = {} cut a share of {} sample{}: {} micro-batch{} empty on every rank; {} or fewer would "
-          "do",
-          n, most, most == 1 ? "" : "s", n - most, n - most == 1 ? " is" : "es are", most);
+      note(config_.place_of("train.microbatches"),
+           "train.microbatches = {} cut a share of {} sample{}: {} micro-batch{} empty on every rank; expected {} or "
+           "fewer",
+           n, most, most == 1 ? "" : "s", n - most, n - most == 1 ? " is" : "es are", most);
   }
 
   void find_recompute() {
@@ -71,17 +70,15 @@ class IdleSettings {
     if (std::ranges::none_of(program_.layers, &ProgramLayer::divided))
       note(section.place,
            "strategy.{0}.plugin = \"{1}\" divides nothing: no parameter of the model has a shard rule that it takes, "
-           "and "
-           "no layer positions to share, so each of {2} computes everything; GSEL_SHARD_DIM in "
-           "gsel_param_options, "
-           "or mesh.{0} = 1, would do",
+           "and no layer positions to share, so each of {2} computes everything; set GSEL_SHARD_DIM in "
+           "gsel_param_options, or mesh.{0} = 1",
            axis_name(axis), section.plugin, with_noun(program_.mesh.size[axis], "rank"));
     const ConfigValue* sequence = option(axis, "sequence_parallel");
     if (!sequence || sequence->text != "true") return;
     if (std::ranges::none_of(local_.layers(), &Layer::some_positions))
       note(sequence->place,
            "strategy.tensor.sequence_parallel = true changes nothing: no layer that it could divide is flagged "
-           "GSEL_LAYER_POSITIONWISE and has a sequence_dim in all its values; such layers would do");
+           "GSEL_LAYER_POSITIONWISE and has a sequence_dim in all its values; flag such layers");
   }
 
   // A layer that says it could, and is computed whole on every rank.
@@ -118,8 +115,7 @@ class IdleSettings {
     const ConfigValue* persist = option(GSEL_AXIS_DATA, "persist_elems");
     note(stage->place,
          "strategy.data.stage = 3 is stage 2 here: persist_elems{} keeps every parameter whole on each rank, the "
-         "largest "
-         "has {}; persist_elems = {} or less, or stage = 2, would do",
+         "largest has {}; set persist_elems = {} or less, or stage = 2",
          persist ? " = " + persist->text : ", by its default,", with_noun(largest, "element"), largest);
   }
 
@@ -144,8 +140,7 @@ class IdleSettings {
     if (bytes >= asked)
       note(given->place,
            "strategy.data.bucket_bytes = {} changes nothing: the first bucket is closed by first_bucket_bytes and has "
-           "all "
-           "gradients; first_bucket_bytes = {} would do",
+           "all gradients; set first_bucket_bytes = {}",
            asked, asked);
   }
 

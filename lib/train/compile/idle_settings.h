@@ -11,7 +11,7 @@
 namespace gsel {
 
 // local: of rank 0; programs: of its pipeline at least, the first is its own. A line for each: file, line and key, what
-// was found, what would do.
+// was found, what to set.
 std::vector<std::string> idle_settings(const Model& described, const Config& config, const Model& local,
                                        std::span<const Program> programs);
 

@@ -59,8 +59,8 @@ void check_fits(const gsel_pass* pass, const Schedule& schedule, const std::stri
     fail(GSEL_ERR_CONFIG, "schedule {} has rows for {}, and mesh.pipeline is {}; one of the two must change", path,
          with_noun(schedule.n_ranks(), "rank"), pipeline_ranks(pass));
   if (schedule.n_microbatches != microbatches(pass))
-    fail(GSEL_ERR_CONFIG, "schedule {} has {}, and a rank of the data axis has {}; train.microbatches = {} would do",
-         path, with_noun(schedule.n_microbatches, "micro-batch"), microbatches(pass), schedule.n_microbatches);
+    fail(GSEL_ERR_CONFIG, "schedule {} has {}, and a rank of the data axis has {}; set train.microbatches = {}", path,
+         with_noun(schedule.n_microbatches, "micro-batch"), microbatches(pass), schedule.n_microbatches);
 }
 
 }  // namespace

@@ -14,11 +14,11 @@ NonFinite non_finite_of(const Config& config) {
   const auto& train = config.train;
   if (train.non_finite == "off" && train.precision == "fp16" && train.loss_scale == 0) {
     const Place place = config.place_of("train.non_finite");
-    throw Error(GSEL_ERR_CONFIG,
-                fmt::format("{}train.non_finite = \"off\" and train.precision = \"fp16\" with a dynamic loss scale, "
-                            "which falls when a gradient overflows; \"skip\", \"error\" or a fixed train.loss_scale "
-                            "would do",
-                            place_prefix(place)))
+    throw Error(
+        GSEL_ERR_CONFIG,
+        fmt::format("{}train.non_finite = \"off\" and train.precision = \"fp16\" with a dynamic loss scale, which "
+                    "falls when a gradient overflows; expected \"skip\", \"error\" or a fixed train.loss_scale",
+                    place_prefix(place)))
         .at(place);
   }
   if (train.non_finite == "error") return NonFinite::error;

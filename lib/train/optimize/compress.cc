@@ -79,8 +79,8 @@ std::unique_ptr<Compressor> make_compressor(std::shared_ptr<DeviceContext> devic
     case GSEL_COMPRESS_LOW_RANK:
       if (&device->table() != &host_device_table())
         fail(GSEL_ERR_UNSUPPORTED,
-             "bucket {} is to be reduced in low rank, which works on host memory alone; on this device f16, bf16 or no "
-             "compression would do",
+             "bucket {} is to be reduced in low rank, which works on host memory alone; use f16, bf16 or no "
+             "compression on this device",
              bucket);
       return std::make_unique<LowRankCompressor>(std::move(device), ledger, program, bucket, seed);
     default:

@@ -40,12 +40,12 @@ void check_schedule(const Config& config) {
   };
   if (train.schedule == "constant") return;
   if (train.total_steps <= train.warmup_steps)
-    refuse("train.total_steps", fmt::format("ends at train.total_steps, which is {}; more than train.warmup_steps = {} "
-                                            "would do",
-                                            train.total_steps, train.warmup_steps));
+    refuse("train.total_steps",
+           fmt::format("ends at train.total_steps, which is {}; expected more than train.warmup_steps = {}",
+                       train.total_steps, train.warmup_steps));
   const int64_t most = train.total_steps - train.warmup_steps;
   if (train.schedule == "wsd" && (train.decay_steps < 1 || train.decay_steps > most))
-    refuse("train.decay_steps", fmt::format("falls in the last train.decay_steps, which is {}; 1 to {} would do, the "
+    refuse("train.decay_steps", fmt::format("falls in the last train.decay_steps, which is {}; expected 1 to {}, the "
                                             "steps from train.warmup_steps to train.total_steps",
                                             train.decay_steps, most));
 }
@@ -69,9 +69,9 @@ void* rounded_at(const Stretch& stretch, int64_t first) {
 void check_optimizer_options(const gsel_optimizer_options& user) {
   if (!user.step) fail(GSEL_ERR_ARG, "gsel_optimizer_options.step is NULL; an optimizer is its function");
   if (user.needs < GSEL_NEEDS_ELEMENTS || user.needs > GSEL_NEEDS_WHOLE_PARAM)
-    fail(GSEL_ERR_ARG, "gsel_optimizer_options.needs is {}; one of GSEL_NEEDS_*, 0 to 2, would do", user.needs);
+    fail(GSEL_ERR_ARG, "gsel_optimizer_options.needs is {}; expected one of GSEL_NEEDS_*, 0 to 2", user.needs);
   if (user.n_states < 0 || user.n_states > kMostStates)
-    fail(GSEL_ERR_ARG, "gsel_optimizer_options.n_states is {}; 0 to {} would do", user.n_states, kMostStates);
+    fail(GSEL_ERR_ARG, "gsel_optimizer_options.n_states is {}; expected 0 to {}", user.n_states, kMostStates);
 }
 
 Optimizer::Optimizer(const Config& config, const Model& model, const gsel_optimizer_options* user)

@@ -1,4 +1,4 @@
-// train/state/budget.cc: see budget.h. Candidate configurations are compiled and forecast as the trainer would do it,
+// train/state/budget.cc: see budget.h. Candidate configurations are compiled and forecast as the trainer does,
 // in order of their price: more communication, then more time, then slower memory.
 #include "train/state/budget.h"
 

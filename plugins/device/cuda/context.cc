@@ -46,7 +46,7 @@ const char* remedy_of(CUresult result) {
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
       return "; build gsel with a CUDA toolkit that knows this GPU";
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
-      return "; a newer driver, or gsel built with an older CUDA toolkit, would do";
+      return "; use a newer driver, or gsel built with an older CUDA toolkit";
     case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
       return "; the parts of the driver have several versions: reboot, or install it anew";
     case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:

@@ -58,7 +58,7 @@ Loaded load() {
 #define GSEL_CUDA_FIND(name, version, symbol, parameters)                                             \
   loaded.driver.name = reinterpret_cast<CUresult(*) parameters>(finder.find(#name, version, symbol)); \
   if (!loaded.driver.name && loaded.why.empty())                                                      \
-    loaded.why = std::string(kLibrary) + " has no " #name "; a driver of version 525 or newer would do";
+    loaded.why = std::string(kLibrary) + " has no " #name "; expected a driver of version 525 or newer";
   GSEL_CUDA_FUNCTIONS(GSEL_CUDA_FIND)
 #undef GSEL_CUDA_FIND
   loaded.usable = loaded.why.empty();

@@ -37,7 +37,7 @@ gsel_status stream_import(void* ctx, void* native, gsel_stream** out, gsel_error
     check(c, c.driver->cuStreamGetCtx(stream, &context), "the context of an imported stream");
     if (context != c.context)
       fail(GSEL_ERR_ARG, "an imported stream belongs to another device than device " + std::to_string(c.ordinal) +
-                             ", or to a context of its own; a stream of the device's primary context would do");
+                             ", or to a context of its own; expected a stream of the device's primary context");
     *out = new gsel_stream{stream, false, {}};
   });
 }

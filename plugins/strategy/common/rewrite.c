@@ -101,7 +101,7 @@ int32_t rewrite_word(struct rewrite* w, const char* option, const char* const* w
                          : " or ",
              words[i]);
   }
-  snprintf(why, sizeof why, "%s = \"%%s\" is not accepted; %s would do", option, known);
+  snprintf(why, sizeof why, "%s = \"%%s\" is not accepted; expected %s", option, known);
   rewrite_fail(w, GSEL_ERR_CONFIG, why, given ? given : "");
   return 0;
 }

@@ -80,8 +80,8 @@ static void refuse_weights(struct dp* d) {
   for (int32_t coordinate = 1; coordinate < w->ranks; ++coordinate)
     if (w->api->axis_weight(w->pass, w->axis, coordinate) != w->api->axis_weight(w->pass, w->axis, 0))
       rewrite_fail(w, GSEL_ERR_UNSUPPORTED,
-                   "strategy.data.weights differ, and the master deals parts as even as can be; \"ddp\" or \"zero\" "
-                   "would do as strategy.data.plugin",
+                   "strategy.data.weights differ, and the master deals parts as even as can be; expected \"ddp\" or "
+                   "\"zero\" as strategy.data.plugin",
                    NULL);
 }
 
@@ -190,8 +190,8 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
   rewrite_begin(w, "dp", host, api, pass, axis);
   if (api->axis_size(pass, GSEL_AXIS_PIPELINE) > 1)
     rewrite_fail(w, GSEL_ERR_UNSUPPORTED,
-                 "mesh.pipeline is greater than 1, and the master would need the whole model; \"ddp\" or \"zero\" "
-                 "would do as strategy.data.plugin",
+                 "mesh.pipeline is greater than 1, and the master would need the whole model; expected \"ddp\" or "
+                 "\"zero\" as strategy.data.plugin",
                  NULL);
   refuse_weights(&d);
   read_values(&d);

@@ -140,7 +140,7 @@ static void check_count(struct pp* pp, const struct partition* p) {
   if (pp->n_stages <= most) return;
   snprintf(why, sizeof why,
            "%d stages were asked for (%d on each of %d ranks), and the model's %d layers can be cut into %d at "
-           "most%%s; mesh.pipeline = %d would do",
+           "most%%s; set mesh.pipeline = %d",
            pp->n_stages, chunks, pp->n_ranks, pp->w.n_layers, most, most / chunks > 1 ? most / chunks : 1);
   rewrite_fail(&pp->w, GSEL_ERR_CONFIG, why, most < pp->w.n_layers ? ", since some allow no cut after them" : "");
 }

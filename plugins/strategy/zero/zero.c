@@ -56,7 +56,7 @@ static void make_all_buckets(struct zero* z) {
   const int offload = rewrite_word(w, "offload", offloads, 3);
   if (offload == OFFLOAD_ALL && z->stage < 3)
     rewrite_fail(w, GSEL_ERR_CONFIG,
-                 "offload = \"%s\" needs stage = 3, where parameters are in shards; \"state\" would do",
+                 "offload = \"%s\" needs stage = 3, where parameters are in shards; expected \"state\"",
                  offloads[offload]);
   gsel_bucket_options bucket_options = {.axis = w->axis, .owner = -1, .flags = GSEL_BUCKET_SHARD_STATE};
   if (z->stage > 1) bucket_options.flags |= GSEL_BUCKET_SHARD_GRADIENT;
