@@ -81,7 +81,7 @@ typedef struct gsel_device_options {
 } gsel_device_options;
 
 #define GSEL_DEVICE_HOST_MEMORY 1u /* the host reads and writes GSEL_MEMORY_DEVICE */
-#define GSEL_DEVICE_AT_ONCE 2u     /* work on the NULL stream has ended when the call returns */
+#define GSEL_DEVICE_SYNCHRONOUS 2u /* work on the NULL stream has ended when the call returns */
 
 /* What was opened. Text lives as long as ctx. */
 typedef struct gsel_device_description {

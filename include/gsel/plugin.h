@@ -159,9 +159,9 @@ typedef struct gsel_param_info {
   int64_t n_elems;
   int32_t dtype;  /* as it is kept; gradients are f32 */
   int32_t absent; /* 1: no layer of this rank's stages uses it; no bucket of this rank may hold it */
-  int32_t tie;    /* all parameters of a bucket have the same tie. -1 for most parameters. Parameters that
-                   * the same two or more pipeline ranks hold have a number in common; so do parameters
-                   * whose gradients are partial on the ranks that share layers */
+  int32_t tie;    /* tie-group id, or -1. A bucket holds parameters of one group. A group is the parameters that the
+                   * same two or more pipeline ranks hold, or those whose gradients are partial on the ranks that share
+                   * layers */
   int32_t shard;  /* this and the fields below as the model declares them, see gsel_param_options */
   int32_t shard_dim;
   int32_t shard_blocks;

@@ -80,7 +80,7 @@ void check_variables() {
   const char* folder = trace_folder();
   if (folder && access((std::string(folder) + "/.").c_str(), W_OK | X_OK) != 0)
     warn_about_variable("GSEL_TRACE", folder,
-                        fmt::format("failures cannot be recorded there: {}; a folder that can be written to would do",
+                        fmt::format("failures cannot be recorded there: {}; expected a folder that can be written to",
                                     errno_text(errno)));
 }
 

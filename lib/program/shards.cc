@@ -72,7 +72,7 @@ gsel_range own_shard(const Program& program, int32_t bucket) {
   return {size * coordinate, size * (coordinate + 1)};
 }
 
-bool norm_meets(const Program& program, gsel_axis axis) {
+bool norm_sums_over(const Program& program, gsel_axis axis) {
   if (program.mesh.size[axis] == 1) return false;
   if (axis != GSEL_AXIS_DATA) return true;
   return std::ranges::any_of(

@@ -20,7 +20,7 @@ gsel_range own_shard(const Program& program, int32_t bucket);
 
 // Whether the squares that a norm is made of are summed over the axis: it divides gradients, or parameters among
 // ranks of a pipeline.
-bool norm_meets(const Program& program, gsel_axis axis);
+bool norm_sums_over(const Program& program, gsel_axis axis);
 
 // Whether this rank steps the bucket.
 bool steps_here(const Program& program, int32_t bucket);

@@ -153,7 +153,7 @@ class Counter {
   // One number for each axis that gradients or parameters are divided along.
   void norm() {
     for (gsel_axis axis = 0; axis < kAxes; ++axis)
-      if (norm_meets(program_, axis)) all_reduce(axis, GSEL_INSTR_NORM, 1, sizeof(double));
+      if (norm_sums_over(program_, axis)) all_reduce(axis, GSEL_INSTR_NORM, 1, sizeof(double));
   }
 
   // Several arrays of a compressed bucket are several calls.

@@ -27,7 +27,7 @@ gsel_status open_device(const gsel_host_v1*, const gsel_device_options* options,
 gsel_status describe(void*, gsel_device_description* out, gsel_error** err) {
   return guard(err, [&] {
     gsel_device_description host{};
-    host.flags = GSEL_DEVICE_HOST_MEMORY | GSEL_DEVICE_AT_ONCE;
+    host.flags = GSEL_DEVICE_HOST_MEMORY | GSEL_DEVICE_SYNCHRONOUS;
     host.dlpack_type = 1;
     const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     host.memory_bytes = page * static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));

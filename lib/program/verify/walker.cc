@@ -190,7 +190,7 @@ RankGroup* Walker::meeting(const gsel_instr& instr, int32_t i) const {
     }
     case GSEL_INSTR_NORM:
       for (gsel_axis axis = 0; axis < kAxes; ++axis)
-        if (norm_meets(program_, axis) && i-- == 0) return groups_[axis];
+        if (norm_sums_over(program_, axis) && i-- == 0) return groups_[axis];
       return nullptr;
     default:
       return nullptr;

@@ -132,7 +132,7 @@ void Walker::norm() {
   normed_ = true;
   // Where nothing is summed it is each rank's own affair, but all must clip or none.
   for (gsel_axis axis : {program_.mesh.sharing_axis(), GSEL_AXIS_DATA})
-    if (!norm_meets(program_, axis)) groups_[axis]->post(spot(), 0);
+    if (!norm_sums_over(program_, axis)) groups_[axis]->post(spot(), 0);
 }
 
 void Walker::overflow(const gsel_instr& instr) {

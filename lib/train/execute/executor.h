@@ -33,8 +33,7 @@ class Executor {
   std::optional<Error> end_inference(execute::InferenceRun& run);
   // program: of forwards; it stays as long as the run does.
   std::unique_ptr<execute::InferenceRun> make_inference(const Program& program) const;
-  // For ever: nothing can follow what is under way, so it ends on all ranks, and no call of this rank's is left under
-  // way.
+  // Aborts the communicators of all axes: every rank leaves its calls with an error, and no step can follow.
   // about: the rank that the failure is about; -1: this one.
   void end_all(std::string_view reason, int32_t about = -1) noexcept;
   // Between steps: the last one is as it stays. A collective of the pipeline where its norm or overflow was optimistic.

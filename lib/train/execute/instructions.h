@@ -65,14 +65,16 @@ void finish_contribution(State& s, int32_t v, int32_t mb);
 
 void redistribute_layer(State& s, const gsel_instr& instr);
 
-// ---- windows of buckets: windows.cc ---------------------------------------------------------------------------------
+// ---- buckets: buckets.cc --------------------------------------------------------------------------------------------
 
-void open_param_window(State& s, int32_t bucket);
 void close_param_window(State& s, int32_t bucket);
+// Memory of the arena for a bucket's whole gradient, where it is not kept whole.
 void open_gradient_window(State& s, int32_t bucket);
-void close_gradient_window(State& s, int32_t bucket);
 void zero_gradient(State& s, int32_t param);
+// A parameter that no sample of this rank reached has gradient zero.
 void zero_missing_gradients(State& s, int32_t bucket);
+// Ends the collective of a bucket that runs asynchronously, and takes what it brought.
+void wait_bucket(State& s, int32_t bucket);
 
 // ---- calls of the communicator: calls.cc ----------------------------------------------------------------------------
 
@@ -85,9 +87,6 @@ void allreduce_numbers(State& s, gsel_instr_kind poster, gsel_axis axis, std::sp
 void begin_async(State& s, const gsel_instr& instr, gsel_collective_kind kind);
 void end_async(State& s, const gsel_instr& instr);
 void post(State& s, const gsel_instr& instr, gsel_collective call);
-void wait_bucket(State& s, int32_t bucket);
-// What a collective has brought, once it has ended, or at once along an axis of one rank.
-void finish_collective(State& s, int32_t bucket, gsel_instr_kind kind);
 // Communication that this rank waited for.
 void note_exposed(State& s, gsel_axis axis, double seconds);
 // The run's calls into its record.
@@ -113,7 +112,7 @@ void report_non_finite(const State& s, gsel_step_report& report);
 void start_optimistic(State& s, const gsel_instr& instr, double number);
 void keep_until_validated(State& s, int32_t bucket, const Stretch& stretch);
 void report_validated(const State& s, gsel_step_report& report);
-// Whether the open step, if there is one, stands as it was made; where it does not it is made again.
+// Validates the optimistic step that is open, if there is one. False: it was undone and has to be taken again.
 bool settle_validation(State& s);
 
 }  // namespace gsel::execute

@@ -39,8 +39,8 @@ class Lender {
   std::shared_ptr<DeviceContext> device_;
   bool moves_;
   std::vector<Loan> loans_;
-  // Loans go round in one stretch of memory, so that memory is lent again only after all the rest was. Where it
-  // was too small a larger one follows; the earlier ones stay, poisoned, for those who still look there.
+  // A ring of scratch buffers, so that memory is lent again only after all the rest was. Where the ring was too small a
+  // larger one follows; old ones stay poisoned, so that a callback which kept a pointer reads NaN.
   std::vector<Memory> grounds_;
   uint64_t next_ = 0;         // in the last ground
   uint64_t on_loan_ = 0;      // bytes of this call's loans, gaps included

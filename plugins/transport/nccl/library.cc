@@ -19,7 +19,7 @@ Loaded load() {
   Library& nccl = loaded.library;
   void* file = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
   if (!file) {
-    loaded.why = std::string("no NCCL: ") + dlerror() + "; its folder in LD_LIBRARY_PATH would do";
+    loaded.why = std::string("no NCCL: ") + dlerror() + "; set LD_LIBRARY_PATH to its folder";
     return loaded;
   }
 #define GSEL_NCCL_FIND(result, name, arguments) nccl.name = reinterpret_cast<result(*) arguments>(dlsym(file, #name));
@@ -28,7 +28,7 @@ Loaded load() {
 #undef GSEL_NCCL_FIND
 #define GSEL_NCCL_NEED(result, name, arguments) \
   if (!nccl.name && loaded.why.empty())         \
-    loaded.why = std::string(kFile) + " has no " #name "; NCCL 2.14 or newer would do";
+    loaded.why = std::string(kFile) + " has no " #name "; expected NCCL 2.14 or newer";
   GSEL_NCCL_FUNCTIONS(GSEL_NCCL_NEED)
 #undef GSEL_NCCL_NEED
   if (!loaded.why.empty()) return loaded;

@@ -1,6 +1,6 @@
 // fake/cuda/nccl_comm.cc: libnccl.so.2 as a test double, over the machine of machine.h: communicators, from their
 // making to their end. Ranks are threads or processes, each with a device of its own. What NCCL calls undefined, and
-// what it would do harm by, is a violation of the machine or ends the process.
+// what harms it, is a violation of the machine or ends the process.
 //
 // The environment says how it behaves, read at each call:
 //   GSEL_FAKE_NCCL_VERSION   such as 22809

@@ -277,7 +277,7 @@ static void nccl_is_too_old(rank_run* run) {
   rank_ok(run, gsel_comm_explain(comm, &call, &how, &err), err);
   rank_check(run, !strcmp(how.transport, "host") && strstr(how.transport_reason, "rank 1 cannot use nccl"));
   rank_check(run,
-             strstr(how.transport_reason, "libnccl.so.2 has no ncclGetUniqueId; NCCL 2.14 or newer would do") != NULL);
+             strstr(how.transport_reason, "libnccl.so.2 has no ncclGetUniqueId; expected NCCL 2.14 or newer") != NULL);
   gsel_comm_free(comm);
 }
 

@@ -118,8 +118,8 @@ std::vector<os::Fd> memories_of(int32_t pid) {
   const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir(folder.c_str()), closedir);
   if (!entries && errno == EACCES)
-    fail(GSEL_ERR_PERMISSION, "process {} cannot be looked into; one of this user would do", pid);
-  if (!entries) fail(GSEL_ERR_NOT_FOUND, "there is no process {}; the pid of a rank would do", pid);
+    fail(GSEL_ERR_PERMISSION, "process {} cannot be looked into; expected one of this user", pid);
+  if (!entries) fail(GSEL_ERR_NOT_FOUND, "there is no process {}; expected the pid of a rank", pid);
   std::vector<os::Fd> found;
   std::set<std::pair<dev_t, ino_t>> seen;
   while (const dirent* entry = readdir(entries.get())) {
@@ -171,11 +171,11 @@ void add_family(int fd, int32_t asked, Json& communicators) {
 }  // namespace
 
 std::string trace_of_process(int32_t pid) {
-  if (pid < 1) fail(GSEL_ERR_ARG, "pid {}: the pid of a rank would do", pid);
+  if (pid < 1) fail(GSEL_ERR_ARG, "pid {}; expected the pid of a rank", pid);
   auto communicators = Json::array();
   for (const os::Fd& memory : memories_of(pid)) add_family(memory.get(), pid, communicators);
   if (communicators.empty())
-    fail(GSEL_ERR_NOT_FOUND, "process {} has no communicator of more than one rank; the pid of a rank would do", pid);
+    fail(GSEL_ERR_NOT_FOUND, "process {} has no communicator of more than one rank; expected the pid of a rank", pid);
   return trace_text(std::move(communicators));
 }
 

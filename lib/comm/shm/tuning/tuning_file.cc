@@ -55,7 +55,7 @@ class Reader {
     std::vector<TunedWorld> worlds;
     const toml::node* list = root.get("world");
     const toml::array* tables = list ? list->as_array() : nullptr;
-    if (list && !tables) reject(*list, "world", "is no list; [[world]] would do");
+    if (list && !tables) reject(*list, "world", "is no list; expected [[world]]");
     for (size_t i = 0; tables && i < tables->size(); ++i) worlds.push_back(read_world((*tables)[i]));
     std::ranges::sort(worlds, {}, &TunedWorld::ranks);
     const auto twin = std::ranges::adjacent_find(worlds, {}, &TunedWorld::ranks);
@@ -73,7 +73,7 @@ class Reader {
 
   void expect_text(const toml::table& root, const char* key, const std::string& expected) const {
     const toml::node* node = root.get(key);
-    if (!node) reject(root, key, fmt::format("is missing; {} would do", in_quotes(expected)));
+    if (!node) reject(root, key, fmt::format("is missing; expected {}", in_quotes(expected)));
     const auto* text = node->as_string();
     if (!text || text->get() != expected)
       reject(*node, key,
@@ -90,7 +90,7 @@ class Reader {
 
   TunedWorld read_world(const toml::node& node) const {
     const toml::table* table = node.as_table();
-    if (!table) reject(node, "world", "is no section; [[world]] would do");
+    if (!table) reject(node, "world", "is no section; expected [[world]]");
     TunedWorld world;
     for (auto&& [key, value] : *table) {
       const std::string name = "world." + std::string(key.str());
@@ -105,13 +105,13 @@ class Reader {
       else
         reject(value, name, "is not known");
     }
-    if (world.ranks == 0) reject(node, "world.ranks", "is missing; the number of ranks measured would do");
+    if (world.ranks == 0) reject(node, "world.ranks", "is missing; expected the number of ranks measured");
     return world;
   }
 
   void read_timings(const toml::node& node, TunedWorld& world) const {
     const toml::table* table = node.as_table();
-    if (!table) reject(node, "world.microseconds", "is no section; [world.microseconds] would do");
+    if (!table) reject(node, "world.microseconds", "is no section; expected [world.microseconds]");
     for (auto&& [key, value] : *table) {
       const std::string name = "world.microseconds." + std::string(key.str());
       gsel_collective_kind kind = 0;
@@ -159,7 +159,7 @@ void refuse_what_is_no_table(std::string_view text, const std::string& file) {
     const size_t length = std::min(text.find('\n', begin), text.size()) - begin;
     if (length > kMostOfLine)
       throw Error(GSEL_ERR_PARSE,
-                  fmt::format("{}:{}: a line of {} bytes; at most {} would do", file, number + 1, length, kMostOfLine))
+                  fmt::format("{}:{}: a line of {} bytes; expected at most {}", file, number + 1, length, kMostOfLine))
           .at({file, number + 1, 0, {}});
     begin += length + 1;
   }

@@ -61,8 +61,8 @@ void scale_contribution(State& s, int32_t v, int32_t mb) {
 
 // ---- before the callback ------------------------------------------------------------------------------------------
 
-// Before the first phase. Where there turned out to be no samples windows open all the same; where the program has none
-// they open later, at the first instruction that needs them.
+// Before the first phase. Opens the windows of gradients, also for a micro-batch whose data has ended. A micro-batch that
+// the program knows to be empty opens none; they open at the first instruction that needs them.
 void begin_backward(State& s, const gsel_instr& instr, const Layer& layer) {
   s.lent.call.accumulate = 0;
   if (layer.always_accumulates() && has_input_half(instr.kind) && !s.is_empty(instr.microbatch))

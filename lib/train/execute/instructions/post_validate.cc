@@ -130,7 +130,6 @@ bool post_validate(State& s) {
   return false;
 }
 
-// Whether the open step stands as it was made; where it does not it is made again.
 bool settle_validation(State& s) {
   if (!s.validation.is_open) return true;
   const double began = os::now_seconds();

@@ -1,0 +1,272 @@
+// train/execute/instructions/buckets.cc: the life of a bucket in a step: its whole parameters come (BROADCAST,
+// ALLGATHER) and go (RELEASE), its gradients are summed (ALLREDUCE, REDUCE, REDUCE_SCATTER, ALLREDUCE_PARTIAL,
+// ALLREDUCE_TIED), and WAIT ends a collective that runs asynchronously and takes what it brought. What is whole only
+// for a while stands in a window of the arena. On an axis of one rank nothing is sent, but windows open, fill and close
+// all the same.
+#include <algorithm>
+
+#include "base/dtype.h"
+#include "base/os.h"
+#include "train/execute/instructions.h"
+
+namespace gsel::execute {
+namespace {
+
+// ---- windows -------------------------------------------------------------------------------------------------------
+
+void open_param_window(State& s, int32_t bucket) {
+  if (s.params.whole_params(bucket)) return;
+  const uint64_t offset = s.plan().param_window(s.run->position, bucket);
+  if (offset == ArenaPlan::kNone)
+    fail(GSEL_ERR_INTERNAL, "the parameters of bucket {} have no memory at step instruction {}", bucket,
+         s.run->position);
+  s.params.open_params(bucket, s.at(offset));
+}
+
+void forget_contributions(State& s, int32_t bucket) {
+  for (int32_t p : s.program().buckets[bucket].params) s.run->weight_begun[p] = false;
+}
+
+void close_gradient_window(State& s, int32_t b) {
+  const BucketLayout& layout = s.params.layout(b);
+  if (layout.whole_gradient) return;
+  if (s.lender.moves()) s.lender.poison(s.params.whole_gradient(b), layout.gradient_window_bytes);
+  s.params.close_gradient(b);
+  forget_contributions(s, b);
+}
+
+// ---- what WAIT takes -----------------------------------------------------------------------------------------------
+
+// Whether the first elements of a stretch are other than its master copy, rounded. Goes through memory that is free
+// before the first step.
+double own_params_differ(const State& s, const Stretch& own, uint64_t elems) {
+  const CountedMemory& room = s.arena.bytes() > s.staging.bytes() ? s.arena : s.staging;
+  const uint64_t chunk = room.bytes() / sizeof(uint16_t);
+  std::vector<uint16_t> here, there;
+  for (uint64_t first = 0; first < elems; first += chunk) {
+    const uint64_t n = std::min(chunk, elems - first), bytes = n * sizeof(uint16_t);
+    s.device->run(&gsel_device_v1::cast, room.data(), own.rounded_dtype, static_cast<const void*>(own.values + first),
+                  gsel_dtype{GSEL_F32}, n, static_cast<gsel_stream*>(nullptr));
+    auto to_host = [&](std::vector<uint16_t>& to, const void* from) {
+      to.resize(n);
+      s.copy(to.data(), from, bytes, GSEL_COPY_TO_HOST);
+    };
+    to_host(here, room.data());
+    to_host(there, static_cast<const uint16_t*>(own.rounded) + first);
+    if (here != there) return 1;
+  }
+  return 0;
+}
+
+// A broadcast before the first step brought the root's parameters, rounded where they are kept in 16 bits. Master
+// copies that were initialised like the root's are exact and stay; else all follow what came.
+void follow_params(State& s, int32_t b) {
+  const BucketLayout& layout = s.params.layout(b);
+  if (layout.dtype == GSEL_F32 || s.program().buckets[b].owner >= 0) return;  // an owner has the one copy
+  const Stretch own = s.params.stretch(b);
+  const auto elems =
+      static_cast<uint64_t>(std::max<int64_t>(std::min(layout.own.end, layout.elems) - layout.own.begin, 0));
+  double differs = own_params_differ(s, own, elems);
+  const gsel_axis axis = s.program().buckets[b].axis;
+  allreduce_numbers(s, 0, axis < 0 ? GSEL_AXIS_DATA : axis, {&differs, 1}, GSEL_MAX);
+  if (differs != 0)
+    s.device->run(&gsel_device_v1::cast, static_cast<void*>(own.values), gsel_dtype{GSEL_F32},
+                  static_cast<const void*>(own.rounded), own.rounded_dtype, elems, static_cast<gsel_stream*>(nullptr));
+  s.params.done_with(b, differs != 0);
+}
+
+void add_reduced(State& s, int32_t b) {
+  float* reduced = std::exchange(s.buckets[b].reduced, nullptr);
+  if (!reduced) return;
+  s.add(s.params.own_gradient(b), reduced, GSEL_F32, static_cast<uint64_t>(s.params.layout(b).own_elems()));
+}
+
+void note_async(State& s, const BucketState& bucket, gsel_instr_kind kind, double waited) {
+  if (!s.under_way) return;
+  const double seconds = bucket.began.seconds_until(bucket.done);
+  const double began = s.began_event.seconds_until(bucket.began);
+  s.run->record.intervals.push_back({bucket.posted_at, began, began + seconds, true});
+  gsel_step_report& report = s.run->record.report;
+  if (kind == GSEL_INSTR_ALLGATHER) {
+    ++report.n_allgathers;
+    report.allgather_s += seconds;
+    report.exposed_allgather_s += waited;
+  } else if (kind != GSEL_INSTR_BROADCAST) {
+    ++report.n_reduces;
+    const bool backward_goes_on = static_cast<int32_t>(s.run->position) < s.run->last_backward;
+    report.n_overlapped += backward_goes_on || bucket.began.seconds_until(s.backward_done) > 0;
+  }
+}
+
+void finish_collective(State& s, int32_t b, gsel_instr_kind kind) {
+  if (kind == GSEL_INSTR_BROADCAST && !s.under_way) follow_params(s, b);
+  if (kind == GSEL_INSTR_REDUCE_SCATTER) add_reduced(s, b);
+  if (kind == GSEL_INSTR_REDUCE_SCATTER || kind == GSEL_INSTR_REDUCE) close_gradient_window(s, b);
+}
+
+}  // namespace
+
+void open_gradient_window(State& s, int32_t bucket) {
+  if (s.params.whole_gradient(bucket)) return;
+  const uint64_t offset = s.plan().gradient_window(s.run->position, bucket);
+  if (offset == ArenaPlan::kNone)
+    fail(GSEL_ERR_INTERNAL, "the gradient of bucket {} has no memory at step instruction {}", bucket, s.run->position);
+  s.params.open_gradient(bucket, s.at(offset));
+  forget_contributions(s, bucket);
+}
+
+void zero_gradient(State& s, int32_t p) {
+  s.device->run(&gsel_device_v1::zero, static_cast<void*>(s.params.gradient(p)),
+                sizeof(float) * static_cast<uint64_t>(s.model.params()[p].n_elems), static_cast<gsel_stream*>(nullptr));
+  s.run->weight_begun[p] = true;
+}
+
+void zero_missing_gradients(State& s, int32_t bucket) {
+  for (int32_t p : s.program().buckets[bucket].params)
+    if (!s.run->weight_begun[p]) zero_gradient(s, p);
+}
+
+// ---- parameters ----------------------------------------------------------------------------------------------------
+
+void broadcast_params(State& s, const gsel_instr& instr) {
+  const BucketLayout& layout = s.params.layout(instr.bucket);
+  open_param_window(s, instr.bucket);
+  if (s.axis_size(instr.axis) == 1) return;
+  void* data = s.params.whole_params(instr.bucket);
+  post(s, instr,
+       make_collective(GSEL_COLLECTIVE_BROADCAST, data, data, static_cast<uint64_t>(layout.elems), layout.dtype, 0,
+                       instr.peer));
+}
+
+// In place: each rank's shard already stands, or is put, where it belongs in the whole.
+void allgather_params(State& s, const gsel_instr& instr) {
+  const int32_t b = instr.bucket;
+  const BucketLayout& layout = s.params.layout(b);
+  open_param_window(s, b);
+  if (s.axis_size(instr.axis) == 1) {
+    s.params.place_shard(b, nullptr);
+    return;
+  }
+  auto* whole = static_cast<char*>(s.params.whole_params(b));
+  const char* own = whole + static_cast<uint64_t>(layout.own.begin) * dtype_bytes(layout.dtype);
+  gsel_collective call =
+      make_collective(GSEL_COLLECTIVE_ALLGATHER, own, whole, static_cast<uint64_t>(layout.own_elems()), layout.dtype);
+  if (!s.buckets[b].shard_counts.empty()) {
+    call.kind = GSEL_COLLECTIVE_ALLGATHERV;
+    call.recv_counts = s.buckets[b].shard_counts.data();
+  }
+  begin_async(s, instr, call.kind);
+  s.params.place_shard(b, s.comm_stream->get());
+  s.axis_comm(instr.axis).collective(call, s.comm_stream->get());
+  end_async(s, instr);
+}
+
+void close_param_window(State& s, int32_t bucket) {
+  const BucketLayout& layout = s.params.layout(bucket);
+  if (layout.whole_params) return;
+  if (s.lender.moves() && s.params.whole_params(bucket))
+    s.lender.poison(s.params.whole_params(bucket), layout.param_window_bytes);
+  s.params.close_params(bucket);
+}
+
+void release_params(State& s, const gsel_instr& instr) {
+  close_param_window(s, instr.bucket);
+}
+
+// ---- gradients over the data axis ----------------------------------------------------------------------------------
+
+void allreduce_gradients(State& s, const gsel_instr& instr) {
+  zero_missing_gradients(s, instr.bucket);
+  if (s.axis_size(instr.axis) == 1) return;
+  float* data = s.params.whole_gradient(instr.bucket);
+  const auto elems = static_cast<uint64_t>(s.params.layout(instr.bucket).elems);
+  BucketState& bucket = s.buckets[instr.bucket];
+  if (!bucket.compressor) {
+    post(s, instr, make_collective(GSEL_COLLECTIVE_ALLREDUCE, data, data, elems, GSEL_F32, GSEL_SUM));
+    return;
+  }
+  begin_async(s, instr, GSEL_COLLECTIVE_ALLREDUCE);
+  bucket.compressor->begin(s.axis_comm(instr.axis), data, s.step, s.loss_scale.value(), s.comm_stream->get());
+  end_async(s, instr);
+}
+
+void reduce_gradients(State& s, const gsel_instr& instr) {
+  const int32_t b = instr.bucket;
+  open_gradient_window(s, b);
+  zero_missing_gradients(s, b);
+  if (s.axis_size(instr.axis) == 1) return finish_collective(s, b, instr.kind);
+  float* data = s.params.whole_gradient(b);
+  const auto elems = static_cast<uint64_t>(s.params.layout(b).elems);
+  post(s, instr, make_collective(GSEL_COLLECTIVE_REDUCE, data, data, elems, GSEL_F32, GSEL_SUM, instr.peer));
+}
+
+// Into the own part of the whole gradient where that is kept, else into the shard.
+void reduce_scatter_gradients(State& s, const gsel_instr& instr) {
+  const int32_t b = instr.bucket;
+  BucketState& bucket = s.buckets[b];
+  const BucketLayout& layout = s.params.layout(b);
+  open_gradient_window(s, b);
+  zero_missing_gradients(s, b);
+  const float* whole = s.params.whole_gradient(b);
+  float* result = s.params.own_gradient(b);
+  // Where the shard already holds the sum of earlier micro-batches the plan has memory for this one's.
+  if (void* apart = s.at(s.plan().reduced(s.run->position, b))) result = bucket.reduced = static_cast<float*>(apart);
+  if (s.axis_size(instr.axis) == 1) {
+    const float* own = whole + layout.own.begin;
+    if (result != own)
+      s.copy(result, own, sizeof(float) * static_cast<uint64_t>(layout.own_elems()), GSEL_COPY_ON_DEVICE);
+    return finish_collective(s, b, instr.kind);
+  }
+  gsel_collective call = make_collective(GSEL_COLLECTIVE_REDUCE_SCATTER, whole, result,
+                                         static_cast<uint64_t>(layout.own_elems()), GSEL_F32, GSEL_SUM);
+  if (!bucket.shard_counts.empty()) {
+    call.kind = GSEL_COLLECTIVE_REDUCE_SCATTERV;
+    call.recv_counts = bucket.shard_counts.data();
+  }
+  post(s, instr, call);
+}
+
+// ---- gradients over other axes -------------------------------------------------------------------------------------
+
+namespace {
+
+// Of what this rank steps of a bucket, in place; each rank has a part of every sum.
+gsel_collective sum_of_stepped(State& s, int32_t b) {
+  if (s.params.whole_gradient(b)) zero_missing_gradients(s, b);
+  float* own = s.params.own_gradient(b);
+  const auto elems = static_cast<uint64_t>(s.params.layout(b).own_elems());
+  return make_collective(GSEL_COLLECTIVE_ALLREDUCE, own, own, elems, GSEL_F32, GSEL_SUM);
+}
+
+}  // namespace
+
+void allreduce_partial(State& s, const gsel_instr& instr) {
+  if (s.axis_size(instr.axis) == 1 || !s.params.layout(instr.bucket).steps) return;
+  call_now(s, instr.kind, instr.axis, sum_of_stepped(s, instr.bucket));
+}
+
+// Over the ranks of the pipeline that hold the bucket's parameters.
+void allreduce_tied(State& s, const gsel_instr& instr) {
+  if (s.axis_size(GSEL_AXIS_PIPELINE) == 1 || !s.params.layout(instr.bucket).steps) return;
+  call_in(s, s.comms.tie(instr.bucket), instr.kind, GSEL_AXIS_PIPELINE, sum_of_stepped(s, instr.bucket));
+}
+
+// ---- the end of what runs asynchronously ---------------------------------------------------------------------------
+
+void wait_bucket(State& s, int32_t b) {
+  BucketState& bucket = s.buckets[b];
+  if (!bucket.under_way) return;
+  const gsel_instr_kind kind = std::exchange(bucket.under_way, 0);
+  const double began = os::now_seconds();
+  bucket.done.wait();
+  const double waited = os::now_seconds() - began;
+  note_exposed(s, bucket.axis, waited);
+  note_async(s, bucket, kind, waited);
+  finish_collective(s, b, kind);
+}
+
+void wait(State& s, const gsel_instr& instr) {
+  wait_bucket(s, instr.bucket);
+}
+
+}  // namespace gsel::execute
