@@ -10,8 +10,7 @@
 #include <cstring>
 #include <functional>
 
-#include "api/comm_handle.h"
-#include "api/model_handle.h"
+#include "api/handles.h"
 #include "base/os.h"
 
 extern "C" {

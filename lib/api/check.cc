@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "api/handles.h"
 #include "api/init_struct.h"
-#include "api/model_handle.h"
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"

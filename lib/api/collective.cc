@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "api/comm_handle.h"
+#include "api/handles.h"
 #include "api/init_struct.h"
 #include "base/forked.h"
 #include "base/guard.h"

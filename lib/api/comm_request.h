@@ -2,7 +2,7 @@
 #pragma once
 
 #include "api/accelerator.h"
-#include "api/config_handle.h"
+#include "api/handles.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "comm/communicator.h"

@@ -1,7 +1,7 @@
 // api/config.cc: gsel/config.h.
 #include <gsel/config.h>
 
-#include "api/config_handle.h"
+#include "api/handles.h"
 #include "base/guard.h"
 #include "base/text.h"
 

@@ -3,8 +3,7 @@
 
 #include <algorithm>
 
-#include "api/comm_handle.h"
-#include "api/config_handle.h"
+#include "api/handles.h"
 #include "api/init_struct.h"
 #include "base/axis.h"
 #include "base/guard.h"

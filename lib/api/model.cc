@@ -1,6 +1,6 @@
 // api/model.cc: gsel/model.h.
+#include "api/handles.h"
 #include "api/init_struct.h"
-#include "api/model_handle.h"
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/random.h"

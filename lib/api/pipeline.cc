@@ -1,9 +1,8 @@
 // api/pipeline.cc: gsel/pipeline.h.
 #include "train/pipeline.h"
 
-#include "api/comm_handle.h"
+#include "api/handles.h"
 #include "api/init_struct.h"
-#include "api/model_handle.h"
 #include "api/program_handle.h"
 #include "base/guard.h"
 #include "base/options.h"

@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "api/config_handle.h"
+#include "api/handles.h"
 #include "api/init_struct.h"
-#include "api/model_handle.h"
 #include "api/select_handle.h"
 #include "base/guard.h"
 #include "base/options.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "api/comm_handle.h"
+#include "api/handles.h"
 #include "base/guard.h"
 #include "base/log.h"
 #include "base/options.h"

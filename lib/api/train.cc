@@ -1,8 +1,6 @@
 // api/train.cc: gsel/train.h.
-#include "api/comm_handle.h"
-#include "api/config_handle.h"
+#include "api/handles.h"
 #include "api/init_struct.h"
-#include "api/model_handle.h"
 #include "api/program_handle.h"
 #include "base/guard.h"
 #include "base/options.h"

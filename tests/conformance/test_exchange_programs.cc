@@ -2,7 +2,7 @@
 // need to know, come to the programs and to the verdicts of one who looks at all of them.
 #include <numeric>
 
-#include "api/comm_handle.h"
+#include "api/handles.h"
 #include "support/described.h"
 #include "support/pipeline_damage.h"
 #include "support/random_program.h"

@@ -1,7 +1,7 @@
 // support/described.h: a model that a test's numbers describe, made once and kept.
 #pragma once
 
-#include "api/model_handle.h"
+#include "api/handles.h"
 #include "support/check.h"
 
 namespace gsel::test {

@@ -1,6 +1,6 @@
 // Configurations priced by their programs: memory and bytes are those that ranks then take and count, to the byte; a
 // described transformer has those of the program that it describes; what a run would refuse is refused.
-#include "api/model_handle.h"
+#include "api/handles.h"
 #include "base/config.h"
 #include "plan/candidate_durations.h"
 #include "plan/config_layout.h"

@@ -4,8 +4,7 @@
 
 #include <cmath>
 
-#include "api/comm_handle.h"
-#include "api/model_handle.h"
+#include "api/handles.h"
 #include "plan/finalist.h"
 #include "plan/measure.h"
 #include "support/exact_model.h"

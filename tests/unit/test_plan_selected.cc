@@ -1,5 +1,5 @@
 // The devices that [strategy] plan = "auto" plans for: those of the ranks, by rank, with what is free on each now.
-#include "api/comm_handle.h"
+#include "api/handles.h"
 #include "plan/automatic.h"
 #include "plan/cluster.h"
 #include "support/ranks.h"

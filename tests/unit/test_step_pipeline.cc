@@ -3,8 +3,7 @@
 #include <atomic>
 #include <cmath>
 
-#include "api/comm_handle.h"
-#include "api/model_handle.h"
+#include "api/handles.h"
 #include "support/exact_model.h"
 #include "support/pipeline_lowering.h"
 #include "support/ranks.h"
