@@ -10,11 +10,6 @@
 namespace gsel::plan {
 namespace {
 
-bool reduces_gradients(gsel_instr_kind kind) {
-  return kind == GSEL_INSTR_ALLREDUCE || kind == GSEL_INSTR_REDUCE_SCATTER || kind == GSEL_INSTR_ALLGATHER ||
-         kind == GSEL_INSTR_REDUCE || kind == GSEL_INSTR_BROADCAST;
-}
-
 double own_elems(const Program& program) {
   double elems = 0;
   for (size_t b = 0; b < program.buckets.size(); ++b) {
@@ -85,7 +80,8 @@ CandidateDurations::CandidateDurations(const SearchInput& input, const Candidate
   if (unequal) slowness_ = slowness_of(input, alike, candidate, stages);
   double bytes = 0;
   for (const auto& [by, count] : step_traffic(program))
-    if (by.first == GSEL_AXIS_DATA && reduces_gradients(by.second)) bytes += static_cast<double>(count.bytes_sent);
+    if (by.first == GSEL_AXIS_DATA && form_of(by.second)->is_bucket_collective())
+      bytes += static_cast<double>(count.bytes_sent);
   double summed = 0;
   for (const auto& [by, count] : step_traffic(program))
     if (by.second == GSEL_INSTR_ALLREDUCE_PARTIAL) summed += static_cast<double>(count.bytes_sent);
@@ -125,7 +121,7 @@ double CandidateDurations::compute(const Program& program, const gsel_instr& ins
 ExchangeTime CandidateDurations::exchange(const Program&, const gsel_instr& instr, gsel_axis axis, uint64_t,
                                           uint64_t bytes) const {
   if (instr.kind == GSEL_INSTR_ALLREDUCE_PARTIAL) return {summed_byte_s_ * static_cast<double>(bytes), 0};
-  if (!reduces_gradients(instr.kind)) return {};
+  if (!form_of(instr.kind)->is_bucket_collective()) return {};
   const double byte_s = axis == GSEL_AXIS_DATA ? data_byte_s_ : axis == GSEL_AXIS_PIPELINE ? pipeline_byte_s_ : 0;
   return {byte_s * static_cast<double>(bytes), 0};
 }

@@ -30,25 +30,12 @@ gsel_collective_kind kind_of_redistribution(Redistribution redistribution) {
 
 // The call that an instruction makes.
 gsel_collective_kind kind_of_call(const Program& program, const gsel_instr& instr) {
-  switch (instr.kind) {
-    case GSEL_INSTR_ALLGATHER:
-      return GSEL_COLLECTIVE_ALLGATHER;
-    case GSEL_INSTR_REDUCE_SCATTER:
-      return GSEL_COLLECTIVE_REDUCE_SCATTER;
-    case GSEL_INSTR_BROADCAST:
-      return GSEL_COLLECTIVE_BROADCAST;
-    case GSEL_INSTR_REDUCE:
-      return GSEL_COLLECTIVE_REDUCE;
-    case GSEL_INSTR_SCATTER:
-    case GSEL_INSTR_GATHER:
-      return GSEL_COLLECTIVE_SEND;
-    default:
-      break;
-  }
+  const InstrForm& form = *form_of(instr.kind);
+  if (form.call != GSEL_COLLECTIVE_BARRIER) return form.call;
   if (instr.layer < 0) return GSEL_COLLECTIVE_ALLREDUCE;
   const ProgramLayer& layer = program.layers[static_cast<size_t>(instr.layer)];
   if (layer.redistributes) return kind_of_redistribution(redistribution_of(program, layer, instr.kind));
-  const bool forward = instr.kind == GSEL_FORWARD || instr.kind == GSEL_INSTR_RECOMPUTE;
+  const bool forward = form.work == InstrWork::forward;
   const std::vector<ProgramPhase>& phases = forward ? layer.forward_phases : layer.backward_phases;
   return !phases.empty() && phases.front().ring_shifts ? GSEL_COLLECTIVE_SENDRECV : GSEL_COLLECTIVE_ALLREDUCE;
 }

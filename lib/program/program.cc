@@ -10,34 +10,6 @@
 namespace gsel {
 namespace {
 
-constexpr InstrForm kForms[] = {
-    // kind                     word               layer  value  mb     bucket axis   peer
-    {GSEL_INPUT, "input", false, true, true, false, false, nullptr},
-    {GSEL_FORWARD, "forward", true, false, true, false, false, nullptr},
-    {GSEL_BACKWARD_INPUT, "backward_input", true, false, true, false, false, nullptr},
-    {GSEL_BACKWARD_WEIGHT, "backward_weight", true, false, true, false, false, nullptr},
-    {GSEL_BACKWARD, "backward", true, false, true, false, false, nullptr},
-    {GSEL_INSTR_SEND, "send", false, true, true, false, false, "to"},
-    {GSEL_INSTR_RECV, "recv", false, true, true, false, false, "from"},
-    {GSEL_INSTR_BROADCAST, "broadcast", false, false, false, true, true, "root"},
-    {GSEL_INSTR_ALLREDUCE, "allreduce", false, false, false, true, true, nullptr},
-    {GSEL_INSTR_WAIT, "wait", false, false, false, true, false, nullptr},
-    {GSEL_INSTR_LOSS_ALLREDUCE, "loss_allreduce", false, false, false, false, true, nullptr},
-    {GSEL_INSTR_NORM, "norm", false, false, false, false, false, nullptr},
-    {GSEL_INSTR_STEP, "step", false, false, false, true, false, nullptr},
-    {GSEL_INSTR_ALLGATHER, "allgather", false, false, false, true, true, nullptr},
-    {GSEL_INSTR_RELEASE, "release", false, false, false, true, false, nullptr},
-    {GSEL_INSTR_REDUCE_SCATTER, "reduce_scatter", false, false, false, true, true, nullptr},
-    {GSEL_INSTR_REDUCE, "reduce", false, false, false, true, true, "root"},
-    {GSEL_INSTR_RECOMPUTE, "recompute", true, false, true, false, false, nullptr},
-    {GSEL_INSTR_SCATTER, "scatter", false, true, true, false, true, "root"},
-    {GSEL_INSTR_GATHER, "gather", false, true, true, false, true, "root"},
-    {GSEL_INSTR_OVERFLOW, "overflow", false, false, false, false, true, nullptr},
-    {GSEL_INSTR_ALLREDUCE_TIED, "allreduce_tied", false, false, false, true, false, nullptr},
-    {GSEL_INSTR_ALLREDUCE_PARTIAL, "allreduce_partial", false, false, false, true, true, nullptr},
-    {GSEL_INSTR_POST_VALIDATE, "post_validate", false, false, false, false, false, nullptr},
-};
-
 bool same(const gsel_instr& a, const gsel_instr& b) {
   return std::memcmp(&a, &b, sizeof a) == 0;
 }
@@ -88,16 +60,6 @@ bool equal(const Program& a, const Program& b) {
          std::ranges::equal(a.setup, b.setup, same) && std::ranges::equal(a.step, b.step, same);
 }
 
-const InstrForm* form_of(gsel_instr_kind kind) {
-  const auto* form = std::ranges::find(kForms, kind, &InstrForm::kind);
-  return form == std::end(kForms) ? nullptr : form;
-}
-
-const InstrForm* form_of(std::string_view word) {
-  const auto* form = std::ranges::find(kForms, word, [](const InstrForm& f) { return std::string_view(f.word); });
-  return form == std::end(kForms) ? nullptr : form;
-}
-
 gsel_instr make_instr(gsel_instr_kind kind) {
   return {kind, -1, -1, -1, -1, -1, -1, 0};
 }
@@ -118,12 +80,7 @@ void check_instr(const Program& program, const gsel_instr& instr) {
   // A coordinate on the axis, or a rank where there is none.
   check(form->peer, "peer", instr.peer,
         static_cast<size_t>(form->axis ? program.mesh.size[instr.axis] : program.mesh.world_size()));
-  const bool may_be_gradient =
-      instr.kind == GSEL_INSTR_SEND || instr.kind == GSEL_INSTR_RECV || instr.kind == GSEL_INSTR_SCATTER;
-  const bool may_be_optimistic = instr.kind == GSEL_INSTR_NORM || instr.kind == GSEL_INSTR_OVERFLOW;
-  const uint32_t known =
-      (may_be_gradient ? GSEL_INSTR_GRADIENT : 0u) | (may_be_optimistic ? GSEL_INSTR_OPTIMISTIC : 0u);
-  if (instr.flags & ~known) fail(GSEL_ERR_PROGRAM, "{} has unknown flags {:#x}", form->word, instr.flags);
+  if (instr.flags & ~form->flags) fail(GSEL_ERR_PROGRAM, "{} has unknown flags {:#x}", form->word, instr.flags);
 }
 
 }  // namespace gsel

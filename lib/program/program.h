@@ -14,6 +14,7 @@
 #include "base/axis.h"
 #include "base/error.h"
 #include "base/part.h"
+#include "program/instruction.h"
 
 namespace gsel {
 
@@ -134,16 +135,6 @@ bool equal(const Program& a, const Program& b);
 // By micro-batch, its number among those of a step as people count them: a whole one, of which each rank has a part,
 // has the number of its parts.
 std::vector<int32_t> microbatch_numbers(const Program& program);
-
-// Which operands a kind of instruction has, and its word in the text form.
-struct InstrForm {
-  gsel_instr_kind kind;
-  const char* word;
-  bool layer, value, microbatch, bucket, axis;
-  const char* peer;  // word before the peer's rank, or nullptr
-};
-const InstrForm* form_of(gsel_instr_kind kind);  // nullptr when unknown
-const InstrForm* form_of(std::string_view word);
 
 gsel_instr make_instr(gsel_instr_kind kind);  // operands -1
 

@@ -25,34 +25,27 @@ class Counter {
 
  private:
   void count(const gsel_instr& instr) {
-    switch (instr.kind) {
-      case GSEL_FORWARD:
-      case GSEL_INSTR_RECOMPUTE:
-        if (program_.layers[instr.layer].redistributes) return redistribute(GSEL_FORWARD, instr);
-        return phases(GSEL_FORWARD, program_.layers[instr.layer].forward_phases, instr.microbatch);
-      case GSEL_BACKWARD:
-      case GSEL_BACKWARD_INPUT:
-        if (program_.layers[instr.layer].redistributes) return redistribute(GSEL_BACKWARD_INPUT, instr);
-        return phases(GSEL_BACKWARD_INPUT, program_.layers[instr.layer].backward_phases, instr.microbatch);
-      case GSEL_INSTR_SEND:
-      case GSEL_INSTR_RECV:
+    const InstrForm* form = form_of(instr.kind);
+    if (!form) return;
+    switch (form->work) {
+      case InstrWork::forward:
+      case InstrWork::backward:
+        return layer(*form, instr);
+      case InstrWork::message:
         return message(instr);
-      case GSEL_INSTR_ALLREDUCE_TIED:
-        return allreduce_tied(instr.bucket);
-      case GSEL_INSTR_ALLREDUCE_PARTIAL:
-        return allreduce_partial(instr);
-      case GSEL_INSTR_LOSS_ALLREDUCE:
-        if (instr.axis == GSEL_AXIS_PIPELINE) return losses();
-        return all_reduce(instr.axis, instr.kind, 2, sizeof(double));
-      case GSEL_INSTR_OVERFLOW:
-        return all_reduce(instr.axis, instr.kind, 1, sizeof(double));
-      case GSEL_INSTR_NORM:
-        return norm();
-      default:
+      case InstrWork::sum_stepped:
+        return form->meets == InstrPeers::tied ? allreduce_tied(instr.bucket) : allreduce_partial(instr);
+      case InstrWork::numbers:
+        return numbers(instr);
+      case InstrWork::parts:
+        if (size(instr.axis) > 1) add(instr.axis, instr.kind, part_bytes(instr));
+        return;
+      case InstrWork::params:
+      case InstrWork::gradients:
         if (size(instr.axis) == 1) return;
-        if (instr.kind == GSEL_INSTR_ALLREDUCE) return reduce(instr);
-        if (const InstrForm* form = form_of(instr.kind); form && form->axis)
-          add(instr.axis, instr.kind, form->bucket ? bucket_bytes(instr) : part_bytes(instr));
+        return instr.kind == GSEL_INSTR_ALLREDUCE ? reduce(instr) : add(instr.axis, instr.kind, bucket_bytes(instr));
+      default:
+        return;
     }
   }
 
@@ -81,6 +74,22 @@ class Counter {
   }
 
   // ---- kinds ----
+
+  // A recomputation counts as a forward, a backward in one piece as the half for inputs.
+  void layer(const InstrForm& form, const gsel_instr& instr) {
+    if (form.meets != InstrPeers::layer) return;
+    const ProgramLayer& layer = program_.layers[instr.layer];
+    const bool forward = form.work == InstrWork::forward;
+    const gsel_instr_kind kind = forward ? GSEL_FORWARD : GSEL_BACKWARD_INPUT;
+    if (layer.redistributes) return redistribute(kind, instr);
+    phases(kind, forward ? layer.forward_phases : layer.backward_phases, instr.microbatch);
+  }
+
+  void numbers(const gsel_instr& instr) {
+    if (instr.kind == GSEL_INSTR_NORM) return norm();
+    if (instr.kind == GSEL_INSTR_OVERFLOW) return all_reduce(instr.axis, instr.kind, 1, sizeof(double));
+    instr.axis == GSEL_AXIS_PIPELINE ? losses() : all_reduce(instr.axis, instr.kind, 2, sizeof(double));
+  }
 
   // Two numbers from the pipeline rank that has the loss to each other one.
   void losses() {

@@ -16,14 +16,6 @@ namespace {
 
 using Kind = Activity::Kind;
 
-bool is_forward_call(gsel_instr_kind kind) {
-  return kind == GSEL_FORWARD || kind == GSEL_INSTR_RECOMPUTE;
-}
-
-bool is_layer_call(gsel_instr_kind kind) {
-  return is_forward_call(kind) || kind == GSEL_BACKWARD || kind == GSEL_BACKWARD_INPUT || kind == GSEL_BACKWARD_WEIGHT;
-}
-
 class Lowering {
  public:
   Lowering(const Job& job, const Durations& durations) : job_(job), durations_(durations) {}
@@ -56,38 +48,36 @@ class Lowering {
   };
 
   void lower(const gsel_instr& instr) {
-    switch (instr.kind) {
-      case GSEL_INSTR_SEND:
-      case GSEL_INSTR_RECV:
+    switch (work_of(instr.kind)) {
+      case InstrWork::message:
         return message(instr);
-      case GSEL_INSTR_WAIT:
+      case InstrWork::wait:
         return wait(instr);
-      case GSEL_INSTR_RELEASE:
-      case GSEL_INSTR_POST_VALIDATE:
+      case InstrWork::release:
+      case InstrWork::post_validate:
         return;
-      case GSEL_INSTR_BROADCAST:
-      case GSEL_INSTR_ALLGATHER:
-      case GSEL_INSTR_ALLREDUCE:
-      case GSEL_INSTR_REDUCE:
-      case GSEL_INSTR_REDUCE_SCATTER:
+      case InstrWork::params:
+      case InstrWork::gradients:
         return bucket_call(instr);
-      case GSEL_INSTR_ALLREDUCE_TIED:
-        return tied(instr);
-      case GSEL_INSTR_LOSS_ALLREDUCE:
-        if (instr.axis == GSEL_AXIS_PIPELINE) return losses();
+      case InstrWork::forward:
+      case InstrWork::backward:
+        return layer_call(instr);
+      case InstrWork::sum_stepped:
+        if (instr.kind == GSEL_INSTR_ALLREDUCE_TIED) return tied(instr);
+        break;
+      case InstrWork::numbers:
+        if (instr.kind == GSEL_INSTR_LOSS_ALLREDUCE && instr.axis == GSEL_AXIS_PIPELINE) return losses();
         break;
       default:
         break;
     }
-    if (is_layer_call(instr.kind)) return layer_call(instr);
     const Known& known = known_of(instr);
     compute(known.seconds, instr.kind == GSEL_INSTR_STEP);
     for (const Known::Along& a : known.along)
       if (!(is_optimistic(instr) && a.axis == GSEL_AXIS_PIPELINE)) exchange(a.axis, a.time);
   }
 
-  // ---- what it takes
-  // ---------------------------------------------------------------------------------------------------
+  // ---- what it takes ------------------------------------------------------------------------------------------------
 
   static uint64_t key_of(const Program& program, const gsel_instr& instr) {
     const int64_t samples =
@@ -101,8 +91,7 @@ class Lowering {
     const auto [found, is_new] = known_.try_emplace(key_of(*program_, instr));
     Known& known = found->second;
     if (!is_new) return known;
-    const bool empty =
-        is_layer_call(instr.kind) && program_->microbatches[static_cast<size_t>(instr.microbatch)].count == 0;
+    const bool empty = instr.layer >= 0 && program_->microbatches[static_cast<size_t>(instr.microbatch)].count == 0;
     if (!empty) known.seconds = durations_.compute(*program_, instr);
     for (const auto& [by, count] : traffic_of(*program_, instr))
       known.along.push_back({by.first, durations_.exchange(*program_, instr, by.first, count.calls, count.bytes_sent)});
@@ -142,7 +131,7 @@ class Lowering {
       for (const Known::Along& a : known.along) exchange(a.axis, a.time);
       return;
     }
-    const auto& phases = is_forward_call(instr.kind) ? layer.forward_phases : layer.backward_phases;
+    const auto& phases = work_of(instr.kind) == InstrWork::forward ? layer.forward_phases : layer.backward_phases;
     const bool meets = instr.kind != GSEL_BACKWARD_WEIGHT && !known.along.empty();
     std::vector<gsel_axis> axes;
     if (meets)

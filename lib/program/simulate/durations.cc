@@ -6,17 +6,9 @@
 namespace gsel {
 
 int32_t rounds_of(gsel_instr_kind kind, int32_t ranks) {
-  switch (kind) {
-    case GSEL_INSTR_ALLGATHER:
-    case GSEL_INSTR_REDUCE_SCATTER:
-    case GSEL_INSTR_BROADCAST:
-    case GSEL_INSTR_REDUCE:
-    case GSEL_INSTR_SCATTER:
-    case GSEL_INSTR_GATHER:
-      return ranks - 1;
-    default:
-      return 2 * (ranks - 1);
-  }
+  const InstrForm* form = form_of(kind);
+  const bool once = form && form->call != GSEL_COLLECTIVE_BARRIER && form->call != GSEL_COLLECTIVE_ALLREDUCE;
+  return (once ? 1 : 2) * (ranks - 1);
 }
 
 double ring_seconds(const LinkTime& link, gsel_instr_kind kind, int32_t ranks, uint64_t calls, uint64_t bytes) {

@@ -12,34 +12,6 @@
 #include "program/stages.h"
 
 namespace gsel {
-namespace {
-
-bool is_forward(gsel_instr_kind kind) {
-  return kind == GSEL_FORWARD || kind == GSEL_INSTR_RECOMPUTE;
-}
-
-bool of_training_alone(const gsel_instr& instr) {
-  switch (instr.kind) {
-    case GSEL_BACKWARD:
-    case GSEL_BACKWARD_INPUT:
-    case GSEL_BACKWARD_WEIGHT:
-    case GSEL_INSTR_RECOMPUTE:
-    case GSEL_INSTR_ALLREDUCE:
-    case GSEL_INSTR_REDUCE_SCATTER:
-    case GSEL_INSTR_REDUCE:
-    case GSEL_INSTR_ALLREDUCE_TIED:
-    case GSEL_INSTR_ALLREDUCE_PARTIAL:
-    case GSEL_INSTR_NORM:
-    case GSEL_INSTR_OVERFLOW:
-    case GSEL_INSTR_STEP:
-    case GSEL_INSTR_POST_VALIDATE:
-      return true;
-    default:
-      return instr.flags & GSEL_INSTR_GRADIENT;
-  }
-}
-
-}  // namespace
 
 Walker::Walker(const Program& program, Exchange& all, Purpose purpose, int32_t transfers)
     : program_(program),
@@ -109,92 +81,72 @@ void Walker::begin_step() {
 }
 
 void Walker::check_purpose(const gsel_instr& instr) const {
+  if (!form_of(instr.kind)) refuse("unknown kind of instruction");
   if (in_setup_ && instr.kind != GSEL_INSTR_BROADCAST && instr.kind != GSEL_INSTR_WAIT)
     refuse("setup has broadcast and wait alone");
-  if (purpose_ == Purpose::evaluation && of_training_alone(instr))
+  if (purpose_ == Purpose::evaluation && (form_of(instr.kind)->trains || (instr.flags & GSEL_INSTR_GRADIENT)))
     refuse("an evaluation has inputs, forwards and the loss alone");
 }
 
 void Walker::enter(const gsel_instr& instr) {
   check_purpose(instr);
-  switch (instr.kind) {
-    case GSEL_INPUT:
+  switch (form_of(instr.kind)->work) {
+    case InstrWork::input:
       return input(instr);
-    case GSEL_FORWARD:
-      return forward(instr);
-    case GSEL_INSTR_RECOMPUTE:
-      return recompute(instr);
-    case GSEL_BACKWARD_INPUT:
-    case GSEL_BACKWARD_WEIGHT:
-    case GSEL_BACKWARD:
+    case InstrWork::forward:
+      return instr.kind == GSEL_INSTR_RECOMPUTE ? recompute(instr) : forward(instr);
+    case InstrWork::backward:
       return backward(instr);
-    case GSEL_INSTR_SEND:
-      return send(instr);
-    case GSEL_INSTR_SCATTER:
-    case GSEL_INSTR_GATHER:
-      return enter_parts(instr);
-    case GSEL_INSTR_BROADCAST:
-    case GSEL_INSTR_ALLGATHER:
-    case GSEL_INSTR_ALLREDUCE:
-    case GSEL_INSTR_REDUCE_SCATTER:
-    case GSEL_INSTR_REDUCE:
-      return begin_bucket(instr);
-    case GSEL_INSTR_WAIT:
-      if (!buckets_[instr.bucket].under_way) refuse("no collective of this bucket is under way");
-      return;
-    case GSEL_INSTR_RELEASE:
-      return release(instr);
-    case GSEL_INSTR_LOSS_ALLREDUCE:
-      return loss_allreduce(instr);
-    case GSEL_INSTR_ALLREDUCE_TIED:
-      return allreduce_tied(instr);
-    case GSEL_INSTR_ALLREDUCE_PARTIAL:
-      return allreduce_partial(instr);
-    case GSEL_INSTR_NORM:
-      return norm();
-    case GSEL_INSTR_OVERFLOW:
-      return overflow(instr);
-    case GSEL_INSTR_STEP:
-      return step(instr);
-    case GSEL_INSTR_RECV:
+    case InstrWork::message:
+      if (instr.kind == GSEL_INSTR_SEND) return send(instr);
       if (instr.peer == program_.rank) refuse("a rank cannot receive from itself");
       return;
-    case GSEL_INSTR_POST_VALIDATE:
+    case InstrWork::parts:
+      return enter_parts(instr);
+    case InstrWork::params:
+    case InstrWork::gradients:
+      return begin_bucket(instr);
+    case InstrWork::wait:
+      if (!buckets_[instr.bucket].under_way) refuse("no collective of this bucket is under way");
+      return;
+    case InstrWork::release:
+      return release(instr);
+    case InstrWork::sum_stepped:
+      return instr.kind == GSEL_INSTR_ALLREDUCE_TIED ? allreduce_tied(instr) : allreduce_partial(instr);
+    case InstrWork::numbers:
+      if (instr.kind == GSEL_INSTR_LOSS_ALLREDUCE) return loss_allreduce(instr);
+      return instr.kind == GSEL_INSTR_NORM ? norm() : overflow(instr);
+    case InstrWork::step:
+      return step(instr);
+    case InstrWork::post_validate:
       return post_validate();
-    default:
-      refuse("unknown kind of instruction");
   }
 }
 
 RankGroup* Walker::meeting(const gsel_instr& instr, int32_t i) const {
-  switch (instr.kind) {
-    case GSEL_INSTR_LOSS_ALLREDUCE:
-    case GSEL_INSTR_OVERFLOW:
-    case GSEL_INSTR_SCATTER:
-    case GSEL_INSTR_GATHER:
-    case GSEL_INSTR_ALLREDUCE_PARTIAL:
+  const InstrForm& form = *form_of(instr.kind);
+  switch (form.meets) {
+    case InstrPeers::nobody:
+      return nullptr;
+    case InstrPeers::axis:
       return i == 0 ? groups_[instr.axis] : nullptr;
-    case GSEL_INSTR_ALLREDUCE_TIED:
+    case InstrPeers::tied:
       return i == 0 ? tied_groups_[instr.bucket] : nullptr;
-    case GSEL_FORWARD:
-    case GSEL_INSTR_RECOMPUTE:
-    case GSEL_BACKWARD:
-    case GSEL_BACKWARD_INPUT: {
+    case InstrPeers::layer: {
       const ProgramLayer& l = program_.layers[instr.layer];
       if (l.redistributes)
         return i == 0 && communicates(redistribution_of(program_, l, instr.kind))
                    ? groups_[program_.mesh.sharing_axis()]
                    : nullptr;
-      const auto& phases = is_forward(instr.kind) ? l.forward_phases : l.backward_phases;
+      const auto& phases = form.work == InstrWork::forward ? l.forward_phases : l.backward_phases;
       return static_cast<size_t>(i) < phases.size() ? groups_[phases[i].axis] : nullptr;
     }
-    case GSEL_INSTR_NORM:
+    case InstrPeers::norm:
       for (gsel_axis axis = 0; axis < kAxes; ++axis)
         if (norm_sums_over(program_, axis) && i-- == 0) return groups_[axis];
       return nullptr;
-    default:
-      return nullptr;
   }
+  return nullptr;
 }
 
 bool Walker::meet(const gsel_instr& instr) {

@@ -48,7 +48,7 @@ void Walker::begin_bucket(const gsel_instr& instr) {
     check_gather(instr);
   else
     begin_reduction(instr);
-  if (instr.kind == GSEL_INSTR_BROADCAST || instr.kind == GSEL_INSTR_ALLGATHER) bucket.params = Holding::arriving;
+  if (work_of(instr.kind) == InstrWork::params) bucket.params = Holding::arriving;
   bucket.under_way = instr.kind;
   bucket.axis = instr.axis;
   bucket.index = groups_[instr.axis]->post(spot(), 0);
@@ -103,8 +103,7 @@ void Walker::begin_reduction(const gsel_instr& instr) {
 bool Walker::wait(const gsel_instr& instr) {
   BucketFacts& bucket = buckets_[instr.bucket];
   if (!groups_[bucket.axis]->complete(bucket.index)) return false;
-  if (bucket.under_way == GSEL_INSTR_ALLGATHER || bucket.under_way == GSEL_INSTR_BROADCAST)
-    bucket.params = Holding::ready;
+  if (work_of(bucket.under_way) == InstrWork::params) bucket.params = Holding::ready;
   bucket.under_way = 0;
   return true;
 }

@@ -29,7 +29,7 @@ bool looks_at_gradients(const gsel_instr& instr, const std::vector<int32_t>& sum
 }
 
 bool reduces(gsel_instr_kind kind) {
-  return kind == GSEL_INSTR_ALLREDUCE || kind == GSEL_INSTR_REDUCE_SCATTER || kind == GSEL_INSTR_REDUCE;
+  return work_of(kind) == InstrWork::gradients;
 }
 
 // Whether a reduction of the bucket is under way at the end of these instructions.

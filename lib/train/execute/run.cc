@@ -11,14 +11,6 @@
 #include "train/execute/state.h"
 
 namespace gsel::execute {
-namespace {
-
-bool is_backward(gsel_instr_kind kind) {
-  return kind == GSEL_BACKWARD || kind == GSEL_BACKWARD_INPUT || kind == GSEL_BACKWARD_WEIGHT;
-}
-
-}  // namespace
-
 std::vector<BucketLayout> bucket_layouts(const Program& program, const ParamStorage& params) {
   std::vector<BucketLayout> layouts;
   for (size_t b = 0; b < program.buckets.size(); ++b) layouts.push_back(params.layout(static_cast<int32_t>(b)));
@@ -36,7 +28,7 @@ Run::Run(const Model& model, const Program& p, const ParamStorage& params, const
       weight_begun(model.params().size()),
       used(model.params().size()) {
   for (size_t i = 0; i < p.step.size(); ++i) {
-    if (is_backward(p.step[i].kind)) last_backward = static_cast<int32_t>(i);
+    if (work_of(p.step[i].kind) == InstrWork::backward) last_backward = static_cast<int32_t>(i);
     if (p.step[i].kind == GSEL_INSTR_LOSS_ALLREDUCE) last_loss_allreduce = static_cast<int32_t>(i);
   }
   last_optimistic = gsel::last_optimistic(p);

@@ -48,8 +48,8 @@ class ArenaPlanner {
  private:
   using Kind = ArenaPlan::Kind;
   struct BucketState {
-    gsel_instr_kind under_way = 0;
-    bool has_gradients = false;  // the shard, of this step
+    BucketWindow opened = BucketWindow::none;  // by the collective under way
+    bool has_gradients = false;                // the shard, of this step
   };
 
   // ---- buffers ----
@@ -113,32 +113,25 @@ class ArenaPlanner {
 
   void visit(const gsel_instr& instr) {
     const bool gradient = instr.flags & GSEL_INSTR_GRADIENT;
-    switch (instr.kind) {
-      case GSEL_INPUT:
+    const InstrForm& form = *form_of(instr.kind);
+    switch (form.work) {
+      case InstrWork::input:
         return touch_value(Kind::value, instr.value, instr.microbatch);
-      case GSEL_FORWARD:
-      case GSEL_INSTR_RECOMPUTE:
+      case InstrWork::forward:
         return visit_forward(instr);
-      case GSEL_BACKWARD:
-      case GSEL_BACKWARD_INPUT:
-      case GSEL_BACKWARD_WEIGHT:
+      case InstrWork::backward:
         return visit_backward(instr);
-      case GSEL_INSTR_RECV:
-        return visit_receive(instr, gradient);
-      case GSEL_INSTR_SEND:
-        return visit_send(instr, gradient);
-      case GSEL_INSTR_SCATTER:
-      case GSEL_INSTR_GATHER:
+      case InstrWork::message:
+        return instr.kind == GSEL_INSTR_RECV ? visit_receive(instr, gradient) : visit_send(instr, gradient);
+      case InstrWork::parts:
         return visit_parts(instr, gradient);
-      case GSEL_INSTR_RELEASE:
+      case InstrWork::params:
+      case InstrWork::gradients:
+        return visit_bucket(instr, form);
+      case InstrWork::wait:
+        return visit_wait(instr.bucket);
+      case InstrWork::release:
         return close_window(Kind::param_window, instr.bucket);
-      case GSEL_INSTR_ALLGATHER:
-      case GSEL_INSTR_BROADCAST:
-      case GSEL_INSTR_ALLREDUCE:
-      case GSEL_INSTR_REDUCE_SCATTER:
-      case GSEL_INSTR_REDUCE:
-      case GSEL_INSTR_WAIT:
-        return visit_bucket(instr);
       default:
         return;
     }
@@ -307,28 +300,23 @@ class ArenaPlanner {
     scatter ? read(whole) : write(whole);
   }
 
-  void visit_bucket(const gsel_instr& instr) {
+  void visit_bucket(const gsel_instr& instr, const InstrForm& form) {
     const int32_t b = instr.bucket;
     BucketState& state = buckets_[b];
-    if (instr.kind == GSEL_INSTR_WAIT) return visit_wait(b, state);
-    state.under_way = instr.kind;
-    if (instr.kind == GSEL_INSTR_ALLGATHER || instr.kind == GSEL_INSTR_BROADCAST)
-      open_window(Kind::param_window, b, layouts_[b].param_window_bytes);
-    if (instr.kind == GSEL_INSTR_REDUCE_SCATTER || instr.kind == GSEL_INSTR_REDUCE)
-      open_window(Kind::gradient_window, b, layouts_[b].gradient_window_bytes);
+    state.opened = form.opens;
+    if (form.opens == BucketWindow::params) open_window(Kind::param_window, b, layouts_[b].param_window_bytes);
+    if (form.opens == BucketWindow::gradient) open_window(Kind::gradient_window, b, layouts_[b].gradient_window_bytes);
     if (instr.kind != GSEL_INSTR_REDUCE_SCATTER || layouts_[b].whole_gradient) return;
     if (state.has_gradients) touch(Kind::reduced, b, 0, layouts_[b].gradient_bytes);
     state.has_gradients = true;
   }
 
-  void visit_wait(int32_t b, BucketState& state) {
-    if (state.under_way == GSEL_INSTR_REDUCE_SCATTER || state.under_way == GSEL_INSTR_REDUCE)
+  void visit_wait(int32_t b) {
+    if (std::exchange(buckets_[b].opened, BucketWindow::none) == BucketWindow::gradient)
       close_window(Kind::gradient_window, b);
-    if (lives(Kind::reduced, b, 0)) {
-      touch(Kind::reduced, b, 0, layouts_[b].gradient_bytes);
-      forget(Kind::reduced, b, 0);
-    }
-    state.under_way = 0;
+    if (!lives(Kind::reduced, b, 0)) return;
+    touch(Kind::reduced, b, 0, layouts_[b].gradient_bytes);
+    forget(Kind::reduced, b, 0);
   }
 
   // ---- the peak ----

@@ -132,7 +132,7 @@ void collect_loss(State& s, const gsel_instr& instr) {
 }  // namespace
 
 bool is_forward(gsel_instr_kind kind) {
-  return kind == GSEL_FORWARD || kind == GSEL_INSTR_RECOMPUTE;
+  return work_of(kind) == InstrWork::forward;
 }
 
 gsel_tensor value_view(const State& s, int32_t v, int32_t mb, void* data) {
