@@ -29,7 +29,7 @@ struct CollectiveRow {
   bool reduces = false;                            // with an operation; else it copies
   bool sent_by_root = false, got_by_root = false;  // by the root alone
   bool message = false;                            // between two ranks
-  bool receives = false, probes = false;           // looks for a message; does not take it
+  bool receives = false, probes = false;           // a probe finds a message and leaves it
 
   constexpr bool rooted() const { return sent_by_root || got_by_root; }
   // The arrays of the v kinds that a call takes. Where ranks agree on one array of counts, both buffers are cut by it.

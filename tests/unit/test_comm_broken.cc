@@ -53,7 +53,7 @@ struct Ranks {
     facts.cores = 1;
     std::vector<Seat> seats;
     for (int32_t r = 0; r < kRanks; ++r) seats.push_back({1, r, r});
-    Arena::found(shared->control(), layout, facts, seats, "worst");
+    Arena::create(shared->control(), layout, facts, seats, "worst");
     waits = made(kWaits);
     posts = made(kPosts);
   }

@@ -241,7 +241,7 @@ void garbage_is_survived(void**) {
   int answers = 0, refusals = 0;
   for (int round = 0; round < 300; ++round) {
     std::fill(words.begin(), words.end(), 0);
-    gsel::shm::Arena::found(bytes, layout, gsel::shm::ArenaHeader{}, {{1, 0, 0}, {2, 1, 1}}, "world");
+    gsel::shm::Arena::create(bytes, layout, gsel::shm::ArenaHeader{}, {{1, 0, 0}, {2, 1, 1}}, "world");
     const size_t begin = round % 3 == 0 ? 0 : sizeof(gsel::shm::ArenaHeader) / 8;
     for (int i = 0; i < round * 8; ++i) words[begin + random() % (words.size() - begin)] = random() >> random() % 64;
     if (round % 7 == 6) words[random() % 8] = random();

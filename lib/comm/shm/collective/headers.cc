@@ -11,7 +11,7 @@ namespace gsel::shm {
 namespace {
 
 // Nobody reads the next line's memory any more: taking it from the others' caches now saves the next call that time.
-void own_soon(const void* line) {
+void prefetch_for_write(const void* line) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" ::"m"(*static_cast<const char*>(line)));
 #else
@@ -45,7 +45,7 @@ void Collectives::read_headers() {
     wait(q, other.sequence, sequence_);
     alike = alike && other.fingerprint == print;
   }
-  own_soon(&at_.mine().line[parity ^ 1]);
+  prefetch_for_write(&at_.mine().line[parity ^ 1]);
   if (!alike) fail_mismatch(parity);
 }
 

@@ -78,7 +78,7 @@ Mapped HostSide::make_family(os::Fd& fd) const {
     const auto rank = static_cast<int32_t>(seats.size());
     seats.push_back({guest ? guest->hello.pid : own_.pid, rank, shown_rank(join_, rank)});
   }
-  Arena::found(memory->control(), layout, facts, seats, founded_name(view(join_.name)));
+  Arena::create(memory->control(), layout, facts, seats, founded_name(view(join_.name)));
   return map_family(fd.get(), layout);
 }
 

@@ -50,12 +50,12 @@ std::shared_ptr<Arena> Arena::alone(int32_t order, const Seat& seat, std::string
   facts.cores = 1;
   facts.order = order;
   facts.asymmetric = 1;  // nobody else sleeps
-  found(base, layout, facts, {seat}, name);
+  create(base, layout, facts, {seat}, name);
   return std::shared_ptr<Arena>(new Arena(layout, base, nullptr, 0));
 }
 
-void Arena::found(char* base, const Layout& layout, const ArenaHeader& facts, const std::vector<Seat>& seats,
-                  std::string_view name) {
+void Arena::create(char* base, const Layout& layout, const ArenaHeader& facts, const std::vector<Seat>& seats,
+                   std::string_view name) {
   auto& header = *reinterpret_cast<ArenaHeader*>(base);
   header.version = kVersion;
   header.world_size = layout.world_size;

@@ -227,7 +227,7 @@ struct ArenaHeader {
   char part_host[kHostBytes];  // the name of this one
 };
 
-// Who has a rank: its process, as far as texts say, its rank in the family, and its rank in texts.
+// A member of a communicator: its process id, its rank in the family, and the rank that messages name.
 struct Seat {
   int32_t pid;
   int32_t family_rank;
@@ -250,8 +250,8 @@ class Arena {
   static std::shared_ptr<Arena> alone(int32_t order, const Seat& seat,
                                       std::string_view name);  // a world of one, on the heap
   // Where a new arena begins: its header, for memory that is zero. magic last.
-  static void found(char* base, const Layout& layout, const ArenaHeader& facts, const std::vector<Seat>& seats,
-                    std::string_view name);
+  static void create(char* base, const Layout& layout, const ArenaHeader& facts, const std::vector<Seat>& seats,
+                     std::string_view name);
   // One that was founded at base; `keep` keeps the memory, in which it stands at `place`. Throws GSEL_ERR_VERSION when
   // it is another's.
   static std::shared_ptr<Arena> at(char* base, const Layout& layout, std::shared_ptr<const void> keep,

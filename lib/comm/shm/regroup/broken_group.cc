@@ -64,7 +64,7 @@ uint64_t Regroup::found_group(const std::vector<int32_t>& members, const std::st
   std::shared_ptr<Arena> arena;
   uint64_t offset = 0;
   try {
-    offset = found(members, name, at_.numbering().get());
+    offset = create_arena(members, name, at_.numbering().get());
     keep_while_used(offset, static_cast<int32_t>(members.size()));
     arena = place_in(members, offset, name, at_.numbering()).arena;
   } catch (...) {

@@ -200,7 +200,7 @@ uint64_t Regroup::successor(const std::vector<int32_t>& members, const std::stri
 
 uint64_t Regroup::publish_successor(const std::vector<int32_t>& members, const std::string& name,
                                     const Numbering* numbering) const {
-  const uint64_t offset = found(members, name, numbering);
+  const uint64_t offset = create_arena(members, name, numbering);
   uint64_t other = 0;
   if (!at_.header().successor.compare_exchange_strong(other, offset, std::memory_order_acq_rel)) {
     at_.family().release(offset);

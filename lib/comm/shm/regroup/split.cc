@@ -56,7 +56,7 @@ std::optional<MemberPlace> Regroup::regroup(Asked asked, Wish own, std::string_v
   std::optional<Error> problem;
   uint64_t offset = 0;
   if (members.size() > 1 && members.front() == at_.rank()) try {
-      offset = found(members, name, numbering.get());
+      offset = create_arena(members, name, numbering.get());
       keep_while_used(offset, static_cast<int32_t>(members.size()));
     } catch (const Error& e) {
       problem = e;
@@ -112,7 +112,7 @@ MemberPlace Regroup::create_group(const std::vector<int32_t>& members) {
       if (theirs != list && answer[1] == 0) answer[1] = static_cast<uint64_t>(members[i]) + 1;
     }
     if (answer[1] == 0) try {
-        answer[0] = found(members, name, at_.numbering().get());
+        answer[0] = create_arena(members, name, at_.numbering().get());
         keep_while_used(answer[0], static_cast<int32_t>(members.size()));
       } catch (const Error& e) {
         problem = e;
@@ -129,8 +129,8 @@ MemberPlace Regroup::create_group(const std::vector<int32_t>& members) {
 }
 
 // The arena of a communicator of these ranks, in memory of this one; where it stands.
-uint64_t Regroup::found(const std::vector<int32_t>& members, const std::string& name,
-                        const Numbering* numbering) const {
+uint64_t Regroup::create_arena(const std::vector<int32_t>& members, const std::string& name,
+                               const Numbering* numbering) const {
   const Layout layout(static_cast<int32_t>(members.size()));
   std::vector<Seat> seats;
   for (const int32_t q : members) {
@@ -147,7 +147,7 @@ uint64_t Regroup::found(const std::vector<int32_t>& members, const std::string& 
     at_.family().release(offset);
     throw;
   }
-  Arena::found(memory.at(offset), layout, at_.header(), seats, name);
+  Arena::create(memory.at(offset), layout, at_.header(), seats, name);
   return offset;
 }
 

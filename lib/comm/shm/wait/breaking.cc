@@ -17,12 +17,12 @@ constexpr uint32_t kWriting = 1, kReadable = 2;
 void Breaking::look_at_all() const {
   for (int32_t q = 0; q < at_.world_size(); ++q) {
     const int32_t family_rank = at_.block(q).family_rank;
-    if (at_.family().ended(family_rank)) hear_of_death(family_rank);
+    if (at_.family().ended(family_rank)) on_member_exit(family_rank);
   }
 }
 
 // Who has left and then ended has left: whoever waits for it says so.
-void Breaking::hear_of_death(int32_t family_rank) const noexcept {
+void Breaking::on_member_exit(int32_t family_rank) const noexcept {
   for (int32_t q = 0; q < at_.world_size(); ++q) {
     const RankBlock& block = at_.block(q);
     if (block.family_rank != family_rank || block.left.load(std::memory_order_acquire) != 0) continue;

@@ -31,7 +31,7 @@ class Breaking {
   void abort(const char* reason, int32_t about) noexcept;
 
   // A member's process has ended; from the watcher's thread or from a rank that looks for itself.
-  void hear_of_death(int32_t family_rank) const noexcept;
+  void on_member_exit(int32_t family_rank) const noexcept;
   void look_at_all() const;
 
   // Waits until the communicator is broken, or somebody wakes this rank, or for so long at most.

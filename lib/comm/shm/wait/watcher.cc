@@ -86,7 +86,7 @@ void Watcher::hear(uint64_t key) {
   lives_.erase(found);
   Watched& watched = families_[life.family];
   watched.dead.push_back(life.rank);
-  for (const Breaking* c : watched.communicators) c->hear_of_death(life.rank);
+  for (const Breaking* c : watched.communicators) c->on_member_exit(life.rank);
 }
 
 // Asked for in so many words: a forked child that has the descriptor too would keep it in the set.
@@ -122,7 +122,7 @@ void Watcher::add(const Family& family, const Breaking& communicator) {
   std::lock_guard lock(mutex_);
   Watched& watched = families_[&family];
   watched.communicators.push_back(&communicator);
-  for (const int32_t rank : watched.dead) communicator.hear_of_death(rank);
+  for (const int32_t rank : watched.dead) communicator.on_member_exit(rank);
 }
 
 void Watcher::remove(const Family& family, const Breaking& communicator) noexcept {

@@ -27,7 +27,7 @@ class Watcher {
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
-  // Communicators come after their family and go before it. One is told at once of those who have died already.
+  // A communicator is added after its family and removed before it. It is told at once which members have died.
   void add(const Family& family);
   void remove(const Family& family) noexcept;
   void add(const Family& family, const Breaking& communicator);
