@@ -16,10 +16,6 @@ struct Ports {
   uint16_t of_host, of_hosts;  // for the ranks of the host, and on the first one for the first ranks of the others
 };
 
-MeetingPlace place_at(const std::string& address, uint16_t port) {
-  return {fmt::format("{} port {}", address, port), address, std::to_string(port)};
-}
-
 }  // namespace
 
 // Connections of their own: to the first rank of the host, and from there to the first host.
@@ -40,27 +36,32 @@ void HostsControl::begin_announcing() {
   of_host.bytes[1] ^= static_cast<uint8_t>(roster_.own_host());
   std::vector<std::string> names;
   for (const int32_t q : roster_.here()) names.push_back(roster_.named(q));
-  const Lines in_host{facts_->secret, of_host, names, join_timeout_s_, deadline_ns};
-  const Lines between{facts_->secret, of_hosts, roster_.table().names, join_timeout_s_, deadline_ns};
+  const HostTable& table = roster_.table();
+  const std::vector<std::string> here_address{"127.0.0.1"};
+  const Tree ranks_here{roster_.here().size(), roster_.here().size()};
+  const auto port_of = [&](int32_t q) { return ports[static_cast<size_t>(q)]; };
+  const Lines in_host{facts_->secret,  of_host,      ranks_here,
+                      names,           here_address, port_of(roster_.here().front()).of_host,
+                      join_timeout_s_, deadline_ns};
+  const Lines between{facts_->secret,  of_hosts,        roster_.tree(),
+                      table.names,     table.addresses, port_of(roster_.on(0).front()).of_hosts,
+                      join_timeout_s_, deadline_ns};
   std::optional<Stream> up;
   std::vector<Stream> down;
-  const auto take = [&](std::vector<std::optional<Line>> lines) {
-    for (auto& line : lines)
-      if (line) down.push_back(std::move(line->calls));
+  const auto take = [&](std::vector<std::optional<Line>> lines, size_t above, bool has_above) {
+    for (size_t i = 0; i < lines.size(); ++i) {
+      if (!lines[i]) continue;
+      if (has_above && i == above)
+        up = std::move(lines[i]->calls);
+      else
+        down.push_back(std::move(lines[i]->calls));
+    }
   };
   try {
-    if (!roster_.leads()) {
-      const uint16_t port = ports[static_cast<size_t>(roster_.here().front())].of_host;
-      up = open_line(place_at("127.0.0.1", port), roster_.local_rank(), in_host).calls;
-    } else {
-      take(accept_lines(*here, in_host));
-      const auto host = static_cast<int32_t>(roster_.own_host());
-      const uint16_t port = ports[static_cast<size_t>(roster_.on(0).front())].of_hosts;
-      if (hosts)
-        take(accept_lines(*hosts, between));
-      else
-        up = open_line(place_at(roster_.table().addresses[0], port), host, between).calls;
-    }
+    take(connect_lines(in_host, static_cast<size_t>(roster_.local_rank()), here), 0, !roster_.leads());
+    const size_t host = roster_.own_host();
+    if (roster_.leads())
+      take(connect_lines(between, host, hosts), host == 0 ? 0 : roster_.tree().above(host), host != 0);
   } catch (...) {  // the others wait for what this rank does next
     local_->break_with(current_error());
     throw;

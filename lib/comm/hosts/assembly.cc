@@ -14,7 +14,8 @@ namespace {
 
 constexpr size_t kShortBytes = 168;  // travel with the head: 256 bytes in all
 constexpr uint64_t kWithVerdictBytes = 65536;
-constexpr double kForCauseS = 1;  // the other ranks of a host wait this much longer than its first, which learns why
+// The other ranks of a host wait this much longer than its first, which learns why, and for each level of the tree.
+constexpr double kForCauseS = 0.7, kLevelS = 0.3;
 
 std::string text_of(const Head& head) {
   if (head.label[0] && head.kind == GSEL_COLLECTIVE_ALLGATHER && head.dtype == GSEL_U8 && head.root == -1)
@@ -76,54 +77,92 @@ Assembly::Gathered Assembly::gather_here(const Head& head, const void* mine, dou
   call.label = next_label(head);
   local_.run(call, nullptr);
   Gathered out;
-  for (const Record& record : records)
-    out.alike = out.alike && record.head.fingerprint == head.fingerprint && record.head.bytes == head.bytes;
-  const size_t heads = n * sizeof(Head);
-  out.block.resize(heads + (out.alike ? n * head.bytes : 0));
-  for (size_t l = 0; l < n; ++l) {
-    std::memcpy(out.block.data() + l * sizeof(Head), &records[l].head, sizeof(Head));
-    if (out.alike && is_short && head.bytes > 0)
-      std::memcpy(out.block.data() + heads + l * head.bytes, records[l].payload, head.bytes);
-  }
-  if (out.alike && !is_short)
-    local_.run(bytes_call(GSEL_COLLECTIVE_ALLGATHER, mine, out.block.data() + heads, head.bytes, timeout_s), nullptr);
+  for (size_t l = 0; l < n; ++l) merge(out.verdict, {{roster_.here()[l], -1}, {records[l].head, {}}});
+  if (!out.alike()) return out;
+  out.payloads.resize(n * head.bytes);
+  for (size_t l = 0; l < n && is_short && head.bytes > 0; ++l)
+    std::memcpy(out.payloads.data() + l * head.bytes, records[l].payload, head.bytes);
+  if (!is_short)
+    local_.run(bytes_call(GSEL_COLLECTIVE_ALLGATHER, mine, out.payloads.data(), head.bytes, timeout_s), nullptr);
   return out;
 }
 
-Assembly::Verdict Assembly::compare(const std::vector<Block>& blocks, char* all, uint64_t bytes) const {
-  std::vector<Head> heads(roster_.ranks());
-  for (size_t h = 0; h < blocks.size(); ++h) {
-    const auto& there = roster_.on(h);
-    const char* at = blocks[h].data();
-    if (blocks[h].size() < there.size() * sizeof(Head))
-      fail(GSEL_ERR_INTERNAL, "{} sent {} bytes for {} ranks", roster_.host_text(h), blocks[h].size(), there.size());
-    for (const int32_t q : there) {
-      std::memcpy(&heads[static_cast<size_t>(q)], at, sizeof(Head));
-      at += sizeof(Head);
-    }
+// Gives the same whatever the order in which ranks are merged.
+void Assembly::merge(Verdict& verdict, const Verdict& below) {
+  if (verdict.differ[0] < 0) {
+    verdict = below;
+    return;
   }
-  Verdict verdict;
-  const auto differs = std::ranges::find_if(heads, [&](const Head& head) {
-    return head.fingerprint != heads[0].fingerprint || head.bytes != heads[0].bytes;
-  });
-  if (differs != heads.end()) {
-    verdict.differ[0] = 0;
-    verdict.differ[1] = static_cast<int32_t>(differs - heads.begin());
-    verdict.heads[0] = heads[0];
-    verdict.heads[1] = *differs;
-    return verdict;
-  }
-  for (size_t h = 0; h < blocks.size() && bytes > 0; ++h) {
-    const auto& there = roster_.on(h);
-    const char* at = blocks[h].data() + there.size() * sizeof(Head);
-    if (blocks[h].size() != there.size() * (sizeof(Head) + bytes))
-      fail(GSEL_ERR_INTERNAL, "{} sent {} bytes for {} ranks", roster_.host_text(h), blocks[h].size(), there.size());
-    for (const int32_t q : there) {
+  const Verdict& lower = below.differ[0] < verdict.differ[0] ? below : verdict;
+  const Verdict& upper = &lower == &below ? verdict : below;
+  Verdict merged = lower;
+  const auto add = [&](int32_t rank, const Head& head) {
+    if (rank < 0 || (merged.differ[1] >= 0 && merged.differ[1] < rank)) return;
+    if (head.fingerprint == merged.heads[0].fingerprint && head.bytes == merged.heads[0].bytes) return;
+    merged.differ[1] = rank;
+    merged.heads[1] = head;
+  };
+  for (const int i : {0, 1}) add(upper.differ[i], upper.heads[i]);
+  verdict = merged;
+}
+
+// The payloads of a host stand before those of the hosts below it, each with what is below that.
+void Assembly::sort_payloads(const Block& said, char* all, uint64_t bytes) const {
+  if (said.size() != roster_.ranks() * bytes)
+    fail(GSEL_ERR_INTERNAL, "the other hosts gave {} bytes, expected {} of {} ranks", said.size(), bytes,
+         roster_.ranks());
+  const Tree tree = roster_.tree();
+  const char* at = said.data();
+  std::vector<size_t> hosts{0};
+  while (!hosts.empty()) {
+    const size_t host = hosts.back();
+    hosts.pop_back();
+    for (const int32_t q : roster_.on(host)) {
       std::memcpy(all + static_cast<size_t>(q) * bytes, at, bytes);
       at += bytes;
     }
+    for (size_t h = tree.end_below(host); h > tree.first_below(host); --h) hosts.push_back(h - 1);
   }
-  return verdict;
+}
+
+// The first rank of a host: with the others, along their tree.
+void Assembly::agree(Gathered& here, const Head& head, void* all, double timeout_s) {
+  const int64_t deadline = os::now_ns() + static_cast<int64_t>(timeout_s * 1e9);
+  const std::string asked = text_of(head);
+  const auto below = relay_->hear_below(deadline, asked.c_str());
+  if (!below) local_.throw_what_broke();
+  Verdict& verdict = here.verdict;
+  Block& said = here.payloads;
+  for (const Block& block : *below) {
+    Verdict theirs;
+    if (block.size() < sizeof theirs) fail(GSEL_ERR_INTERNAL, "a host below sent {} bytes", block.size());
+    std::memcpy(&theirs, block.data(), sizeof theirs);
+    merge(verdict, theirs);
+    said.insert(said.end(), block.begin() + sizeof theirs, block.end());
+  }
+  const auto joined = [&](const void* payloads, uint64_t bytes) {
+    Block block(sizeof verdict + (here.alike() ? bytes : 0));
+    std::memcpy(block.data(), &verdict, sizeof verdict);
+    if (block.size() > sizeof verdict) std::memcpy(block.data() + sizeof verdict, payloads, bytes);
+    return block;
+  };
+  const uint64_t bytes = roster_.ranks() * head.bytes;
+  Block own;
+  if (roster_.own_host() != 0) {
+    own = joined(said.data(), said.size());
+  } else {
+    if (here.alike() && bytes > 0) sort_payloads(said, static_cast<char*>(all), head.bytes);
+    own = joined(all, bytes);
+  }
+  const auto answer = relay_->ask_above(std::move(own), deadline, asked.c_str());
+  if (!answer) local_.throw_what_broke();
+  relay_->answer_below(*answer, deadline);
+  if (answer->size() < sizeof verdict) fail(GSEL_ERR_INTERNAL, "the host above sent {} bytes", answer->size());
+  std::memcpy(&verdict, answer->data(), sizeof verdict);
+  if (!here.alike()) return;
+  if (answer->size() != sizeof verdict + bytes)
+    fail(GSEL_ERR_INTERNAL, "the host above sent {} bytes, expected {}", answer->size(), sizeof verdict + bytes);
+  if (bytes > 0 && roster_.own_host() != 0) std::memcpy(all, answer->data() + sizeof verdict, bytes);
 }
 
 void Assembly::broadcast_here(void* bytes, uint64_t n, double timeout_s) {
@@ -132,30 +171,29 @@ void Assembly::broadcast_here(void* bytes, uint64_t n, double timeout_s) {
 
 void Assembly::gather(const Head& head, const void* mine, void* all, double timeout_s) {
   Gathered here = gather_here(head, mine, timeout_s);
+  const bool alike_here = here.alike();
   const uint64_t bytes = roster_.ranks() * head.bytes;
-  Verdict verdict;
-  if (star_) try {
-      const int64_t deadline = os::now_ns() + static_cast<int64_t>(timeout_s * 1e9);
-      const auto blocks = star_->swap(std::move(here.block), deadline, text_of(head).c_str());
-      if (!blocks) local_.throw_what_broke();
-      verdict = compare(*blocks, static_cast<char*>(all), head.bytes);
+  const double for_here_s = timeout_s + kForCauseS + kLevelS * static_cast<double>(roster_.tree().levels_below(0));
+  if (relay_) try {
+      agree(here, head, all, timeout_s);
     } catch (const Error& error) {
       local_.break_with(error);
       local_.throw_what_broke();
     }
-  if (!here.alike || bytes == 0 || bytes > kWithVerdictBytes) {  // ranks here that differ expect other lengths
-    broadcast_here(&verdict, sizeof verdict, timeout_s + kForCauseS);
+  Verdict& verdict = here.verdict;
+  if (!alike_here || bytes == 0 || bytes > kWithVerdictBytes) {  // ranks here that differ expect other lengths
+    broadcast_here(&verdict, sizeof verdict, for_here_s);
     if (verdict.differ[1] >= 0) fail_mismatch(verdict);
-    if (bytes > 0) broadcast_here(all, bytes, timeout_s + kForCauseS);
+    if (bytes > 0) broadcast_here(all, bytes, for_here_s);
     return;
   }
   answer_.resize(sizeof verdict + bytes);
   std::memcpy(answer_.data(), &verdict, sizeof verdict);
-  if (star_) std::memcpy(answer_.data() + sizeof verdict, all, bytes);
-  broadcast_here(answer_.data(), answer_.size(), timeout_s + kForCauseS);
+  if (relay_) std::memcpy(answer_.data() + sizeof verdict, all, bytes);
+  broadcast_here(answer_.data(), answer_.size(), for_here_s);
   std::memcpy(&verdict, answer_.data(), sizeof verdict);
   if (verdict.differ[1] >= 0) fail_mismatch(verdict);
-  if (!star_) std::memcpy(all, answer_.data() + sizeof verdict, bytes);
+  if (!relay_) std::memcpy(all, answer_.data() + sizeof verdict, bytes);
 }
 
 void Assembly::fail_mismatch(const Verdict& verdict) const {

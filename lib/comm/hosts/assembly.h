@@ -1,7 +1,9 @@
 // comm/hosts/assembly.h: what every collective over several hosts begins with: all ranks say which call they make, and
 // if they make the same, all get what each of them gives. Ranks of one host say it through shared memory, the first of
-// them for all of them to the first rank of the first host. Costs two exchanges in shared memory, and the way to the
-// first host and back; a third one where the payload is not short. Does not know what the calls do.
+// them for all of them to the host above it in the tree of hosts. Hosts that make the same call pass it on once, so
+// that what goes over a line of the tree does not grow with the number of ranks, but for what they give. Costs two
+// exchanges in shared memory, and the way to the first host and back; a third one where the payload is not short. Does
+// not know what the calls do.
 #pragma once
 
 #include <gsel/comm.h>
@@ -10,8 +12,8 @@
 #include <memory>
 #include <string>
 
+#include "comm/hosts/relay.h"
 #include "comm/hosts/roster.h"
-#include "comm/hosts/star.h"
 #include "comm/shm/call.h"
 #include "comm/shm/endpoint.h"
 
@@ -36,32 +38,36 @@ class Assembly {
  public:
   Assembly(const Roster& roster, shm::Endpoint& local) : roster_(roster), local_(local) {}
   // This rank is the first of its host.
-  void lead(Star& star) { star_ = &star; }
+  void lead(Relay& relay) { relay_ = &relay; }
 
   // all[ranks][head.bytes], mine[head.bytes] of each. GSEL_ERR_MISMATCH on every rank, which can go on then; or what
   // has broken the communicator.
   void gather(const Head& head, const void* mine, void* all, double timeout_s);
 
  private:
+  // Of some ranks: the lowest one, and the lowest one that makes another call than that; -1: all make the same.
   struct Verdict {
-    int32_t differ[2] = {-1, -1};  // two ranks that make different calls; -1: all make the same
+    int32_t differ[2] = {-1, -1};
     Head heads[2];
   };
-  // heads[here], then, if those are alike, payloads[here].
+  // What the ranks of this host say.
   struct Gathered {
-    Block block;
-    bool alike = true;
+    Verdict verdict;
+    Block payloads;  // of each, if all make the same call
+    bool alike() const { return verdict.differ[1] < 0; }
   };
   Gathered gather_here(const Head& head, const void* mine, double timeout_s);
   // "#4711 allreduce": which call of all hosts this is, for recordings.
   gsel_str next_label(const Head& head);
-  Verdict compare(const std::vector<Block>& blocks, char* all, uint64_t bytes) const;
+  static void merge(Verdict& verdict, const Verdict& below);
+  void agree(Gathered& here, const Head& head, void* all, double timeout_s);
+  void sort_payloads(const Block& said, char* all, uint64_t bytes) const;
   void broadcast_here(void* bytes, uint64_t n, double timeout_s);
   [[noreturn]] void fail_mismatch(const Verdict& verdict) const;
 
   const Roster& roster_;
   shm::Endpoint& local_;
-  Star* star_ = nullptr;
+  Relay* relay_ = nullptr;
   std::vector<char> answer_;
   uint64_t gathered_ = 0;
   char label_[16];

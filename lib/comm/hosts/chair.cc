@@ -79,55 +79,16 @@ void Chair::poll_once() {
     for (Knock& knock : knocks_[i])
       if (knock.has_descriptor()) items.push_back({knock.stream().fd(), knock.events(), 0});
   poll(items.data(), items.size(), kLookMs);
-  let_in();
-  for (Visitor& guest : at_.doors.guests) hear(guest);
+  at_.doors.let_in();
+  for (Visitor& guest : at_.doors.guests) at_.doors.hear(guest, at_.secret);
   std::erase_if(at_.doors.guests, [](const Visitor& guest) { return guest.is_over; });
   take_petitions();
   for (size_t i = at_.own + 1; i < knocks_.size(); ++i)
     for (Knock& knock : knocks_[i]) {
       knock.look(at_.silence_ns);
-      if (knock.state() == Knock::State::open && !knock.stream().fill(1)) knock.begin_again();
+      if (knock.state() == Knock::State::open && !knock.stream().fill(sizeof(Challenge) + 1))
+        knock.begin_again();  // whoever is there may have sent a challenge
     }
-}
-
-void Chair::let_in() {
-  for (const os::Fd& fd : at_.doors.own.fds())
-    while (auto stream = Listener::accept(fd)) {
-      Challenge challenge;
-      os::random_bytes(&challenge.nonce, sizeof challenge.nonce);
-      Visitor guest{std::move(*stream), challenge.nonce, os::now_ns()};
-      if (guest.stream.send(challenge, os::now_ns())) at_.doors.guests.push_back(std::move(guest));
-    }
-}
-
-void Chair::hear(Visitor& guest) {
-  struct Signed {
-    Petition petition;
-    Bytes32 signature;
-  } said;
-  const size_t ranks = at_.roster.ranks(), whole = sizeof said + ranks + sizeof(Generation) + ranks;
-  const bool goes_on = guest.stream.fill(whole + 1);
-  guest.is_over = !goes_on || (!guest.petition && os::now_ns() - guest.since_ns > kHandshakeNs);
-  if (guest.petition) return;
-  std::vector<char> all(whole);
-  if (!guest.stream.take(all.data(), all.size())) return;
-  const char* at = all.data();
-  const auto read = [&at](void* to, size_t n) {
-    std::memcpy(to, at, n);
-    at += n;
-  };
-  read(&said, sizeof said);
-  guest.marks.resize(ranks);
-  read(guest.marks.data(), ranks);
-  read(&guest.newest.generation, sizeof(Generation));
-  guest.newest.marks.resize(ranks);
-  read(guest.newest.marks.data(), ranks);
-  const Petition& petition = said.petition;
-  if (petition.rank < 0 || static_cast<size_t>(petition.rank) >= ranks ||
-      sign_petition(at_, guest.nonce, petition, guest.marks, guest.newest) != said.signature)
-    guest.is_over = true;
-  else
-    guest.petition = petition;
 }
 
 // Those of another call wait until that is made here. Of shrinks one side may have heard what was decided, and the

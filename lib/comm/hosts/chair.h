@@ -21,8 +21,6 @@ class Chair {
   bool has_heard_all();
   bool is_settled(size_t party);
   void poll_once();
-  void let_in();
-  void hear(Visitor& guest);
   void take_petitions();
   void gather_marks();
   std::optional<int32_t> shrinks() const;
@@ -47,8 +45,6 @@ class Chair {
 Knocks knock_at(const Council& council, const Party& party);
 bool may_live(const Knock& knock);
 Decision failed_decision(gsel_status code, int32_t about, const std::string& text);
-Bytes32 sign_petition(const Council& council, const Bytes32& nonce, const Petition& petition,
-                      const std::vector<char>& marks, const Members& newest);
 Bytes32 sign_decision(const Council& council, const Bytes32& nonce, const Decision& decision,
                       const std::vector<char>& marks);
 

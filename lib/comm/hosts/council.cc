@@ -15,19 +15,9 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr uint8_t kByParty[] = "a host of a council", kByChair[] = "the chair of a council";
+constexpr uint8_t kByChair[] = "the chair of a council";
 
 }  // namespace
-
-std::span<const uint8_t> bytes_of_marks(const std::vector<char>& marks) {
-  return {reinterpret_cast<const uint8_t*>(marks.data()), marks.size()};
-}
-
-Bytes32 sign_petition(const Council& council, const Bytes32& nonce, const Petition& petition,
-                      const std::vector<char>& marks, const Members& newest) {
-  return council.secret.sign({kByParty, bytes_of(nonce), bytes_of(council.doors.job), bytes_of(petition),
-                              bytes_of_marks(marks), bytes_of(newest.generation), bytes_of_marks(newest.marks)});
-}
 
 Bytes32 sign_decision(const Council& council, const Bytes32& nonce, const Decision& decision,
                       const std::vector<char>& marks) {
@@ -98,7 +88,8 @@ class Applicant {
     Petition own = council_.petition;
     os::random_bytes(&own.nonce, sizeof own.nonce);
     const Members& newest = council_.doors.newest;
-    const Bytes32 signature = sign_petition(council_, challenge.nonce, own, council_.marks, newest);
+    const Bytes32 signature =
+        sign_petition(council_.secret, council_.doors.job, challenge.nonce, own, council_.marks, newest);
     const int64_t deadline = deadline_ns_;
     if (!stream.send(own, deadline) || !stream.send(signature, deadline) ||
         !stream.send(council_.marks.data(), council_.marks.size(), deadline) ||

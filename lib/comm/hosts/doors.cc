@@ -6,12 +6,16 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
+
+#include "base/os.h"
 
 namespace gsel::hosts {
 namespace {
 
 constexpr int64_t kAgainNs = 2'000'000;
+constexpr uint8_t kByParty[] = "a host of a council";
 
 }  // namespace
 
@@ -52,6 +56,56 @@ void Knock::look(int64_t silence_ns) {
   } else if (os::now_ns() - since_ns_ > silence_ns) {
     settle(ETIMEDOUT);
   }
+}
+
+std::span<const uint8_t> bytes_of_marks(const std::vector<char>& marks) {
+  return {reinterpret_cast<const uint8_t*>(marks.data()), marks.size()};
+}
+
+Bytes32 sign_petition(const Secret& secret, const gsel_unique_id& job, const Bytes32& nonce, const Petition& petition,
+                      const std::vector<char>& marks, const Members& newest) {
+  return secret.sign({kByParty, bytes_of(nonce), bytes_of(job), bytes_of(petition), bytes_of_marks(marks),
+                      bytes_of(newest.generation), bytes_of_marks(newest.marks)});
+}
+
+void Doors::let_in() {
+  for (const os::Fd& fd : own.fds())
+    while (auto stream = Listener::accept(fd)) {
+      Challenge challenge;
+      os::random_bytes(&challenge.nonce, sizeof challenge.nonce);
+      Visitor guest{std::move(*stream), challenge.nonce, os::now_ns()};
+      if (guest.stream.send(challenge, os::now_ns())) guests.push_back(std::move(guest));
+    }
+}
+
+void Doors::hear(Visitor& guest, const Secret& secret) const {
+  struct Signed {
+    Petition petition;
+    Bytes32 signature;
+  } said;
+  const size_t ranks = ports.size(), whole = sizeof said + ranks + sizeof(Generation) + ranks;
+  const bool goes_on = guest.stream.fill(whole + 1);
+  guest.is_over = !goes_on || (!guest.petition && os::now_ns() - guest.since_ns > kHandshakeNs);
+  if (guest.petition) return;
+  std::vector<char> all(whole);
+  if (!guest.stream.take(all.data(), all.size())) return;
+  const char* at = all.data();
+  const auto read = [&at](void* to, size_t n) {
+    std::memcpy(to, at, n);
+    at += n;
+  };
+  read(&said, sizeof said);
+  guest.marks.resize(ranks);
+  read(guest.marks.data(), ranks);
+  read(&guest.newest.generation, sizeof(Generation));
+  guest.newest.marks.resize(ranks);
+  read(guest.newest.marks.data(), ranks);
+  const Petition& petition = said.petition;
+  if (petition.rank < 0 || static_cast<size_t>(petition.rank) >= ranks ||
+      sign_petition(secret, job, guest.nonce, petition, guest.marks, guest.newest) != said.signature)
+    guest.is_over = true;
+  else
+    guest.petition = petition;
 }
 
 }  // namespace gsel::hosts

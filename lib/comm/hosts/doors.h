@@ -1,16 +1,20 @@
 // comm/hosts/doors.h: where each rank of a communicator over several hosts listens, so that ranks which outlive a
 // failure find each other without the connections that broke with it. What shrinks make of the communicator keeps its
-// doors. Nobody is let in but by a council (council.h). Does not know what is agreed there.
+// doors. Nobody is let in but by a council (council.h) and by who asks about a silent host (inquiry.h). Does not know
+// what is agreed there.
 #pragma once
 
 #include <gsel/comm.h>
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "comm/hosts/roster.h"
 #include "comm/hosts/secret.h"
 #include "comm/hosts/stream.h"
 #include "comm/hosts/wire.h"
@@ -35,10 +39,10 @@ struct Members {
 
 // What a host asks for, on behalf of its ranks that come. All bytes are written, since they are signed.
 struct Petition {
-  enum class Aim : uint32_t { shrink = 1, resync, group };
+  enum class Aim : uint32_t { shrink = 1, resync, group, inquire };
   int32_t rank = 0;  // that speaks
   Aim aim = Aim::shrink;
-  uint64_t agreed = 0;      // what must be alike on all hosts
+  uint64_t agreed = 0;      // what must be alike on all hosts; of an inquiry (inquiry.h): the rank it is about
   int32_t odd = -1;         // a rank of this host that gives something else
   uint32_t generation = 0;  // of the communicator that the call is of
   Bytes32 nonce = {};
@@ -63,7 +67,23 @@ struct Doors {
   std::vector<uint16_t> ports;  // by rank
   std::vector<Visitor> guests;  // whom no council has answered
   Members newest;               // that this rank knows
+
+  // With the mutex held: who has come since, and what a guest has said by now.
+  void let_in();
+  void hear(Visitor& guest, const Secret& secret) const;
 };
+
+// What a communicator and those that shrinks make of it have in common, and which of them it is.
+struct Heritage {
+  std::shared_ptr<Doors> doors;
+  std::shared_ptr<const HostTable> first;  // of the one that no shrink has made
+  std::vector<int32_t> ranks;              // by rank, what it is in that one
+  uint32_t generation;                     // 0: that one
+};
+
+std::span<const uint8_t> bytes_of_marks(const std::vector<char>& marks);
+Bytes32 sign_petition(const Secret& secret, const gsel_unique_id& job, const Bytes32& nonce, const Petition& petition,
+                      const std::vector<char>& marks, const Members& newest);
 
 // A connection to the door of a rank, from the first try on.
 class Knock {

@@ -1,10 +1,13 @@
-// comm/hosts/guest.cc: the side of ranks other than 0 in a meeting.
+// comm/hosts/guest.cc: the side of ranks other than 0 in a meeting. One of each host goes there and speaks for the
+// others (delegate.h).
 #include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "base/current_error.h"
 #include "base/text.h"
+#include "comm/hosts/delegate.h"
 #include "comm/hosts/meeting.h"
 #include "comm/hosts/sides.h"
 #include "comm/hosts/stream.h"
@@ -14,11 +17,11 @@ namespace gsel::hosts {
 namespace {
 
 constexpr int64_t kFirstPauseNs = 10'000'000, kLongestPauseNs = 1'000'000'000;
-constexpr int64_t kAnswerNs = 1'000'000'000;  // longer than rank 0 waits, which knows who is missing
 
 class Guest {
  public:
-  Guest(const Meeting& meeting, Board* board) : meeting_(meeting), board_(board) {
+  Guest(const Meeting& meeting, Board* board)
+      : meeting_(meeting), board_(board), delegate_name_(delegate_name(meeting)) {
     os::random_bytes(&own_.nonce, sizeof own_.nonce);
   }
 
@@ -30,18 +33,11 @@ class Guest {
     write_text(own_.identity, host_identity());
     write_text(own_.space, name_space());
     write_text(own_.version, version_text());
+    if (meeting_.place.kind == MeetingPlace::Kind::pmi) seats_ = read_seats();  // where all ranks must ask
     int64_t pause = kFirstPauseNs;
     for (;;) {
-      for (const Seat& seat : seats())
-        if (auto stream = connect_to(seat.place, meeting_.deadline_ns, &why_); stream && is_welcome(*stream, seat))
-          return {await_table(*stream), seat.secret};
-      if (os::now_ns() >= meeting_.deadline_ns)
-        throw Error(
-            GSEL_ERR_TIMEOUT,
-            fmt::format("timed out: rank {} of {} waited {} for rank 0 to listen at {}; the last try: {}; start "
-                        "all ranks within the join timeout, with one place that rank 0's host has",
-                        meeting_.rank, meeting_.world_size, seconds_text(meeting_.seconds), meeting_.place.text, why_))
-            .about_rank(0);
+      if (auto met = try_once()) return std::move(*met);
+      if (os::now_ns() >= meeting_.deadline_ns) fail_absent();
       uint32_t random = 0;
       os::random_bytes(&random, sizeof random);
       const int64_t jittered = pause / 2 + random % pause;
@@ -58,7 +54,36 @@ class Guest {
     bool is_posted_secret;  // by rank 0: whoever does not know it is not the one that has posted it
   };
 
-  std::vector<Seat> seats() {
+  std::optional<Met> try_once() {
+    if (!delegate_) delegate_ = is_foreign_ ? Delegate::alone() : Delegate::at(delegate_name_);
+    if (!delegate_) return follow_delegate(meeting_, delegate_name_, own_, &is_foreign_, &why_);
+    try {
+      if (seats_.empty()) seats_ = read_seats();
+      for (const Seat& seat : seats_)
+        if (auto stream = connect_to(seat.place, meeting_.deadline_ns, &why_); stream && is_welcome(*stream, seat))
+          return delegate_->speak(meeting_, *stream, seat.secret, board_ != nullptr);
+      seats_.clear();
+      return {};
+    } catch (...) {
+      delegate_->tell_all(failed_word(current_error()));
+      throw;
+    }
+  }
+
+  [[noreturn]] void fail_absent() {
+    Word absent;
+    absent.say = Say::absent;
+    write_text(absent.text, why_);
+    if (delegate_) delegate_->tell_all(absent);
+    throw Error(
+        GSEL_ERR_TIMEOUT,
+        fmt::format("timed out: rank {} of {} waited {} for rank 0 to listen at {}; the last try: {}; start "
+                    "all ranks within the join timeout, with one place that rank 0's host has",
+                    meeting_.rank, meeting_.world_size, seconds_text(meeting_.seconds), meeting_.place.text, why_))
+        .about_rank(0);
+  }
+
+  std::vector<Seat> read_seats() {
     if (!board_) return {{meeting_.place, *meeting_.secret, false}};
     std::vector<Seat> out;
     for (const Endpoint& posted : board_->read(meeting_.deadline_ns, &why_)) {
@@ -122,62 +147,12 @@ class Guest {
     return false;
   }
 
-  HostTable await_table(Stream& stream) {
-    const int64_t deadline = meeting_.deadline_ns + kAnswerNs;
-    Word word;
-    require(stream.await(word, deadline));
-    if (word.say == Say::failed) throw error_of(word);
-    const auto ranks = static_cast<size_t>(meeting_.world_size);
-    if (word.say != Say::table || word.hosts == 0 || word.hosts > ranks) fail_protocol();
-    HostTable table;
-    table.port = word.port;
-    std::memcpy(table.job.bytes, word.job, sizeof word.job);
-    table.host_of.resize(ranks);
-    require(stream.await(table.host_of.data(), ranks * sizeof table.host_of[0], deadline));
-    for (const int32_t host : table.host_of)
-      if (host < 0 || host >= static_cast<int32_t>(word.hosts)) fail_protocol();
-    for (uint32_t h = 0; h < word.hosts; ++h) {
-      HostEntry entry;
-      require(stream.await(entry, deadline));
-      table.names.push_back(read_text(entry.name));
-      table.addresses.push_back(read_text(entry.address));
-    }
-    Word here;
-    here.say = Say::here;
-    stream.send(here, deadline);
-    require(stream.await(word, deadline));
-    if (word.say == Say::failed) throw error_of(word);
-    if (word.say != Say::here) fail_protocol();
-    if (board_) table.addresses.front() = stream.peer_address();  // of those that were posted, one that leads there
-    return table;
-  }
-
-  void require(Stream::Came came) const {
-    if (came == Stream::Came::end)
-      throw Error(GSEL_ERR_PEER, fmt::format("rank 0 at {} died or gave up joining while rank {} of {} waited for the "
-                                             "other ranks",
-                                             meeting_.place.text, meeting_.rank, meeting_.world_size))
-          .about_rank(0);
-    if (came == Stream::Came::nothing)
-      throw Error(
-          GSEL_ERR_TIMEOUT,
-          fmt::format("timed out: rank {} of {} waited {} for the other ranks to come to {}, and rank 0 does not "
-                      "answer",
-                      meeting_.rank, meeting_.world_size, seconds_text(meeting_.seconds), meeting_.place.text))
-          .about_rank(0);
-  }
-
-  [[noreturn]] static void fail_protocol() {
-    throw Error(GSEL_ERR_VERSION, "rank 0 speaks another protocol; all ranks must use one libgsel").about_rank(0);
-  }
-
-  static Error error_of(const Word& word) {
-    if (word.code >= 0) fail_protocol();
-    return Error(word.code, read_text(word.text)).about_rank(word.about);
-  }
-
   const Meeting& meeting_;
   Board* board_;
+  const std::string delegate_name_;
+  std::optional<Delegate> delegate_;  // this rank is it
+  bool is_foreign_ = false;           // another user has its name
+  std::vector<Seat> seats_;
   Greeting own_;
   std::string why_ = "nobody listens";
 };

@@ -63,6 +63,11 @@ Herald::~Herald() {
   tell_all({Say::leaves, GSEL_OK, -1, 0}, {});
 }
 
+void Herald::begin_inquiries(const Heritage& heritage, const Secret& secret) {
+  inquiries_.emplace(roster_, heritage, secret, silence_ns_);
+  inquires_.store(true, std::memory_order_release);
+}
+
 void Herald::tell_all(const Notice& notice, const std::string& text) noexcept {
   for (auto& line : lines_) {
     if (!line) continue;
@@ -94,7 +99,39 @@ void Herald::tell() {
   }
 }
 
-void Herald::lose(size_t host, const char* how) noexcept {
+void Herald::suspect(size_t host) {
+  if (heard_[host].is_suspected) return;
+  heard_[host].is_suspected = true;
+  if (inquires_.load(std::memory_order_acquire)) return inquiries_->ask(host);
+  judge({host, Inquiries::Finding::unknown, host});
+}
+
+// Whoever has said something in the meantime is not lost.
+void Herald::judge(const Inquiries::Found& found) {
+  Heard& heard = heard_[found.about];
+  heard.is_suspected = false;
+  if (heard.has_left || os::now_ns() - heard.last_ns <= silence_ns_) return;
+  const std::string silent = "is silent for " + seconds_text(static_cast<double>(silence_ns_) * 1e-9);
+  const std::string witness = roster_.named(roster_.on(found.witness).front());
+  using Finding = Inquiries::Finding;
+  switch (found.finding) {
+    case Finding::unknown:
+      return lose(found.about, silent);
+    case Finding::alone:
+      return lose(found.about, silent + ", and other hosts that were asked about it do not answer either");
+    case Finding::silent:
+      return lose(found.about, fmt::format("{}, to {} as well", silent, witness));
+    case Finding::ended:
+      return lose(found.about, fmt::format("{}, and has ended, as {} finds", silent, witness));
+    case Finding::answers:
+      return lose(found.about,
+                  fmt::format("{} to {}, and answers {}: the network between {} and {} is cut", silent,
+                              roster_.named(roster_.rank()), witness, roster_.table().names[roster_.own_host()],
+                              roster_.table().names[found.about]));
+  }
+}
+
+void Herald::lose(size_t host, const std::string& how) noexcept {
   heard_[host].has_left = true;  // said once
   const int32_t first = roster_.on(host).front();
   try {
@@ -132,16 +169,20 @@ void Herald::hear() {
         items.push_back({lines_[h]->watch.fd(), POLLIN, 0});
         hosts.push_back(h);
       }
+    const size_t watched = items.size();
+    if (inquires_.load(std::memory_order_acquire)) inquiries_->add_to(items);
     poll(items.data(), items.size(), static_cast<int>(beat / 2'000'000));
     const int64_t now = os::now_ns(), late = now - looked - beat;
     looked = now;
-    for (size_t i = 1; i < items.size(); ++i) {
+    for (size_t i = 1; i < watched; ++i) {
       const size_t h = hosts[i];
       if (late > 0) heard_[h].last_ns += late;
       if (items[i].revents != 0) hear(h);
-      if (!heard_[h].has_left && now - heard_[h].last_ns > silence_ns_)
-        lose(h, fmt::format("is silent for {}", seconds_text(static_cast<double>(silence_ns_) * 1e-9)).c_str());
+      if (!heard_[h].has_left && now - heard_[h].last_ns > silence_ns_) suspect(h);
     }
+    if (!inquires_.load(std::memory_order_acquire)) continue;
+    inquiries_->look();
+    while (const auto found = inquiries_->take()) judge(*found);
   }
 }
 

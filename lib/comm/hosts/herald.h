@@ -1,16 +1,19 @@
 // comm/hosts/herald.h: tells what breaks a communicator from host to host, and notices when a host is gone. Runs in the
-// first rank of each host, on two threads: one waits until the ranks of this host are broken and tells the others, the
-// other hears what they tell and breaks the ranks of this host. Does not know the calls.
+// first rank of each host, on two threads: one waits until the ranks of this host are broken and tells those with which
+// it has lines, the other hears what they tell and breaks the ranks of this host, which is told on. A host that is
+// silent is lost once another one finds the same (inquiry.h). Does not know the calls.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "base/os.h"
 #include "comm/control.h"
+#include "comm/hosts/inquiry.h"
 #include "comm/hosts/lines.h"
 #include "comm/hosts/roster.h"
 
@@ -25,6 +28,8 @@ class Herald {
   ~Herald();  // says that this rank leaves
   Herald(const Herald&) = delete;
   Herald& operator=(const Herald&) = delete;
+  // The doors of all ranks are known. Once.
+  void begin_inquiries(const Heritage& heritage, const Secret& secret);
 
  private:
   enum class Say : uint32_t { beat = 1, broken, leaves };
@@ -39,7 +44,9 @@ class Herald {
   void tell_what_broke() noexcept;
   void hear();
   void hear(size_t host);
-  void lose(size_t host, const char* how) noexcept;
+  void suspect(size_t host);
+  void judge(const Inquiries::Found& found);
+  void lose(size_t host, const std::string& how) noexcept;
 
   const Roster& roster_;
   Control& local_;
@@ -52,8 +59,11 @@ class Herald {
   struct Heard {
     int64_t last_ns;
     bool has_left;
+    bool is_suspected = false;
   };
   std::vector<Heard> heard_;  // by host; the hearing thread's
+  std::atomic<bool> inquires_{false};
+  std::optional<Inquiries> inquiries_;  // the hearing thread's, once the word above is set
   std::thread telling_, hearing_;
 };
 

@@ -17,19 +17,21 @@
 namespace gsel::hosts {
 namespace {
 
-std::vector<std::optional<Line>> open_lines(const Roster& roster, const Founding& founding, const Secret& secret,
-                                            const std::optional<Listener>& listener, double seconds,
-                                            const std::function<bool()>& is_given_up) {
-  std::vector<std::optional<Line>> lines(roster.hosts());
-  if (!roster.leads()) return lines;
-  const HostTable& table = roster.table();
-  const Lines common{secret,     founding.job, table.names, seconds, os::now_ns() + static_cast<int64_t>(seconds * 1e9),
-                     is_given_up};
-  if (roster.own_host() == 0) return accept_lines(*listener, common);
-  const MeetingPlace centre{fmt::format("{} port {}", table.addresses[0], founding.port), table.addresses[0],
-                            std::to_string(founding.port)};
-  lines[0] = open_line(centre, static_cast<int32_t>(roster.own_host()), common);
-  return lines;
+uint64_t fingerprint_of(std::string_view text) {
+  uint64_t print = 0xcbf29ce484222325u;  // FNV-1a, 64 bit
+  for (const char c : text) print = (print ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  return print;
+}
+
+// What is exchanged agrees by its size and label.
+Head head_of_exchange(uint64_t bytes, std::string_view label) {
+  Head head;
+  head.kind = GSEL_COLLECTIVE_ALLGATHER;
+  head.dtype = GSEL_U8;
+  head.count = head.bytes = bytes;
+  label.copy(head.label, sizeof head.label - 1);
+  head.fingerprint = fingerprint_of(label) ^ bytes;
+  return head;
 }
 
 os::Fd wake_fd() {
@@ -54,12 +56,14 @@ HostsControl::HostsControl(Place place)
   if (!place.heritage) {
     connect(founding, place.listener, place.is_given_up);
     open_doors();
+    if (herald_) herald_->begin_inquiries(heritage_, facts_->secret);
     join_carrier();
     return;
   }
   heritage_ = std::move(*place.heritage);
   try {
     connect(founding, place.listener, place.is_given_up);
+    if (herald_) herald_->begin_inquiries(heritage_, facts_->secret);
     join_carrier();
   } catch (...) {
     local_->break_with(current_error());
@@ -83,7 +87,13 @@ void HostsControl::open_doors() {
 void HostsControl::connect(const Founding& founding, const std::optional<Listener>& listener,
                            const std::function<bool()>& is_given_up) {
   try {
-    lines_ = open_lines(roster_, founding, facts_->secret, listener, join_timeout_s_, is_given_up);
+    if (roster_.leads()) {
+      const HostTable& table = roster_.table();
+      const int64_t deadline = os::now_ns() + static_cast<int64_t>(join_timeout_s_ * 1e9);
+      lines_ = connect_lines({facts_->secret, founding.job, roster_.tree(), table.names, table.addresses, founding.port,
+                              join_timeout_s_, deadline, is_given_up},
+                             roster_.own_host(), listener);
+    }
   } catch (...) {  // the others of this host wait for what this rank does next
     local_->break_with(current_error());
     throw;
@@ -93,9 +103,9 @@ void HostsControl::connect(const Founding& founding, const std::optional<Listene
   std::memcpy(&of, roster_.table().job.bytes, sizeof of);
   local_->note_part(of, static_cast<int32_t>(roster_.ranks()), static_cast<int32_t>(roster_.hosts()),
                     roster_.table().names[roster_.own_host()]);
-  star_.emplace(roster_, lines_, wake_.get());
+  relay_.emplace(roster_, lines_, wake_.get());
   herald_ = std::make_unique<Herald>(roster_, *local_, lines_, facts_->silence_ns, wake_);
-  assembly_.lead(*star_);
+  assembly_.lead(*relay_);
 }
 
 // In a forked child the threads and what they use are the parent's.
@@ -118,6 +128,28 @@ HostsControl::~HostsControl() {
 
 // All ranks by the same transport, or none.
 void HostsControl::join_carrier() {
+  const std::string own = facts_->between_hosts ? facts_->between_hosts->transport_name : std::string();
+  const bool all_have_it = agree_on(own, "transport") && !own.empty();
+  if (all_have_it || compare_transports())
+    backend_.take(std::make_unique<Carrier>(facts_->between_hosts, *this, timeout_s_, join_timeout_s_,
+                                            roster_.table().addresses[roster_.own_host()]));
+}
+
+// Whether all ranks give the same text. What they say does not grow with their number.
+bool HostsControl::agree_on(std::string_view text, std::string_view label) {
+  Head head = head_of_exchange(0, label);
+  head.fingerprint ^= fingerprint_of(text);
+  try {
+    serial_->run([&] { assembly_.gather(head, nullptr, nullptr, join_timeout_s_); });
+  } catch (const Error& error) {
+    if (error.code() != GSEL_ERR_MISMATCH) throw;
+    return false;
+  }
+  return true;
+}
+
+// false: nothing carries large payloads, which none of the ranks needs.
+bool HostsControl::compare_transports() {
   struct Has {
     char name[32], why[512];
     bool needs;
@@ -129,9 +161,11 @@ void HostsControl::join_carrier() {
   exchange(&own, all.data(), sizeof own, "transport", join_timeout_s_);
   if (std::ranges::none_of(all, &Has::needs)) {
     const auto lacks = std::ranges::find_if(all, [](const Has& has) { return !has.name[0]; });
-    if (lacks != all.end())
-      return backend_.go_without(fmt::format(
-          "{} has none: {}", roster_.named(static_cast<int32_t>(lacks - all.begin())), read_text(lacks->why)));
+    if (lacks != all.end()) {
+      backend_.go_without(fmt::format("{} has none: {}", roster_.named(static_cast<int32_t>(lacks - all.begin())),
+                                      read_text(lacks->why)));
+      return false;
+    }
   }
   for (size_t q = 0; q < all.size(); ++q) {
     const auto rank = static_cast<int32_t>(q);
@@ -143,26 +177,16 @@ void HostsControl::join_carrier() {
       refuse_for(fmt::format("has the transport {}, {} has {}; name one on all ranks", read_text(all[q].name),
                              roster_.named(0), read_text(all[0].name)));
   }
-  backend_.take(std::make_unique<Carrier>(facts_->between_hosts, *this, timeout_s_, join_timeout_s_,
-                                          roster_.table().addresses[roster_.own_host()]));
+  return true;
 }
 
 void HostsControl::exchange(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s) {
   serial_->run([&] { exchange_in_turn(mine, all, bytes, label, timeout_s); });
 }
 
-// What is exchanged agrees by its size and label.
 void HostsControl::exchange_in_turn(const void* mine, void* all, uint64_t bytes, std::string_view label,
                                     double timeout_s) {
-  Head head;
-  head.kind = GSEL_COLLECTIVE_ALLGATHER;
-  head.dtype = GSEL_U8;
-  head.count = head.bytes = bytes;
-  label.copy(head.label, sizeof head.label - 1);
-  uint64_t print = 0xcbf29ce484222325u;  // FNV-1a, 64 bit
-  for (const char c : label) print = (print ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
-  head.fingerprint = print ^ bytes;
-  assembly_.gather(head, mine, all, timeout_s > 0 ? timeout_s : timeout_s_);
+  assembly_.gather(head_of_exchange(bytes, label), mine, all, timeout_s > 0 ? timeout_s : timeout_s_);
 }
 
 void HostsControl::abort(const char* reason, int32_t about) noexcept {

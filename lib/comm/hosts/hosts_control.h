@@ -20,10 +20,10 @@
 #include "comm/hosts/herald.h"
 #include "comm/hosts/hosts_backend.h"
 #include "comm/hosts/lines.h"
+#include "comm/hosts/relay.h"
 #include "comm/hosts/roster.h"
 #include "comm/hosts/secret.h"
 #include "comm/hosts/serial.h"
-#include "comm/hosts/star.h"
 #include "comm/join_options.h"
 #include "comm/shm/endpoint.h"
 #include "comm/shm/regroup/maker.h"
@@ -44,14 +44,6 @@ struct JobFacts {
 struct Founding {
   gsel_unique_id job;
   uint16_t port;
-};
-
-// What a communicator and those that shrinks make of it have in common, and which of them it is.
-struct Heritage {
-  std::shared_ptr<Doors> doors;
-  std::shared_ptr<const HostTable> first;  // of the one that no shrink has made
-  std::vector<int32_t> ranks;              // by rank, what it is in that one
-  uint32_t generation;                     // 0: that one
 };
 
 // What a shrink needs of the communicator that it is made of, which may go.
@@ -120,6 +112,8 @@ class HostsControl final : public Control {
   std::shared_ptr<const Origin> origin() const;
   std::unique_ptr<Pending> make_beside(std::function<void()> make);
   void join_carrier();
+  bool agree_on(std::string_view text, std::string_view label);
+  bool compare_transports();
   void exchange_in_turn(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s);
 
   const std::shared_ptr<const JobFacts> facts_;
@@ -129,7 +123,7 @@ class HostsControl final : public Control {
   const double join_timeout_s_;
   os::Fd wake_;                             // can be read once the communicator is broken
   std::vector<std::optional<Line>> lines_;  // of a first rank, by host
-  std::optional<Star> star_;
+  std::optional<Relay> relay_;
   std::unique_ptr<Herald> herald_;
   std::unique_ptr<Announcer> announcer_;  // nullptr: no transport of devices makes calls
   Assembly assembly_;

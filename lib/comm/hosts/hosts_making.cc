@@ -31,6 +31,8 @@ const char* name_of(Petition::Aim aim) {
       return "gsel_comm_resync";
     case Petition::Aim::group:
       return "gsel_comm_create_group";
+    case Petition::Aim::inquire:  // no council is held for it
+      break;
   }
   return "";
 }
@@ -211,6 +213,7 @@ void HostsControl::resync() {
     eventfd_t broken = 0;
     eventfd_read(wake_.get(), &broken);
     connect({decision.made.job, decision.made.port}, held.listener, [&held] { return held.is_given_up(); });
+    if (herald_) herald_->begin_inquiries(heritage_, facts_->secret);
     join_carrier();
     held.part();
   } catch (...) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/current_error.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "comm/hosts/wire.h"
@@ -14,152 +15,267 @@ namespace gsel::hosts {
 namespace {
 
 constexpr int64_t kMostPauseNs = 100'000'000, kLookNs = 10'000'000;
-constexpr uint8_t kByHost[] = "a host of the communicator", kByCentre[] = "the first host";
+constexpr int64_t kForCauseNs = 300'000'000;  // a level of the tree: the host below knows who is missing
+constexpr uint32_t kMostText = 1024;
+constexpr uint8_t kByHost[] = "a host of the communicator", kByHostAbove[] = "the host above it";
 
-enum class Purpose : uint32_t { calls, watch };
+enum class Purpose : uint32_t { calls, watch, ask };
+// What a host wants of one above it. All bytes are written, since they are signed.
 struct Offer {
   int32_t host = 0;
   Purpose purpose = Purpose::calls;
+  int32_t asked = 0;  // where this host, below the one that is asked, listens for those below it
+  uint16_t port = 0;  // where the host that offers listens for those below it
+  uint16_t reserved = 0;
   Bytes32 nonce = {};
 };
 struct SignedOffer {
   Offer offer;
   Bytes32 signature = {};
 };
+struct Reply {
+  uint64_t port = 0;  // of the host that was asked for
+  Bytes32 signature = {};
+};
+// What a host says on its line for calls, once those below it have theirs or it gives up.
+struct Connected {
+  gsel_status code = GSEL_OK;
+  uint32_t bytes = 0;  // of a text, which follows
+};
 
-Bytes32 sign_offer(const Lines& lines, const Bytes32& nonce, const Offer& offer) {
-  return lines.secret.sign({kByHost, bytes_of(nonce), bytes_of(lines.job), bytes_of(offer)});
-}
-
-Bytes32 sign_answer(const Lines& lines, const Offer& offer) {
-  return lines.secret.sign({kByCentre, bytes_of(lines.job), bytes_of(offer)});
+Bytes32 sign_reply(const Lines& lines, const Offer& offer, uint64_t port) {
+  return lines.secret.sign({kByHostAbove, bytes_of(lines.job), bytes_of(offer), bytes_of(port)});
 }
 
 // Until when to wait before looking again.
-int64_t next_look_ns(const Lines& lines) {
-  if (!lines.is_given_up) return lines.deadline_ns;
+int64_t next_look_ns(const Lines& lines, int64_t deadline_ns) {
+  if (!lines.is_given_up) return deadline_ns;
   if (lines.is_given_up()) fail(GSEL_ERR_PEER, "a host ended or gave up while the hosts connected");
-  return std::min(lines.deadline_ns, os::now_ns() + kLookNs);
+  return std::min(deadline_ns, os::now_ns() + kLookNs);
 }
 
-struct HalfLine {
-  std::optional<Stream> calls, watch;
-  std::optional<Stream>& of(Purpose purpose) { return purpose == Purpose::calls ? calls : watch; }
-};
-
+// The upper end of the lines to the hosts below.
 class Centre {
  public:
-  Centre(const Listener& listener, const Lines& lines)
-      : listener_(listener), lines_(lines), hosts_(lines.names.size()), left_(2 * (lines.names.size() - 1)) {}
+  Centre(const Listener& listener, const Lines& lines, size_t own)
+      : listener_(listener),
+        lines_(lines),
+        own_(own),
+        first_(lines.tree.first_below(own)),
+        below_(lines.tree.end_below(own) - first_),
+        deadline_ns_(lines.deadline_ns + static_cast<int64_t>(lines.tree.levels_below(own) - 1) * kForCauseNs) {}
 
-  std::vector<std::optional<Line>> run() {
-    while (left_ > 0) poll_once();
-    std::vector<std::optional<Line>> out(hosts_.size());
-    for (size_t h = 1; h < hosts_.size(); ++h) out[h] = Line{std::move(*hosts_[h].calls), std::move(*hosts_[h].watch)};
-    return out;
+  void run(std::vector<std::optional<Line>>& out) {
+    while (!has_all()) poll_once();
+    for (size_t i = 0; i < below_.size(); ++i)
+      out[first_ + i] = Line{std::move(*below_[i].calls), std::move(*below_[i].watch)};
   }
 
  private:
+  struct Below {
+    std::optional<Stream> calls, watch;
+    uint16_t port = 0;
+    bool is_ready = false;  // those below it have their lines
+  };
   struct Stranger {
     Stream stream;
     Challenge challenge;
     int64_t since_ns;
     bool is_over;
+    std::optional<Offer> asks = {};
   };
+
+  bool has_all() const {
+    return std::ranges::all_of(below_, [](const Below& one) { return one.calls && one.watch && one.is_ready; });
+  }
 
   void poll_once() {
     std::vector<pollfd> items;
     for (const os::Fd& fd : listener_.fds()) items.push_back({fd.get(), POLLIN, 0});
-    for (const Stranger& one : strangers_) items.push_back({one.stream.fd(), POLLIN, 0});
-    if (poll(items.data(), items.size(), milliseconds_until(next_look_ns(lines_))) < 0 && errno != EINTR)
+    for (const Stranger& one : strangers_)
+      if (!one.asks) items.push_back({one.stream.fd(), POLLIN, 0});
+    for (const Below& one : below_)
+      if (one.calls && !one.is_ready) items.push_back({one.calls->fd(), POLLIN, 0});
+    if (poll(items.data(), items.size(), milliseconds_until(next_look_ns(lines_, deadline_ns_))) < 0 && errno != EINTR)
       fail(GSEL_ERR_IO, "poll failed: {}", errno_text(errno));
     for (Stranger& one : strangers_) hear(one);
+    for (Stranger& one : strangers_)
+      if (one.asks && !one.is_over) show_way(one);
     std::erase_if(strangers_, [](const Stranger& one) { return one.is_over; });
+    for (Below& one : below_)
+      if (one.calls && !one.is_ready) hear(one);
     for (const os::Fd& fd : listener_.fds())
       while (auto stream = Listener::accept(fd)) {
         Stranger one{std::move(*stream), {}, os::now_ns(), false};
         os::random_bytes(&one.challenge.nonce, sizeof one.challenge.nonce);
         if (one.stream.send(one.challenge, os::now_ns())) strangers_.push_back(std::move(one));
       }
-    if (os::now_ns() >= lines_.deadline_ns) fail_late();
+    if (os::now_ns() >= deadline_ns_) fail_late();
   }
 
   void hear(Stranger& one) {
+    if (one.asks) return;
     const bool goes_on = one.stream.fill(sizeof(SignedOffer));
-    if (const auto said = one.stream.take<SignedOffer>()) {
-      one.is_over = true;
-      return take(one, *said);
-    }
+    if (const auto said = one.stream.take<SignedOffer>()) return take(one, *said);
     one.is_over = !goes_on || os::now_ns() - one.since_ns > kHandshakeNs;
   }
 
   void take(Stranger& one, const SignedOffer& said) {
     const Offer& offer = said.offer;
+    one.is_over = true;
     if (!lines_.secret.is_signed({kByHost, bytes_of(one.challenge.nonce), bytes_of(lines_.job), bytes_of(offer)},
                                  said.signature))
       return;
-    if (offer.host < 1 || static_cast<size_t>(offer.host) >= hosts_.size()) return;
-    auto& place = hosts_[static_cast<size_t>(offer.host)].of(offer.purpose);
-    if (!one.stream.send(sign_answer(lines_, offer), lines_.deadline_ns)) return;
-    left_ -= !place;
-    place = std::move(one.stream);
+    if (offer.purpose == Purpose::ask) {
+      one.is_over = !is_below(offer.asked);
+      one.asks = offer;
+      return;
+    }
+    if (!is_below(offer.host)) return;
+    const auto host = static_cast<size_t>(offer.host);
+    Below& below = below_[host - first_];
+    if (!one.stream.send(Reply{0, sign_reply(lines_, offer, 0)}, deadline_ns_)) return;
+    below.port = offer.port;
+    if (offer.purpose == Purpose::calls) below.is_ready = !lines_.tree.has_below(host);
+    (offer.purpose == Purpose::calls ? below.calls : below.watch) = std::move(one.stream);
+  }
+
+  bool is_below(int32_t host) const {
+    return host >= 0 && static_cast<size_t>(host) >= first_ && static_cast<size_t>(host) < first_ + below_.size();
+  }
+
+  // Once the host that is asked for has come itself.
+  void show_way(Stranger& one) {
+    const uint64_t port = below_[static_cast<size_t>(one.asks->asked) - first_].port;
+    if (port == 0) return;
+    one.stream.send(Reply{port, sign_reply(lines_, *one.asks, port)}, deadline_ns_);
+    one.is_over = true;
+  }
+
+  void hear(Below& one) {
+    const size_t host = first_ + static_cast<size_t>(&one - below_.data());
+    const bool goes_on = one.calls->fill(sizeof(Connected));
+    if (const auto said = one.calls->take<Connected>()) {
+      std::string text(std::min(said->bytes, kMostText), '\0');
+      if (said->code != GSEL_OK &&
+          one.calls->await(text.data(), text.size(), os::now_ns() + kForCauseNs) == Stream::Came::all)
+        throw Error(said->code, one_line(text));
+      one.is_ready = said->code == GSEL_OK;
+    } else if (!goes_on) {
+      fail(GSEL_ERR_PEER, "{} ended or gave up while the hosts connected", lines_.names[host]);
+    }
   }
 
   [[noreturn]] void fail_late() const {
     std::string missing;
-    for (size_t h = 1; h < hosts_.size(); ++h)
-      if (!hosts_[h].calls || !hosts_[h].watch) missing += (missing.empty() ? "" : ", ") + lines_.names[h];
-    fail(GSEL_ERR_TIMEOUT, "timed out: no connection from {} to {} within {}", missing, lines_.names[0],
+    for (size_t i = 0; i < below_.size(); ++i)
+      if (!below_[i].calls || !below_[i].watch || !below_[i].is_ready)
+        missing += (missing.empty() ? "" : ", ") + lines_.names[first_ + i];
+    fail(GSEL_ERR_TIMEOUT, "timed out: no connection from {} to {} within {}", missing, lines_.names[own_],
          seconds_text(lines_.seconds));
   }
 
   const Listener& listener_;
   const Lines& lines_;
-  std::vector<HalfLine> hosts_;
-  size_t left_;
+  const size_t own_, first_;
+  std::vector<Below> below_;
+  const int64_t deadline_ns_;
   std::vector<Stranger> strangers_;
 };
 
-// nullopt, with why: nobody is there yet, or somebody else.
-std::optional<Stream> try_open(const MeetingPlace& centre, const Offer& offer, const Lines& lines, std::string* why) {
-  auto stream = connect_to(centre, lines.deadline_ns, why);
-  if (!stream) return {};
-  const int64_t deadline = std::min(lines.deadline_ns, os::now_ns() + kHandshakeNs);
-  Challenge challenge;
-  Bytes32 answer = {};
-  if (stream->await(challenge, deadline) != Stream::Came::all || challenge.magic != kMagic ||
-      !stream->send(SignedOffer{offer, sign_offer(lines, challenge.nonce, offer)}, deadline) ||
-      stream->await(answer, deadline) != Stream::Came::all ||
-      !lines.secret.is_signed({kByCentre, bytes_of(lines.job), bytes_of(offer)}, answer)) {
-    *why = "whoever listens there does not know this communicator";
-    return {};
+// The lower end of a connection.
+class Caller {
+ public:
+  Caller(const Lines& lines, size_t own, uint16_t port) : lines_(lines) {
+    offer_.host = static_cast<int32_t>(own);
+    offer_.port = port;
   }
-  return stream;
-}
 
-Stream open_stream(const MeetingPlace& centre, int32_t host, Purpose purpose, const Lines& lines) {
-  Offer offer{host, purpose, {}};
-  os::random_bytes(&offer.nonce, sizeof offer.nonce);
-  std::string why;
-  for (int64_t pause = 5'000'000;; pause = std::min(2 * pause, kMostPauseNs)) {
-    if (auto stream = try_open(centre, offer, lines, &why)) return std::move(*stream);
-    if (os::now_ns() + pause >= lines.deadline_ns)
-      fail(GSEL_ERR_TIMEOUT, "timed out: {} found no connection to {} within {}; the last try: {}",
-           lines.names[static_cast<size_t>(host)], lines.names[0], seconds_text(lines.seconds), why);
-    for (const int64_t end = os::now_ns() + pause; os::now_ns() < end;)
-      poll(nullptr, 0, milliseconds_until(std::min(end, next_look_ns(lines))));
+  Line open() {
+    const Tree& tree = lines_.tree;
+    const auto own = static_cast<size_t>(offer_.host);
+    size_t at = 0;
+    for (uint16_t port = lines_.port;;) {
+      const std::string& address = lines_.addresses[at];
+      const MeetingPlace place{fmt::format("{} port {}", address, port), address, std::to_string(port)};
+      if (at == tree.above(own)) {
+        Stream calls = open(place, at, Purpose::calls);
+        return {std::move(calls), open(place, at, Purpose::watch)};
+      }
+      const size_t next = tree.step(at, own);
+      offer_.asked = static_cast<int32_t>(next);
+      open(place, at, Purpose::ask);
+      port = static_cast<uint16_t>(reply_.port);
+      at = next;
+    }
   }
+
+ private:
+  Stream open(const MeetingPlace& place, size_t at, Purpose purpose) {
+    offer_.purpose = purpose;
+    os::random_bytes(&offer_.nonce, sizeof offer_.nonce);
+    std::string why;
+    for (int64_t pause = 5'000'000;; pause = std::min(2 * pause, kMostPauseNs)) {
+      if (auto stream = try_open(place, &why)) return std::move(*stream);
+      if (os::now_ns() + pause >= lines_.deadline_ns)
+        fail(GSEL_ERR_TIMEOUT, "timed out: {} found no connection to {} within {}; the last try: {}",
+             lines_.names[static_cast<size_t>(offer_.host)], lines_.names[at], seconds_text(lines_.seconds), why);
+      for (const int64_t end = os::now_ns() + pause; os::now_ns() < end;)
+        poll(nullptr, 0, milliseconds_until(std::min(end, next_look_ns(lines_, end))));
+    }
+  }
+
+  // nullopt, with why: nobody is there yet, or somebody else.
+  std::optional<Stream> try_open(const MeetingPlace& place, std::string* why) {
+    auto stream = connect_to(place, lines_.deadline_ns, why);
+    if (!stream) return {};
+    const int64_t shortly = std::min(lines_.deadline_ns, os::now_ns() + kHandshakeNs);
+    Challenge challenge;
+    if (stream->await(challenge, shortly) != Stream::Came::all || challenge.magic != kMagic ||
+        !stream->send(SignedOffer{offer_, lines_.secret.sign({kByHost, bytes_of(challenge.nonce), bytes_of(lines_.job),
+                                                              bytes_of(offer_)})},
+                      shortly) ||
+        stream->await(reply_, offer_.purpose == Purpose::ask ? lines_.deadline_ns : shortly) != Stream::Came::all ||
+        reply_.signature != sign_reply(lines_, offer_, reply_.port)) {
+      *why = "whoever listens there does not know this communicator";
+      return {};
+    }
+    return stream;
+  }
+
+  const Lines& lines_;
+  Offer offer_;
+  Reply reply_;
+};
+
+void accept_below(const Lines& lines, size_t host, const Listener& listener, std::vector<std::optional<Line>>& out) {
+  Stream* above = host == 0 ? nullptr : &out[lines.tree.above(host)]->calls;
+  try {
+    Centre(listener, lines, host).run(out);
+  } catch (...) {
+    const Error error = current_error();
+    const std::string text = error.message().substr(0, kMostText);
+    const Connected failed{error.code(), static_cast<uint32_t>(text.size())};
+    const int64_t shortly = os::now_ns() + kForCauseNs;
+    if (above && above->send(failed, shortly)) above->send(text.data(), text.size(), shortly);
+    throw;
+  }
+  if (above) above->send(Connected{}, lines.deadline_ns);  // who is gone is missed in the first call
 }
 
 }  // namespace
 
-std::vector<std::optional<Line>> accept_lines(const Listener& listener, const Lines& lines) {
-  return Centre(listener, lines).run();
-}
-
-Line open_line(const MeetingPlace& centre, int32_t host, const Lines& lines) {
-  Stream calls = open_stream(centre, host, Purpose::calls, lines);
-  return {std::move(calls), open_stream(centre, host, Purpose::watch, lines)};
+std::vector<std::optional<Line>> connect_lines(const Lines& lines, size_t host,
+                                               const std::optional<Listener>& listener) {
+  std::vector<std::optional<Line>> out(lines.tree.hosts);
+  const bool has_below = lines.tree.has_below(host);
+  std::optional<Listener> own;
+  if (host != 0) {
+    if (has_below) own = Listener::at_any_port();
+    out[lines.tree.above(host)] = Caller(lines, host, own ? own->port() : uint16_t{0}).open();
+  }
+  if (has_below) accept_below(lines, host, own ? *own : *listener, out);
+  return out;
 }
 
 }  // namespace gsel::hosts

@@ -24,7 +24,8 @@ struct Meeting {
   std::string job;               // as boards name it (board.h)
   double seconds;                // until when all are to have come,
   int64_t deadline_ns;
-  uint16_t port = 0;  // of rank 0: where it listens for the first ranks of the other hosts
+  uint16_t port = 0;    // of rank 0: where it listens for the first ranks of the other hosts,
+  uint16_t fanout = 0;  // of their tree (tree.h)
 };
 
 struct Met {

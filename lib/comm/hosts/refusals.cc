@@ -24,8 +24,7 @@ void fail_kind(const Greeting& g) {
       .about_rank(number(g.rank));
 }
 
-void check_greeting(const Greeting& g, const std::vector<const Greeting*>& here) {
-  const auto world_size = static_cast<int32_t>(here.size());
+void check_greeting(const Greeting& g, int32_t world_size, const Greeting* other, const Greeting* same_host) {
   if (read_text(g.version) != version_text())
     throw Error(GSEL_ERR_VERSION,
                 fmt::format("rank {} on {} has gsel {}, rank 0 gsel {}; all ranks must use one libgsel", g.rank,
@@ -40,24 +39,20 @@ void check_greeting(const Greeting& g, const std::vector<const Greeting*>& here)
     throw Error(GSEL_ERR_MISMATCH, fmt::format("a process on {} is rank {} of {}; ranks are 0 to {}", seat_of(g),
                                                g.rank, world_size, world_size - 1))
         .about_rank(-1);
-  if (const Greeting* other = here[static_cast<size_t>(g.rank)])
+  if (other)
     throw Error(GSEL_ERR_MISMATCH,
                 fmt::format("rank {} is given twice: to a process on {} and to one on {}; give every process a rank of "
                             "its own",
                             g.rank, seat_of(*other), seat_of(g)))
         .about_rank(g.rank);
-  for (size_t rank = 0; rank < here.size(); ++rank) {
-    const Greeting* other = here[rank];
-    if (!other || read_text(other->identity) != read_text(g.identity) || read_text(other->space) == read_text(g.space))
-      continue;
+  if (same_host && read_text(same_host->space) != read_text(g.space))
     throw Error(
         GSEL_ERR_MISMATCH,
         fmt::format("rank {} on {} and rank {} on {} say by GSEL_HOST_ID that they are on one host, and share no "
                     "abstract sockets: they have other network namespaces, or kernels; unset GSEL_HOST_ID, or "
                     "give each its own",
-                    rank, seat_of(*other), g.rank, seat_of(g)))
+                    same_host->rank, seat_of(*same_host), g.rank, seat_of(g)))
         .about_rank(g.rank);
-  }
 }
 
 void fail_late(const Meeting& meeting, const std::vector<int32_t>& late, bool have_come,

@@ -1,5 +1,6 @@
-// comm/hosts/root.cc: rank 0's side of a meeting. A connection that has not proved that it knows the secret costs that
-// connection alone: it has five seconds and as many bytes as a proof, and whatever it says ends no job.
+// comm/hosts/root.cc: rank 0's side of a meeting. One rank of each host comes and speaks for the others. A connection
+// that has not proved that it knows the secret costs that connection alone: it has five seconds and as many bytes as a
+// proof, and whatever it says ends no job.
 #include <poll.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <ctime>
 #include <list>
 #include <memory>
+#include <unordered_map>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -14,12 +16,14 @@
 #include "comm/hosts/refusals.h"
 #include "comm/hosts/sides.h"
 #include "comm/hosts/stream.h"
+#include "comm/hosts/table_code.h"
 #include "comm/hosts/wire.h"
 
 namespace gsel::hosts {
 namespace {
 
 constexpr int64_t kSayNs = 1'000'000'000, kLingerNs = 2'000'000'000;
+constexpr size_t kMostReports = 64;      // read at a time
 constexpr size_t kMostStrangers = 1024;  // connections that have proved nothing, at a time
 
 class Root {
@@ -28,27 +32,33 @@ class Root {
       : meeting_(meeting),
         board_(std::move(board)),
         secret_(meeting.secret ? *meeting.secret : Secret(random_token())),
-        by_rank_(static_cast<size_t>(meeting.world_size)) {
+        by_rank_(static_cast<size_t>(meeting.world_size)),
+        greetings_(static_cast<size_t>(meeting.world_size)) {
+    own_.world_size = meeting.world_size;
     own_.pid = getpid();
     write_text(own_.host, host_name());
     write_text(own_.identity, host_identity());
     write_text(own_.space, name_space());
+    greetings_[0] = own_;
+    first_of_host_.emplace(read_text(own_.identity), 0);
   }
 
   Met run() {
     open();
     log(GSEL_LOG_INFO, "comm", "rank 0 of {} listens at {}", meeting_.world_size, meeting_.place.text);
     try {
-      while (!missing().empty()) poll_once();
+      while (has_come_ + 1 < greetings_.size()) poll_once();
       const HostTable table = make_table();
-      for (Guest* guest : by_rank_)
-        if (guest) send_table(*guest, table);
-      while (!unheard().empty()) poll_once();
+      const std::vector<char> code = encode_table(table);
+      for (const auto& guest : guests_)
+        if (guest->is_known) send_table(*guest, table, code);
+      while (std::ranges::any_of(guests_, [](const auto& guest) { return guest->is_known && !guest->has_table; }))
+        poll_once();
       board_.reset();  // before others may look there for the next meeting
       Word here;
       here.say = Say::here;
-      for (Guest* guest : by_rank_)
-        if (guest && !guest->stream.send(here, os::now_ns() + kSayNs)) fail_gone(*guest);
+      for (const auto& guest : guests_)
+        if (guest->is_known && !guest->stream.send(here, os::now_ns() + kSayNs)) fail_gone(guest->greeting);
       return {table, secret_};
     } catch (const Error& error) {
       tell_all(failed_word(error));
@@ -70,11 +80,13 @@ class Root {
     }
   }
 
+  // The rank that speaks for its host.
   struct Guest {
     explicit Guest(Stream given) : stream(std::move(given)), since_ns(os::now_ns()) {}
     Stream stream;
     Challenge challenge;
     Greeting greeting;
+    std::vector<int32_t> ranks = {};  // of its host
     int64_t since_ns;
     bool is_known = false;  // has proved that it knows the secret
     bool has_table = false;
@@ -138,7 +150,10 @@ class Root {
       if (!guest->is_known && os::now_ns() - guest->since_ns > kHandshakeNs) guest->is_over = true;
       ++next;
     }
-    guests_.remove_if([](const auto& guest) { return guest->is_over; });
+    guests_.remove_if([this](const auto& guest) {
+      known_ -= guest->is_over && guest->is_known;
+      return guest->is_over;
+    });
     for (size_t i = 0; i < listeners && ready > 0; ++i)
       if (items[i].revents != 0) admit(listener_->fds()[i]);
     if (os::now_ns() < meeting_.deadline_ns) return;
@@ -148,8 +163,7 @@ class Root {
 
   void admit(const os::Fd& fd) {
     while (auto stream = Listener::accept(fd)) {
-      const auto strangers = std::ranges::count_if(guests_, [](const auto& guest) { return !guest->is_known; });
-      if (static_cast<size_t>(strangers) >= kMostStrangers) continue;  // who is a rank comes again
+      if (guests_.size() - known_ >= kMostStrangers) continue;  // who is a rank comes again
       auto guest = std::make_unique<Guest>(std::move(*stream));
       os::random_bytes(&guest->challenge.nonce, sizeof guest->challenge.nonce);
       if (guest->stream.send(guest->challenge, os::now_ns())) guests_.push_back(std::move(guest));
@@ -157,7 +171,7 @@ class Root {
   }
 
   void hear(Guest& guest) {
-    const bool goes_on = guest.stream.fill(guest.is_known ? sizeof(Word) : sizeof(SignedGreeting));
+    const bool goes_on = guest.stream.fill(guest.is_known ? kMostReports * sizeof(Report) : sizeof(SignedGreeting));
     if (!guest.is_known) {
       if (const auto said = guest.stream.take<SignedGreeting>())
         greet(guest, *said);
@@ -165,8 +179,30 @@ class Root {
         guest.is_over = true;
       return;
     }
-    if (const auto word = guest.stream.take<Word>(); word && word->say == Say::here) guest.has_table = true;
-    if (!goes_on && !guest.has_table) fail_gone(guest);
+    while (const auto report = guest.stream.take<Report>()) {
+      if (report->say == Say::here) guest.has_table = true;
+      if (report->say == Say::comes) take(guest, report->greeting);
+      if (report->say == Say::gone && !failed_) fail_gone(report->greeting);
+    }
+    if (goes_on || guest.has_table) return;
+    if (!failed_) fail_gone(guest.greeting);
+    guest.is_over = true;
+  }
+
+  // A rank of the host that the guest speaks for.
+  void take(Guest& guest, const Greeting& greeting) {
+    const bool is_rank = greeting.rank >= 0 && greeting.rank < meeting_.world_size;
+    auto* const place = is_rank ? &greetings_[static_cast<size_t>(greeting.rank)] : nullptr;
+    const auto first = first_of_host_.find(read_text(greeting.identity));
+    if (!failed_)
+      check_greeting(greeting, meeting_.world_size, place && *place ? &**place : nullptr,
+                     first == first_of_host_.end() ? nullptr : &*greetings_[static_cast<size_t>(first->second)]);
+    if (!is_rank) return;
+    if (first == first_of_host_.end()) first_of_host_.emplace(read_text(greeting.identity), greeting.rank);
+    guest.ranks.push_back(greeting.rank);
+    by_rank_[static_cast<size_t>(greeting.rank)] = &guest;
+    has_come_ += !*place;
+    *place = greeting;
   }
 
   // Ends the connection, and not the job.
@@ -177,8 +213,7 @@ class Root {
 
   void tell(Guest& guest) noexcept {
     guest.stream.send(*failed_, os::now_ns() + kSayNs);
-    const int32_t rank = guest.greeting.rank;
-    if (rank >= 0 && rank < meeting_.world_size) by_rank_[static_cast<size_t>(rank)] = &guest;
+    for (const int32_t rank : guest.ranks) by_rank_[static_cast<size_t>(rank)] = &guest;
     guest.has_table = true;  // it may go
   }
 
@@ -197,37 +232,35 @@ class Root {
       return failed_ ? void() : fail_kind(g);
     }
     guest.is_known = true;
+    ++known_;
     guest.greeting = g;
+    take(guest, g);
     if (failed_) return tell(guest);
-    check_greeting(g, here());
     Word welcome;
     welcome.say = Say::welcome;
     welcome.signature = secret_.sign({kByRoot, bytes_of(g.nonce), bytes_of(guest.challenge.nonce)});
-    by_rank_[static_cast<size_t>(g.rank)] = &guest;
-    if (!guest.stream.send(welcome, os::now_ns() + kSayNs)) fail_gone(guest);
+    if (!guest.stream.send(welcome, os::now_ns() + kSayNs)) fail_gone(g);
   }
 
   // By rank; nullptr for those who have not come.
   std::vector<const Greeting*> here() const {
-    std::vector<const Greeting*> out(by_rank_.size(), nullptr);
-    out[0] = &own_;
-    for (size_t q = 1; q < out.size(); ++q)
-      if (by_rank_[q]) out[q] = &by_rank_[q]->greeting;
+    std::vector<const Greeting*> out(greetings_.size(), nullptr);
+    for (size_t q = 0; q < out.size(); ++q)
+      if (greetings_[q]) out[q] = &*greetings_[q];
     return out;
   }
 
   HostTable make_table() const {
     HostTable table;
     table.port = meeting_.port;
+    table.fanout = meeting_.fanout;
     os::random_bytes(table.job.bytes, sizeof table.job.bytes);
-    std::vector<std::string> identities;
+    std::unordered_map<std::string, int32_t> identities;
     for (int32_t q = 0; q < meeting_.world_size; ++q) {
-      const Greeting& g = q == 0 ? own_ : by_rank_[static_cast<size_t>(q)]->greeting;
-      const std::string identity = read_text(g.identity);
-      const auto place = std::ranges::find(identities, identity);
-      table.host_of.push_back(static_cast<int32_t>(place - identities.begin()));
-      if (place != identities.end()) continue;
-      identities.push_back(identity);
+      const Greeting& g = *greetings_[static_cast<size_t>(q)];
+      const auto [place, is_new] = identities.emplace(read_text(g.identity), static_cast<int32_t>(identities.size()));
+      table.host_of.push_back(place->second);
+      if (!is_new) continue;
       table.names.push_back(read_text(g.host));
       table.addresses.push_back(q == 0 ? (address_.empty() ? meeting_.place.host : address_)
                                        : by_rank_[static_cast<size_t>(q)]->stream.peer_address());
@@ -235,28 +268,22 @@ class Root {
     return table;
   }
 
-  void send_table(Guest& guest, const HostTable& table) const {
+  void send_table(Guest& guest, const HostTable& table, const std::vector<char>& code) const {
     Word word;
     word.say = Say::table;
-    word.hosts = static_cast<uint32_t>(table.names.size());
+    word.bytes = static_cast<uint32_t>(code.size());
     word.port = table.port;
+    word.fanout = table.fanout;
     std::memcpy(word.job, table.job.bytes, sizeof word.job);
-    std::vector<HostEntry> hosts(table.names.size());
-    for (size_t h = 0; h < hosts.size(); ++h) {
-      write_text(hosts[h].name, table.names[h]);
-      write_text(hosts[h].address, table.addresses[h]);
-    }
     if (!guest.stream.send(word, meeting_.deadline_ns) ||
-        !guest.stream.send(table.host_of.data(), table.host_of.size() * sizeof table.host_of[0],
-                           meeting_.deadline_ns) ||
-        !guest.stream.send(hosts.data(), hosts.size() * sizeof hosts[0], meeting_.deadline_ns))
-      fail_gone(guest);
+        !guest.stream.send(code.data(), code.size(), meeting_.deadline_ns))
+      fail_gone(guest.greeting);
   }
 
-  [[noreturn]] static void fail_gone(const Guest& guest) {
-    throw Error(GSEL_ERR_PEER, fmt::format("rank {} on {} died or gave up while the ranks joined", guest.greeting.rank,
-                                           seat_of(guest.greeting)))
-        .about_rank(guest.greeting.rank);
+  [[noreturn]] static void fail_gone(const Greeting& greeting) {
+    throw Error(GSEL_ERR_PEER,
+                fmt::format("rank {} on {} died or gave up while the ranks joined", greeting.rank, seat_of(greeting)))
+        .about_rank(greeting.rank);
   }
 
   const Meeting& meeting_;
@@ -266,9 +293,13 @@ class Root {
   std::optional<Listener> listener_;
   std::string address_;                       // one that was posted
   std::list<std::unique_ptr<Guest>> guests_;  // in order of arrival
-  std::vector<Guest*> by_rank_;
-  std::string stranger_;        // the last that showed another token
-  std::optional<Word> failed_;  // what all are told from now on
+  size_t known_ = 0;                          // among them
+  std::vector<Guest*> by_rank_;               // who speaks for it
+  std::vector<std::optional<Greeting>> greetings_;
+  size_t has_come_ = 0;                                     // without rank 0
+  std::unordered_map<std::string, int32_t> first_of_host_;  // by identity, who has come first
+  std::string stranger_;                                    // the last that showed another token
+  std::optional<Word> failed_;                              // what all are told from now on
 };
 
 }  // namespace

@@ -54,6 +54,7 @@ std::string ranks_text(const std::vector<int32_t>& ranks) {
 HostTable table_of(const Roster& roster, const std::vector<int32_t>& members) {
   const HostTable& all = roster.table();
   HostTable table;
+  table.fanout = all.fanout;
   std::vector<int32_t> number(roster.hosts(), -1);
   for (const int32_t q : members) {
     const size_t host = roster.host_of(q);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/hosts/tree.h"
+
 namespace gsel::hosts {
 
 struct HostTable {
@@ -16,6 +18,7 @@ struct HostTable {
   std::vector<std::string> names;      // by host, in the order of their first ranks
   std::vector<std::string> addresses;  // by host, as the others reach it
   uint16_t port = 0;                   // at the first host
+  uint16_t fanout = kDefaultFanout;    // of the tree of hosts
 };
 
 // The same, as a rank looks at it.
@@ -27,6 +30,7 @@ class Roster {
   int32_t rank() const { return rank_; }
   size_t ranks() const { return table_.host_of.size(); }
   size_t hosts() const { return by_host_.size(); }
+  Tree tree() const { return {hosts(), table_.fanout}; }
   size_t own_host() const { return host_of(rank_); }
   size_t host_of(int32_t rank) const { return static_cast<size_t>(table_.host_of[static_cast<size_t>(rank)]); }
   const std::vector<int32_t>& on(size_t host) const { return by_host_[host]; }  // ascending

@@ -1,7 +1,7 @@
 // comm/hosts/wire.h: what ranks say to each other while they meet. Rank 0 sends a challenge to whoever connects; the
-// other side proves that it knows the secret, and says who it is; rank 0 proves that it knows it, too. Then rank 0
-// sends the table once all have come, and the other side says that it has it. Rank 0 may send "failed" at any point
-// instead.
+// other side proves that it knows the secret, and says who it is; rank 0 proves that it knows it, too. The other side
+// speaks for more ranks of its host, and reports each that comes. Then rank 0 sends the table once all have come, and
+// the other side reports that its ranks have it. Rank 0 may send "failed" at any point instead.
 #pragma once
 
 #include <gsel/error.h>
@@ -18,7 +18,7 @@
 namespace gsel::hosts {
 
 constexpr uint64_t kMagic = 0x7465656d6c657367;  // "gselmeet", and something else in another byte order
-constexpr uint32_t kMeetingProtocol = 2;
+constexpr uint32_t kMeetingProtocol = 3;
 constexpr size_t kHostNameBytes = 64, kIdentityBytes = 96;
 constexpr int64_t kHandshakeNs = 5'000'000'000;  // until both have proved that they know the secret
 
@@ -47,20 +47,23 @@ struct SignedGreeting {
   Bytes32 signature = {};
 };
 
-enum class Say : uint32_t { failed = 1, welcome, table, here };
+enum class Say : uint32_t { failed = 1, welcome, table, here, absent, comes, gone };
 struct Word {
   Say say = Say::failed;
   gsel_status code = GSEL_OK;  // of failed
   int32_t about = -1;
-  uint32_t hosts = 0;      // of a table, which follows: host of each rank, then their entries
+  uint32_t bytes = 0;      // of a table, which follows (table_code.h)
   Bytes32 signature = {};  // of a welcome
   uint8_t job[128] = {};   // of a table
-  uint16_t port = 0;       // of a table
-  char text[766] = {};
+  uint16_t port = 0;       // of a table: of the first host
+  uint16_t fanout = 0;     // of a table
+  char text[764] = {};
 };
-struct HostEntry {
-  char name[kHostNameBytes] = {};
-  char address[kHostNameBytes] = {};
+// What one rank says of a rank of its host, or of all of them (here).
+struct Report {
+  Say say = Say::here;
+  uint32_t reserved = 0;
+  Greeting greeting = {};
 };
 
 // Who signs is part of it, so that nobody's proof can be sent back to him.

@@ -1,0 +1,242 @@
+// comm/hosts/delegate.cc: see delegate.h.
+#include "comm/hosts/delegate.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/text.h"
+#include "comm/hosts/table_code.h"
+
+namespace gsel::hosts {
+namespace {
+
+using shm::Read;
+using shm::Socket;
+
+constexpr int64_t kAnswerNs = 1'000'000'000;  // longer than rank 0 waits, which knows who is missing
+constexpr int64_t kTellNs = 200'000'000;
+constexpr size_t kPieceBytes = 32768;  // of a message between ranks of a host
+
+constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+
+// What those of a host get, in this order: a word, the table, and the secret, which rank 0 may have made.
+struct Told {
+  Word word;
+  std::vector<char> code;
+  std::vector<uint8_t> key;
+};
+
+[[noreturn]] void fail_protocol() {
+  throw Error(GSEL_ERR_VERSION, "rank 0 speaks another protocol; all ranks must use one libgsel").about_rank(0);
+}
+
+[[noreturn]] void fail_gone(const Meeting& meeting) {
+  throw Error(GSEL_ERR_PEER,
+              fmt::format("rank 0 at {} died or gave up joining while rank {} of {} waited for the other ranks",
+                          meeting.place.text, meeting.rank, meeting.world_size))
+      .about_rank(0);
+}
+
+[[noreturn]] void fail_silent(const Meeting& meeting) {
+  throw Error(GSEL_ERR_TIMEOUT,
+              fmt::format("timed out: rank {} of {} waited {} for the other ranks to come to {}, and rank 0 does not "
+                          "answer",
+                          meeting.rank, meeting.world_size, seconds_text(meeting.seconds), meeting.place.text))
+      .about_rank(0);
+}
+
+Met met_of(const Told& told, int32_t world_size) {
+  auto table = decode_table(told.code, static_cast<size_t>(world_size));
+  if (told.word.say != Say::table || !table || told.word.fanout == 0) fail_protocol();
+  for (auto* texts : {&table->names, &table->addresses})
+    for (std::string& text : *texts) text = one_line(text);
+  table->port = told.word.port;
+  table->fanout = told.word.fanout;
+  std::memcpy(table->job.bytes, told.word.job, sizeof told.word.job);
+  if (told.word.text[0]) table->addresses.front() = read_text(told.word.text);
+  return {std::move(*table), Secret(told.key)};
+}
+
+bool write(const Socket& socket, const void* bytes, size_t n, int64_t deadline_ns) noexcept {
+  try {
+    for (size_t at = 0; at < n; at += kPieceBytes)
+      if (!socket.write(static_cast<const char*>(bytes) + at, std::min(kPieceBytes, n - at), nullptr, 0, deadline_ns))
+        return false;
+    return true;
+  } catch (...) {  // it takes nothing; it will be missed
+    return false;
+  }
+}
+
+Read read(const Socket& socket, void* bytes, size_t n, int64_t deadline_ns) {
+  std::vector<os::Fd> none;
+  for (size_t at = 0; at < n; at += kPieceBytes)
+    if (const Read came =
+            socket.read_until(static_cast<char*>(bytes) + at, std::min(kPieceBytes, n - at), none, deadline_ns);
+        came != Read::message)
+      return came;
+  return Read::message;
+}
+
+template <class T>
+bool write_list(const Socket& socket, const std::vector<T>& list, int64_t deadline_ns) {
+  const uint64_t n = list.size();
+  return write(socket, &n, sizeof n, deadline_ns) && write(socket, list.data(), n, deadline_ns);
+}
+
+template <class T>
+Read read_list(const Socket& socket, std::vector<T>& list, int64_t deadline_ns) {
+  uint64_t n = 0;
+  if (const Read came = read(socket, &n, sizeof n, deadline_ns); came != Read::message) return came;
+  if (n > kMostBytes) fail_protocol();
+  list.resize(n);
+  return read(socket, list.data(), n, deadline_ns);
+}
+
+}  // namespace
+
+Error error_of(const Word& failed) {
+  if (failed.code >= 0) fail_protocol();
+  return Error(failed.code, read_text(failed.text)).about_rank(failed.about);
+}
+
+std::string delegate_name(const Meeting& meeting) {
+  const std::string text = fmt::format("gsel delegate {} {} {} {} {}", kMeetingProtocol, host_identity(), getuid(),
+                                       meeting.job, meeting.place.text);
+  const Secret secret = meeting.secret ? *meeting.secret : Secret({});
+  const Bytes32 hash = secret.sign({{reinterpret_cast<const uint8_t*>(text.data()), text.size()}});
+  std::string name = "gsel-meet-";
+  for (size_t i = 0; i < 16; ++i) name += fmt::format("{:02x}", hash[i]);
+  return name;
+}
+
+std::optional<Delegate> Delegate::at(const std::string& name) {
+  auto door = Socket::listen(name);
+  if (!door) return {};
+  return Delegate(std::move(*door));
+}
+
+void Delegate::tell_all(const Word& word) noexcept {
+  try {
+    admit();
+  } catch (...) {  // those that have not been heard come again
+  }
+  const int64_t deadline = os::now_ns() + kTellNs;
+  for (const Local& local : locals_) write(local.socket, &word, sizeof word, deadline);
+}
+
+void Delegate::admit() {
+  if (door_.fd() < 0) return;
+  while (auto socket = door_.accept())
+    if (socket->peer_user() == geteuid()) locals_.emplace_back(std::move(*socket));
+}
+
+// ---- a meeting --------------------------------------------------------------------------------------------------
+
+Met Delegate::speak(const Meeting& meeting, Stream& stream, const Secret& secret, bool is_posted) {
+  const int64_t deadline = meeting.deadline_ns + kAnswerNs;
+  Told told;
+  told.word = await_word(meeting, stream);
+  if (told.word.bytes > kMostBytes) fail_protocol();
+  told.code.resize(told.word.bytes);
+  told.key = secret.key();
+  const Stream::Came came = stream.await(told.code.data(), told.code.size(), deadline);
+  if (came != Stream::Came::all) came == Stream::Came::end ? fail_gone(meeting) : fail_silent(meeting);
+  if (is_posted) write_text(told.word.text, stream.peer_address());
+  Met met = met_of(told, meeting.world_size);
+  for (Local& local : locals_)
+    local.is_over = !write(local.socket, &told.word, sizeof told.word, deadline) ||
+                    !write_list(local.socket, told.code, deadline) || !write_list(local.socket, told.key, deadline);
+  while (!all_have_table())
+    if (poll_once(stream, deadline)) fail_gone(meeting);
+  stream.send(Report{}, deadline);
+  const Word here = await_word(meeting, stream);
+  if (here.say != Say::here) fail_protocol();
+  for (const Local& local : locals_) write(local.socket, &here, sizeof here, deadline);
+  return met;
+}
+
+Word Delegate::await_word(const Meeting& meeting, Stream& stream) {
+  const int64_t deadline = meeting.deadline_ns + kAnswerNs;
+  while (os::now_ns() < deadline)
+    if (const auto word = poll_once(stream, deadline)) {
+      if (word->say == Say::gone) fail_gone(meeting);
+      return *word;
+    }
+  fail_silent(meeting);
+}
+
+// What rank 0 says, if it does; "gone" where it has ended. Some of it may have come with what was read before.
+std::optional<Word> Delegate::poll_once(Stream& stream, int64_t deadline_ns) {
+  auto word = stream.take<Word>();
+  if (!word) {
+    std::vector<pollfd> items{{stream.fd(), POLLIN, 0}, {door_.fd(), POLLIN, 0}};
+    for (const Local& local : locals_) items.push_back({local.socket.fd(), POLLIN, 0});
+    poll(items.data(), items.size(), milliseconds_until(deadline_ns));
+    admit();
+    for (Local& local : locals_) hear(local, stream, deadline_ns);
+    std::erase_if(locals_, [](const Local& local) { return local.is_over; });
+    const bool goes_on = stream.fill(sizeof(Word));
+    word = stream.take<Word>();
+    if (!word && !goes_on) word.emplace().say = Say::gone;
+  }
+  if (word && word->say == Say::failed) throw error_of(*word);
+  return word;
+}
+
+// Rank 0 ends the meeting if one of them goes whom it knows.
+void Delegate::hear(Local& local, Stream& stream, int64_t deadline_ns) {
+  std::vector<os::Fd> none;
+  Word word;
+  Read came = Read::nothing;
+  if (!local.is_known) {
+    came = local.socket.read(&local.greeting, sizeof local.greeting, none);
+    local.is_known = came == Read::message;
+    if (local.is_known) stream.send(Report{Say::comes, 0, local.greeting}, deadline_ns);
+  } else {
+    came = local.socket.read(&word, sizeof word, none);
+    if (came == Read::message) local.has_table = true;
+  }
+  if (came != Read::end && came != Read::cut) return;
+  local.is_over = true;
+  if (local.is_known) stream.send(Report{Say::gone, 0, local.greeting}, deadline_ns);
+}
+
+bool Delegate::all_have_table() const {
+  return std::ranges::all_of(locals_, [](const Local& local) { return local.has_table || !local.is_known; });
+}
+
+// ---- the other ranks of a host ----------------------------------------------------------------------------------
+
+std::optional<Met> follow_delegate(const Meeting& meeting, const std::string& name, const Greeting& own,
+                                   bool* is_foreign, std::string* why) {
+  const auto socket = Socket::connect(name);
+  if (!socket) return {};
+  if (socket->peer_user() != geteuid()) {
+    *is_foreign = true;
+    return {};
+  }
+  const int64_t deadline = meeting.deadline_ns + 2 * kAnswerNs;
+  if (!write(*socket, &own, sizeof own, deadline)) return {};
+  Told told;
+  const Read came = read(*socket, &told.word, sizeof told.word, deadline);
+  if (came == Read::nothing) fail_silent(meeting);
+  if (came != Read::message) return {};  // it has ended, and another rank takes its place
+  if (told.word.say == Say::absent) *why = read_text(told.word.text);
+  if (told.word.say == Say::absent) return {};
+  if (told.word.say == Say::failed) throw error_of(told.word);
+  Word word;
+  word.say = Say::here;
+  if (read_list(*socket, told.code, deadline) != Read::message ||
+      read_list(*socket, told.key, deadline) != Read::message || !write(*socket, &word, sizeof word, deadline) ||
+      read(*socket, &word, sizeof word, deadline) != Read::message)
+    throw Error(GSEL_ERR_PEER, "the rank of this host that speaks with rank 0 died or gave up while the ranks joined");
+  if (word.say == Say::failed) throw error_of(word);
+  return met_of(told, meeting.world_size);
+}
+
+}  // namespace gsel::hosts

@@ -1,0 +1,182 @@
+// comm/hosts/inquiry.cc: see inquiry.h.
+#include "comm/hosts/inquiry.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "base/os.h"
+
+namespace gsel::hosts {
+namespace {
+
+constexpr size_t kMostWitnesses = 3, kMostAsking = 16;
+constexpr int64_t kLeastNs = 500'000'000, kMostNs = 2'000'000'000;
+constexpr uint8_t kByWitness[] = "a host that was asked about another one";
+
+// All bytes are written, since they are signed.
+struct Answer {
+  Inquiries::Finding finding = Inquiries::Finding::unknown;
+  int32_t about = -1;  // a rank
+};
+struct SignedAnswer {
+  Answer answer;
+  Bytes32 signature = {};
+};
+
+Bytes32 sign_answer(const Secret& secret, const gsel_unique_id& job, const Bytes32& nonce, const Answer& answer) {
+  return secret.sign({kByWitness, bytes_of(nonce), bytes_of(job), bytes_of(answer)});
+}
+
+}  // namespace
+
+Inquiries::Inquiries(const Roster& roster, const Heritage& heritage, const Secret& secret, int64_t silence_ns)
+    : roster_(roster),
+      heritage_(heritage),
+      doors_(*heritage_.doors),
+      secret_(secret),
+      silence_ns_(silence_ns),
+      witness_ns_(std::clamp(silence_ns / 5, kLeastNs, kMostNs)) {}
+
+// The first rank of a host, by its number in the first communicator.
+int32_t Inquiries::first_of(size_t host) const {
+  return heritage_.ranks[static_cast<size_t>(roster_.on(host).front())];
+}
+
+Knock Inquiries::knock_at(int32_t rank) const {
+  const HostTable& first = *heritage_.first;
+  const std::string& address = first.addresses[static_cast<size_t>(first.host_of[static_cast<size_t>(rank)])];
+  const std::string port = std::to_string(doors_.ports[static_cast<size_t>(rank)]);
+  return {rank, {address + " port " + port, address, port}};
+}
+
+// ---- asking others --------------------------------------------------------------------------------------------------
+
+void Inquiries::ask(size_t about) {
+  Asked asked{about, os::now_ns() + 2 * witness_ns_, {}};
+  os::random_bytes(&asked.nonce, sizeof asked.nonce);
+  const size_t own = roster_.own_host();
+  for (size_t i = 1; i < roster_.hosts() && asked.witnesses.size() < kMostWitnesses; ++i)
+    if (const size_t host = (own + i) % roster_.hosts(); host != about)
+      asked.witnesses.emplace_back(host, knock_at(first_of(host)));
+  if (asked.witnesses.empty()) asked.found = Found{about, Finding::unknown, own};
+  asked_.push_back(std::move(asked));
+}
+
+std::optional<Inquiries::Found> Inquiries::take() {
+  for (auto asked = asked_.begin(); asked != asked_.end(); ++asked)
+    if (asked->found) {
+      const Found found = *asked->found;
+      asked_.erase(asked);
+      return found;
+    }
+  return {};
+}
+
+void Inquiries::look(Call& call) const {
+  call.knock.look(silence_ns_);
+  const Knock::State state = call.knock.state();
+  call.is_over = call.is_over || state == Knock::State::ended || state == Knock::State::unreachable;
+  if (call.is_over || state != Knock::State::open || call.challenge) return;
+  const bool goes_on = call.knock.stream().fill(sizeof(Challenge));
+  call.challenge = call.knock.stream().take<Challenge>();
+  call.is_over = !goes_on && !call.challenge;
+}
+
+// The first that has found something is believed.
+void Inquiries::look(Asked& asked) {
+  for (Call& call : asked.witnesses) {
+    if (call.is_over || asked.found) continue;
+    const bool was_heard = call.challenge.has_value();
+    look(call);
+    if (call.challenge && !was_heard) petition(asked, call);
+    if (call.challenge) hear_witness(asked, call);
+  }
+  const bool is_over = std::ranges::all_of(asked.witnesses, [](const Call& call) { return call.is_over; });
+  if (!asked.found && (is_over || os::now_ns() > asked.until_ns))
+    asked.found = Found{asked.about, Finding::alone, roster_.own_host()};
+}
+
+void Inquiries::petition(Asked& asked, Call& call) const {
+  Petition petition;
+  petition.rank = heritage_.ranks[static_cast<size_t>(roster_.rank())];
+  petition.aim = Petition::Aim::inquire;
+  petition.agreed = static_cast<uint64_t>(first_of(asked.about));
+  petition.nonce = asked.nonce;
+  const std::vector<char> marks(doors_.ports.size());
+  const Members none{{}, marks};
+  const Bytes32 signature = sign_petition(secret_, doors_.job, call.challenge->nonce, petition, marks, none);
+  const int64_t now = os::now_ns();
+  Stream& stream = call.knock.stream();
+  call.is_over = call.challenge->magic != kMagic || !stream.send(petition, now) || !stream.send(signature, now) ||
+                 !stream.send(marks.data(), marks.size(), now) || !stream.send(none.generation, now) ||
+                 !stream.send(none.marks.data(), none.marks.size(), now);
+}
+
+void Inquiries::hear_witness(Asked& asked, Call& call) const {
+  Stream& stream = call.knock.stream();
+  call.is_over = call.is_over || !stream.fill(sizeof(SignedAnswer));
+  const auto said = stream.take<SignedAnswer>();
+  if (!said) return;
+  call.is_over = true;
+  if (said->answer.about != first_of(asked.about) ||
+      said->signature != sign_answer(secret_, doors_.job, asked.nonce, said->answer))
+    return;
+  asked.found = Found{asked.about, said->answer.finding, call.host};
+}
+
+// ---- being asked ----------------------------------------------------------------------------------------------------
+
+// A council that sits at this door sees to it itself.
+void Inquiries::attend_to_door() {
+  const std::unique_lock lock(doors_.mutex, std::try_to_lock);
+  if (!lock) return;
+  doors_.let_in();
+  for (Visitor& guest : doors_.guests) {
+    doors_.hear(guest, secret_);
+    if (guest.is_over || !guest.petition || guest.petition->aim != Petition::Aim::inquire) continue;
+    const auto about = guest.petition->agreed;
+    if (about < doors_.ports.size() && asking_.size() < kMostAsking)
+      asking_.push_back({std::move(guest), os::now_ns() + witness_ns_, {0, knock_at(static_cast<int32_t>(about))}});
+    guest.is_over = true;
+  }
+  std::erase_if(doors_.guests, [](const Visitor& guest) { return guest.is_over; });
+}
+
+bool Inquiries::answer(Asking& asking) const {
+  look(asking.call);
+  Answer answer{Finding::silent, asking.call.knock.rank()};
+  if (asking.call.challenge)
+    answer.finding = Finding::answers;
+  else if (asking.call.knock.state() == Knock::State::ended)
+    answer.finding = Finding::ended;
+  else if (!asking.call.is_over && os::now_ns() < asking.until_ns)
+    return false;
+  const SignedAnswer said{answer, sign_answer(secret_, doors_.job, asking.guest.petition->nonce, answer)};
+  asking.guest.stream.send(said, os::now_ns());
+  return true;
+}
+
+// ---- both -----------------------------------------------------------------------------------------------------------
+
+void Inquiries::add_to(std::vector<pollfd>& items) {
+  const auto add = [&](Call& call) {
+    if (!call.is_over && call.knock.has_descriptor())
+      items.push_back({call.knock.stream().fd(), call.knock.events(), 0});
+  };
+  for (Asked& asked : asked_) std::ranges::for_each(asked.witnesses, add);
+  for (Asking& asking : asking_) add(asking.call);
+  const std::unique_lock lock(doors_.mutex, std::try_to_lock);
+  if (!lock) return;
+  for (const os::Fd& fd : doors_.own.fds()) items.push_back({fd.get(), POLLIN, 0});
+  for (const Visitor& guest : doors_.guests)
+    if (!guest.petition) items.push_back({guest.stream.fd(), POLLIN, 0});
+}
+
+void Inquiries::look() {
+  for (Asked& asked : asked_) look(asked);
+  attend_to_door();
+  std::erase_if(asking_, [this](Asking& asking) { return answer(asking); });
+}
+
+}  // namespace gsel::hosts

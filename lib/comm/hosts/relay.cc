@@ -1,0 +1,88 @@
+// comm/hosts/relay.cc: see relay.h.
+#include "comm/hosts/relay.h"
+
+#include <poll.h>
+
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace gsel::hosts {
+namespace {
+
+constexpr uint64_t kMostBlockBytes = uint64_t{1} << 34;
+constexpr int64_t kForCauseNs = 300'000'000;  // a host knows who of its ranks is late, the one above which host is
+
+struct Frame {
+  uint64_t number = 0, bytes = 0;
+};
+
+}  // namespace
+
+bool Relay::send(size_t host, const Block& block, int64_t deadline_ns) {
+  const Frame frame{number_, block.size()};
+  message_.resize(sizeof frame + block.size());  // one piece, which wakes the other side once
+  std::memcpy(message_.data(), &frame, sizeof frame);
+  if (!block.empty()) std::memcpy(message_.data() + sizeof frame, block.data(), block.size());
+  return lines_[host]->calls.send(message_.data(), message_.size(), deadline_ns);
+}
+
+std::optional<Block> Relay::receive(size_t host, int64_t deadline_ns, const char* asked) {
+  Stream& stream = lines_[host]->calls;
+  const int32_t first = roster_.on(host).front(), shown = roster_.shown(first);
+  Frame frame;
+  Block block;
+  Stream::Came came = stream.await(&frame, sizeof frame, deadline_ns, wake_fd_);
+  if (came == Stream::Came::all) {
+    if (frame.number != number_ || frame.bytes > kMostBlockBytes)
+      throw Error(GSEL_ERR_INTERNAL,
+                  fmt::format("{} is at exchange {}, this host at {}", roster_.host_text(host), frame.number, number_))
+          .about_rank(shown);
+    block.resize(frame.bytes);
+    if (frame.bytes > 0) came = stream.await(block.data(), block.size(), deadline_ns, wake_fd_);
+  }
+  if (came == Stream::Came::end && is_broken_soon()) return {};
+  if (came == Stream::Came::woken) return {};
+  if (came == Stream::Came::nothing)
+    throw Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: {} is late for {}", roster_.host_text(host), asked))
+        .about_rank(shown);
+  if (came == Stream::Came::end)
+    throw Error(GSEL_ERR_PEER, fmt::format("{} left before {}", roster_.named(first), asked)).about_rank(shown);
+  return block;
+}
+
+// Who watches the lines hears whether the other side has left or ended.
+bool Relay::is_broken_soon() const {
+  pollfd item{.fd = wake_fd_, .events = POLLIN, .revents = 0};
+  return poll(&item, 1, kForCauseNs / 1'000'000) > 0;
+}
+
+// What a level of the tree learns late, the ones above it and those that wait for their answer learn later.
+std::optional<std::vector<Block>> Relay::hear_below(int64_t deadline_ns, const char* asked) {
+  ++number_;
+  const size_t own = roster_.own_host();
+  const auto levels = static_cast<int64_t>(tree_.levels_below(own));
+  std::vector<Block> blocks;
+  for (size_t h = tree_.first_below(own); h < tree_.end_below(own); ++h) {
+    auto block = receive(h, deadline_ns + levels * kForCauseNs, asked);
+    if (!block) return {};
+    blocks.push_back(std::move(*block));
+  }
+  return blocks;
+}
+
+std::optional<Block> Relay::ask_above(Block said, int64_t deadline_ns, const char* asked) {
+  const size_t own = roster_.own_host();
+  if (own == 0) return said;
+  const size_t above = tree_.above(own);
+  if (!send(above, said, deadline_ns)) said.clear();  // why is told by who watches the line, or by what comes
+  return receive(above, deadline_ns + static_cast<int64_t>(tree_.levels_below(0) + 1) * kForCauseNs, asked);
+}
+
+void Relay::answer_below(const Block& answer, int64_t deadline_ns) {
+  const size_t own = roster_.own_host();
+  for (size_t h = tree_.first_below(own); h < tree_.end_below(own); ++h) send(h, answer, deadline_ns);
+}
+
+}  // namespace gsel::hosts

@@ -1,0 +1,45 @@
+// comm/hosts/relay.h: blocks of bytes between the first ranks of the hosts, along their tree (tree.h): each host hears
+// those below it, says one block to the host above it, hears its answer and passes that on. Does not know what is in
+// them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "comm/hosts/lines.h"
+#include "comm/hosts/roster.h"
+
+namespace gsel::hosts {
+
+using Block = std::vector<char>;
+
+class Relay {
+ public:
+  // The lines of this host, by the host at the other end; their streams for calls are the relay's. wake_fd: can be read
+  // once the communicator is broken.
+  Relay(const Roster& roster, std::vector<std::optional<Line>>& lines, int wake_fd)
+      : roster_(roster), tree_(roster.tree()), lines_(lines), wake_fd_(wake_fd) {}
+
+  // Each of the three once for each exchange, in this order. asked: how what others are to give is called in errors.
+  // nullopt: the communicator is broken. GSEL_ERR_PEER, GSEL_ERR_TIMEOUT about the first rank of the host that is gone
+  // or late.
+  std::optional<std::vector<Block>> hear_below(int64_t deadline_ns, const char* asked);  // by host
+  // On the first host: what it says itself.
+  std::optional<Block> ask_above(Block said, int64_t deadline_ns, const char* asked);
+  void answer_below(const Block& answer, int64_t deadline_ns);
+
+ private:
+  bool is_broken_soon() const;
+  bool send(size_t host, const Block& block, int64_t deadline_ns);
+  std::optional<Block> receive(size_t host, int64_t deadline_ns, const char* asked);
+
+  const Roster& roster_;
+  const Tree tree_;
+  std::vector<std::optional<Line>>& lines_;
+  const int wake_fd_;
+  uint64_t number_ = 0;  // of exchanges
+  Block message_;
+};
+
+}  // namespace gsel::hosts
