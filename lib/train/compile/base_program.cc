@@ -157,10 +157,9 @@ int64_t largest_share(const std::vector<int64_t>& bounds) {
   return most;
 }
 
-// The samples of one replica, of bounds[replica] to bounds[replica + 1]. most: of any replica.
-std::vector<Microbatch> cut_share(const Config& config, const Mesh& mesh, const std::vector<int64_t>& bounds,
-                                  int64_t most, int32_t replica) {
-  const gsel_range share{bounds[replica], bounds[replica + 1]};
+// The samples of one replica. most: of any replica; bounds: of all, where they have weights.
+std::vector<Microbatch> cut_share(const Config& config, const Mesh& mesh, const gsel_range& share, int64_t most,
+                                  const std::vector<int64_t>& bounds) {
   if (config.train.microbatches > kMaxMicrobatches)
     refuse_key(
         config, "train.microbatches",
@@ -193,13 +192,19 @@ std::vector<int64_t> sample_bounds(const Config& config, int32_t ranks) {
   return share_items(config.train.batch, axis_weights(config, GSEL_AXIS_DATA, ranks));
 }
 
+// Without weights in a time that does not grow with the number of ranks: each of them compiles its own program.
 int64_t largest_share(const Config& config, int32_t ranks) {
-  return largest_share(sample_bounds(config, ranks));
+  if (config.get("strategy.data.weights")) return largest_share(sample_bounds(config, ranks));
+  return std::max<int64_t>(shard_range(config.train.batch, ranks, 0).end, 1);
 }
 
 std::vector<Microbatch> microbatches_of(const Config& config, const Mesh& mesh, int32_t rank) {
-  const std::vector<int64_t> bounds = sample_bounds(config, mesh.size[GSEL_AXIS_DATA]);
-  return cut_share(config, mesh, bounds, largest_share(bounds), mesh.coordinate(rank, GSEL_AXIS_DATA));
+  const int32_t ranks = mesh.size[GSEL_AXIS_DATA], replica = mesh.coordinate(rank, GSEL_AXIS_DATA);
+  const int64_t most = largest_share(config, ranks);
+  if (!config.get("strategy.data.weights"))
+    return cut_share(config, mesh, shard_range(config.train.batch, ranks, replica), most, {});
+  const std::vector<int64_t> bounds = sample_bounds(config, ranks);
+  return cut_share(config, mesh, {bounds[replica], bounds[replica + 1]}, most, bounds);
 }
 
 std::vector<std::vector<Microbatch>> microbatches_of_replicas(const Config& config, const Mesh& mesh) {
@@ -207,7 +212,7 @@ std::vector<std::vector<Microbatch>> microbatches_of_replicas(const Config& conf
   const int64_t most = largest_share(bounds);
   std::vector<std::vector<Microbatch>> all;
   for (int32_t replica = 0; replica < mesh.size[GSEL_AXIS_DATA]; ++replica)
-    all.push_back(cut_share(config, mesh, bounds, most, replica));
+    all.push_back(cut_share(config, mesh, {bounds[replica], bounds[replica + 1]}, most, bounds));
   return all;
 }
 

@@ -104,7 +104,7 @@ void take_sizes(const Program& from, Program& program) {
 Compiler::Compiler(const Model& model, const Config& config, const Mesh& mesh)
     : model_(model), config_(config), mesh_(mesh) {
   for (gsel_axis axis = 0; axis < kAxes; ++axis) {
-    weights_of(axis);  // refuses another number of them
+    if (config_.get(fmt::format("strategy.{}.weights", axis_name(axis)))) weights_of(axis);  // refuses another number
     strategies_[axis] = choose(axis);
   }
 }

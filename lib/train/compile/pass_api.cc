@@ -46,7 +46,8 @@ int32_t axis_coordinate(const gsel_pass* pass, gsel_axis axis) {
 }
 int32_t rank_along(const gsel_pass* pass, gsel_axis axis, int32_t coordinate) {
   if (!is_axis(axis) || coordinate < 0 || coordinate >= pass->program.mesh.size[axis]) return -1;
-  return pass->program.mesh.group(pass->program.rank, axis)[static_cast<size_t>(coordinate)];
+  const Mesh& mesh = pass->program.mesh;
+  return pass->program.rank + (coordinate - mesh.coordinate(pass->program.rank, axis)) * mesh.stride(axis);
 }
 int32_t param_count(const gsel_pass* pass) {
   return static_cast<int32_t>(model_of(pass).params().size());
