@@ -186,6 +186,20 @@ inline void works(rank_run* run, const Both& both) {
                "ended without", about);                                                                            \
   } while (0)
 
+// One frees the communicator while the others make a call.
+template <int32_t who>
+void leaves(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  rank_ok(run, join(run, &comm, &err), err);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  if (run->rank != who) {
+    int32_t x = 1;
+    rank_fails(run, gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err, GSEL_ERR_PEER, " left", who);
+  }
+  gsel_comm_free(comm);
+}
+
 // These ranks kill themselves.
 inline void on_hosts_but(const char* hosts, rank_body body, const std::vector<int32_t>& dead) {
   Job job = {};

@@ -1,7 +1,7 @@
-// unit/test_comm_hosts_cut.cc: two hosts with a cable of their own: one that is cut, while ranks live on either side: one
-// side goes on, the other is told that it is a minority; and one beside a network that leads nowhere. Three hosts, of
-// which two do not hear each other, or one hears nobody: a third one is asked. The hosts are network namespaces, which
-// need privileges.
+// unit/test_comm_hosts_cut.cc: two hosts with a cable of their own: one that is cut, while ranks live on either side:
+// one side goes on, the other is told that it is a minority; and one beside a network that leads nowhere. Three hosts,
+// of which two do not hear each other, or one hears nobody: a third one is asked. The hosts are network namespaces,
+// which need privileges.
 #include <fcntl.h>
 #include <sched.h>
 

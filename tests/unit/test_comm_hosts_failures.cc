@@ -55,19 +55,6 @@ void dies(rank_run* run) {
   gsel_comm_free(comm);
 }
 
-template <int32_t who>
-void leaves(rank_run* run) {
-  gsel_error* err = nullptr;
-  gsel_comm* comm = nullptr;
-  rank_ok(run, join(run, &comm, &err), err);
-  rank_ok(run, gsel_barrier(comm, &err), err);
-  if (run->rank != who) {
-    int32_t x = 1;
-    rank_fails(run, gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err, GSEL_ERR_PEER, " left", who);
-  }
-  gsel_comm_free(comm);
-}
-
 void is_late(rank_run* run) {
   gsel_error* err = nullptr;
   gsel_comm* comm = nullptr;

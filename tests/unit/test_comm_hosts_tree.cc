@@ -128,19 +128,6 @@ void test_who_is_below_a_dead_host_goes_on(void**) {
   on_hosts_but(kFive, survives<0b0000000100, 2>, {2});  // the first rank of host 1
 }
 
-template <int32_t who>
-void leaves(rank_run* run) {
-  gsel_error* err = nullptr;
-  gsel_comm* comm = nullptr;
-  rank_ok(run, join(run, &comm, &err), err);
-  rank_ok(run, gsel_barrier(comm, &err), err);
-  if (run->rank != who) {
-    int32_t x = 1;
-    rank_fails(run, gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err, GSEL_ERR_PEER, " left", who);
-  }
-  gsel_comm_free(comm);
-}
-
 void test_who_has_left_is_told_at_every_level(void**) {
   on_hosts(kSeven, leaves<5>);
   on_hosts(kSeven, leaves<1>);

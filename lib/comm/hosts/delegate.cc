@@ -18,10 +18,10 @@ using shm::Read;
 using shm::Socket;
 
 constexpr int64_t kAnswerNs = 1'000'000'000;  // longer than rank 0 waits, which knows who is missing
-constexpr int64_t kTellNs = 200'000'000;
+constexpr int64_t kTellLocalNs = 200'000'000;
 constexpr size_t kPieceBytes = 32768;  // of a message between ranks of a host
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+constexpr uint64_t kMostTableBytes = uint64_t{1} << 30;
 
 // What those of a host get, in this order: a word, the table, and the secret, which rank 0 may have made.
 struct Told {
@@ -61,7 +61,7 @@ Met met_of(const Told& told, int32_t world_size) {
   return {std::move(*table), Secret(told.key)};
 }
 
-bool write(const Socket& socket, const void* bytes, size_t n, int64_t deadline_ns) noexcept {
+bool write_pieces(const Socket& socket, const void* bytes, size_t n, int64_t deadline_ns) noexcept {
   try {
     for (size_t at = 0; at < n; at += kPieceBytes)
       if (!socket.write(static_cast<const char*>(bytes) + at, std::min(kPieceBytes, n - at), nullptr, 0, deadline_ns))
@@ -72,7 +72,7 @@ bool write(const Socket& socket, const void* bytes, size_t n, int64_t deadline_n
   }
 }
 
-Read read(const Socket& socket, void* bytes, size_t n, int64_t deadline_ns) {
+Read read_pieces(const Socket& socket, void* bytes, size_t n, int64_t deadline_ns) {
   std::vector<os::Fd> none;
   for (size_t at = 0; at < n; at += kPieceBytes)
     if (const Read came =
@@ -85,16 +85,16 @@ Read read(const Socket& socket, void* bytes, size_t n, int64_t deadline_ns) {
 template <class T>
 bool write_list(const Socket& socket, const std::vector<T>& list, int64_t deadline_ns) {
   const uint64_t n = list.size();
-  return write(socket, &n, sizeof n, deadline_ns) && write(socket, list.data(), n, deadline_ns);
+  return write_pieces(socket, &n, sizeof n, deadline_ns) && write_pieces(socket, list.data(), n, deadline_ns);
 }
 
 template <class T>
 Read read_list(const Socket& socket, std::vector<T>& list, int64_t deadline_ns) {
   uint64_t n = 0;
-  if (const Read came = read(socket, &n, sizeof n, deadline_ns); came != Read::message) return came;
-  if (n > kMostBytes) fail_protocol();
+  if (const Read came = read_pieces(socket, &n, sizeof n, deadline_ns); came != Read::message) return came;
+  if (n > kMostTableBytes) fail_protocol();
   list.resize(n);
-  return read(socket, list.data(), n, deadline_ns);
+  return read_pieces(socket, list.data(), n, deadline_ns);
 }
 
 }  // namespace
@@ -125,8 +125,8 @@ void Delegate::tell_all(const Word& word) noexcept {
     admit();
   } catch (...) {  // those that have not been heard come again
   }
-  const int64_t deadline = os::now_ns() + kTellNs;
-  for (const Local& local : locals_) write(local.socket, &word, sizeof word, deadline);
+  const int64_t deadline = os::now_ns() + kTellLocalNs;
+  for (const Local& local : locals_) write_pieces(local.socket, &word, sizeof word, deadline);
 }
 
 void Delegate::admit() {
@@ -141,7 +141,7 @@ Met Delegate::speak(const Meeting& meeting, Stream& stream, const Secret& secret
   const int64_t deadline = meeting.deadline_ns + kAnswerNs;
   Told told;
   told.word = await_word(meeting, stream);
-  if (told.word.bytes > kMostBytes) fail_protocol();
+  if (told.word.bytes > kMostTableBytes) fail_protocol();
   told.code.resize(told.word.bytes);
   told.key = secret.key();
   const Stream::Came came = stream.await(told.code.data(), told.code.size(), deadline);
@@ -149,14 +149,14 @@ Met Delegate::speak(const Meeting& meeting, Stream& stream, const Secret& secret
   if (is_posted) write_text(told.word.text, stream.peer_address());
   Met met = met_of(told, meeting.world_size);
   for (Local& local : locals_)
-    local.is_over = !write(local.socket, &told.word, sizeof told.word, deadline) ||
+    local.is_over = !write_pieces(local.socket, &told.word, sizeof told.word, deadline) ||
                     !write_list(local.socket, told.code, deadline) || !write_list(local.socket, told.key, deadline);
   while (!all_have_table())
     if (poll_once(stream, deadline)) fail_gone(meeting);
   stream.send(Report{}, deadline);
   const Word here = await_word(meeting, stream);
   if (here.say != Say::here) fail_protocol();
-  for (const Local& local : locals_) write(local.socket, &here, sizeof here, deadline);
+  for (const Local& local : locals_) write_pieces(local.socket, &here, sizeof here, deadline);
   return met;
 }
 
@@ -221,9 +221,9 @@ std::optional<Met> follow_delegate(const Meeting& meeting, const std::string& na
     return {};
   }
   const int64_t deadline = meeting.deadline_ns + 2 * kAnswerNs;
-  if (!write(*socket, &own, sizeof own, deadline)) return {};
+  if (!write_pieces(*socket, &own, sizeof own, deadline)) return {};
   Told told;
-  const Read came = read(*socket, &told.word, sizeof told.word, deadline);
+  const Read came = read_pieces(*socket, &told.word, sizeof told.word, deadline);
   if (came == Read::nothing) fail_silent(meeting);
   if (came != Read::message) return {};  // it has ended, and another rank takes its place
   if (told.word.say == Say::absent) *why = read_text(told.word.text);
@@ -232,8 +232,8 @@ std::optional<Met> follow_delegate(const Meeting& meeting, const std::string& na
   Word word;
   word.say = Say::here;
   if (read_list(*socket, told.code, deadline) != Read::message ||
-      read_list(*socket, told.key, deadline) != Read::message || !write(*socket, &word, sizeof word, deadline) ||
-      read(*socket, &word, sizeof word, deadline) != Read::message)
+      read_list(*socket, told.key, deadline) != Read::message || !write_pieces(*socket, &word, sizeof word, deadline) ||
+      read_pieces(*socket, &word, sizeof word, deadline) != Read::message)
     throw Error(GSEL_ERR_PEER, "the rank of this host that speaks with rank 0 died or gave up while the ranks joined");
   if (word.say == Say::failed) throw error_of(word);
   return met_of(told, meeting.world_size);

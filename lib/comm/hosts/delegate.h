@@ -1,4 +1,4 @@
-// comm/hosts/delegate.h: how the ranks of one host go to a meeting through one of them, the delegate: the first that
+// comm/hosts/delegate.h: how the ranks of one host go to a meeting through their delegate: the first that
 // binds a name of the kernel's. The others give it their greetings and get the table from it; they are of the same
 // user, or are not heard. Does not know how the delegate reaches rank 0.
 #pragma once

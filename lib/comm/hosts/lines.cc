@@ -15,8 +15,8 @@ namespace gsel::hosts {
 namespace {
 
 constexpr int64_t kMostPauseNs = 100'000'000, kLookNs = 10'000'000;
-constexpr int64_t kForCauseNs = 300'000'000;  // a level of the tree: the host below knows who is missing
-constexpr uint32_t kMostText = 1024;
+constexpr int64_t kForCauseBelowNs = 300'000'000;  // a level of the tree: the host below knows who is missing
+constexpr uint32_t kMostCauseBytes = 1024;
 constexpr uint8_t kByHost[] = "a host of the communicator", kByHostAbove[] = "the host above it";
 
 enum class Purpose : uint32_t { calls, watch, ask };
@@ -63,7 +63,7 @@ class Centre {
         own_(own),
         first_(lines.tree.first_below(own)),
         below_(lines.tree.end_below(own) - first_),
-        deadline_ns_(lines.deadline_ns + static_cast<int64_t>(lines.tree.levels_below(own) - 1) * kForCauseNs) {}
+        deadline_ns_(lines.deadline_ns + static_cast<int64_t>(lines.tree.levels_below(own) - 1) * kForCauseBelowNs) {}
 
   void run(std::vector<std::optional<Line>>& out) {
     while (!has_all()) poll_once();
@@ -156,9 +156,9 @@ class Centre {
     const size_t host = first_ + static_cast<size_t>(&one - below_.data());
     const bool goes_on = one.calls->fill(sizeof(Connected));
     if (const auto said = one.calls->take<Connected>()) {
-      std::string text(std::min(said->bytes, kMostText), '\0');
+      std::string text(std::min(said->bytes, kMostCauseBytes), '\0');
       if (said->code != GSEL_OK &&
-          one.calls->await(text.data(), text.size(), os::now_ns() + kForCauseNs) == Stream::Came::all)
+          one.calls->await(text.data(), text.size(), os::now_ns() + kForCauseBelowNs) == Stream::Came::all)
         throw Error(said->code, one_line(text));
       one.is_ready = said->code == GSEL_OK;
     } else if (!goes_on) {
@@ -254,9 +254,9 @@ void accept_below(const Lines& lines, size_t host, const Listener& listener, std
     Centre(listener, lines, host).run(out);
   } catch (...) {
     const Error error = current_error();
-    const std::string text = error.message().substr(0, kMostText);
+    const std::string text = error.message().substr(0, kMostCauseBytes);
     const Connected failed{error.code(), static_cast<uint32_t>(text.size())};
-    const int64_t shortly = os::now_ns() + kForCauseNs;
+    const int64_t shortly = os::now_ns() + kForCauseBelowNs;
     if (above && above->send(failed, shortly)) above->send(text.data(), text.size(), shortly);
     throw;
   }

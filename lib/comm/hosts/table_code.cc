@@ -56,7 +56,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// The text with its last number so much larger, in as many digits or more; without a number it has no others.
+// The text with its last number larger by that, in as many digits or more; without a number it has no others.
 std::string counted_up(const std::string& text, uint64_t by) {
   constexpr size_t kMostDigits = 18;
   size_t end = text.size();
