@@ -322,7 +322,7 @@ clocks() { # ERROR: of --json; what was added to times of b is right, and known 
 {
   status=0
   GSEL_TRACE=$folder GSEL_FAULT=kill@enter:rank=3:call=300 \
-    "$gsel" run --grace 30 --hosts a:2,b:2 $place -- $calls > "$work/out" 2> "$work/err" || status=$?
+    "$gsel" run --wait 30 --hosts a:2,b:2 $place -- $calls > "$work/out" 2> "$work/err" || status=$?
 }
 [ $status = 137 ] || fail "a killed rank with recordings: status $status: $(cat "$work/out" "$work/err")"
 if [ -n "$hosts" ]; then ls "$folder" | grep -q '^gsel-b-[0-9]*-0.json$' || fail "recordings: $(ls "$folder")"; fi
