@@ -127,6 +127,46 @@ void test_ranks_that_live_are_left_out(void**) {
   on_hosts("0011", is_too_late);
 }
 
+// Ranks 0 and 1 leave what came of a shrink and keep the communicator that it was made of: they have left all the same.
+struct Leaving {
+  Job job;  // what join looks at
+  volatile int32_t over;
+};
+
+void leaves_the_newest(rank_run* run) {
+  auto* leaving = static_cast<Leaving*>(run->user);
+  run->timeout_s = 3;
+  gsel_error* err = nullptr;
+  gsel_comm *comm = nullptr, *left = nullptr, *next = nullptr;
+  rank_ok(run, join(run, &comm, &err), err);
+  rank_ok(run, gsel_comm_shrink(comm, &left, &err), err);
+  rank_ok(run, gsel_barrier(left, &err), err);
+  if (run->rank < 2) {
+    gsel_comm_free(left);
+    await_step(&leaving->over, 2);
+  } else {
+    int32_t x = 1;
+    while (gsel_allreduce(left, &x, &x, 1, GSEL_I32, GSEL_MAX, &err) == GSEL_OK) continue;
+    gsel_error_free(err);
+    err = nullptr;
+    const gsel_status status = gsel_comm_shrink(left, &next, &err);
+    __atomic_add_fetch(&leaving->over, 1, __ATOMIC_SEQ_CST);
+    rank_ok(run, status, err);
+    rank_check(run, gsel_comm_world_size(next) == 2);
+    gsel_comm_free(next);
+    gsel_comm_free(left);
+  }
+  gsel_comm_free(comm);
+}
+
+void test_who_leaves_the_newest_has_left(void**) {
+  auto* leaving = static_cast<Leaving*>(shared_memory(sizeof(Leaving)));
+  snprintf(leaving->job.place, sizeof leaving->job.place, "tcp://127.0.0.1:%d", free_port());
+  leaving->job.hosts = "0011";
+  as_processes(4, leaves_the_newest, leaving);
+  munmap(leaving, sizeof *leaving);
+}
+
 void starts_a_shrink(rank_run* run) {
   Both both, left;
   join_both(run, both);
@@ -194,6 +234,7 @@ int main() {
       cmocka_unit_test(test_those_who_live_go_on),
       cmocka_unit_test(test_communicators_are_shrunk_again_and_again),
       cmocka_unit_test(test_ranks_that_live_are_left_out),
+      cmocka_unit_test(test_who_leaves_the_newest_has_left),
       cmocka_unit_test(test_a_shrink_is_started),
       cmocka_unit_test(test_a_forked_child_is_not_its_parent),
   };

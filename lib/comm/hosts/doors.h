@@ -67,6 +67,7 @@ struct Doors {
   std::vector<uint16_t> ports;  // by rank
   std::vector<Visitor> guests;  // whom no council has answered
   Members newest;               // that this rank knows
+  bool is_kept = false;         // until the process ends
 
   // With the mutex held: who has come since, and what a guest has said by now.
   void let_in();

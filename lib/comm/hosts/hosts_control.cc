@@ -124,6 +124,16 @@ HostsControl::~HostsControl() {
   announcer_.reset();
   if (!is_broken()) backend_.leave();
   backend_.take(nullptr);
+  leave_doors();
+}
+
+// Of the newest of them: this rank has left, though the caller keeps older ones.
+void HostsControl::leave_doors() {
+  if (!heritage_.doors || is_shrunk_) return;
+  const std::lock_guard lock(heritage_.doors->mutex);
+  if (heritage_.doors->newest.generation.number != heritage_.generation || heritage_.doors->is_kept) return;
+  heritage_.doors->own.close();
+  heritage_.doors->guests.clear();
 }
 
 // All ranks by the same transport, or none.

@@ -105,6 +105,7 @@ class HostsControl final : public Control {
   void connect(const Founding& founding, const std::optional<Listener>& listener,
                const std::function<bool()>& is_given_up);
   void open_doors();
+  void leave_doors();
   std::unique_ptr<Control> split_in_turn(int32_t colour, int32_t key, std::string_view label);
   void end_calls(const char* purpose);
   std::unique_ptr<Control> make_shrunk(const std::vector<int32_t>& without);

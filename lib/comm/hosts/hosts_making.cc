@@ -118,6 +118,7 @@ void HostsControl::end_calls(const char* purpose) {
 }
 
 std::unique_ptr<shm::Endpoint> HostsControl::shrink_here(std::span<const int32_t> without) {
+  is_shrunk_ = true;
   std::unique_ptr<shm::Endpoint> left;
   serial_->run([&] { left = local_->shrink_here(without); });
   return left;

@@ -19,6 +19,7 @@ void keep_open(std::shared_ptr<Doors> doors) {
   static std::mutex mutex;
   static auto* const kept = new std::vector<std::shared_ptr<Doors>>;  // until the process ends
   const std::lock_guard lock(mutex);
+  doors->is_kept = true;
   if (std::ranges::find(*kept, doors) == kept->end()) kept->push_back(std::move(doors));
 }
 

@@ -67,6 +67,7 @@ class Listener {
   // At every address of this host, at a port that is free.
   static Listener at_any_port();
   uint16_t port() const;
+  void close() { fds_.clear(); }
   // A connection that has come to one of them.
   static std::optional<Stream> accept(const os::Fd& fd);
 
