@@ -2,7 +2,10 @@
 #include "link.h"
 
 #include <gloo/transport/tcp/address.h>
+#include <gloo/transport/tcp/pair.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <cstring>
@@ -21,7 +24,7 @@ using gsel_between::must;
 using gsel_between::Report;
 namespace tcp = gloo::transport::tcp;
 
-constexpr std::chrono::milliseconds kLook{5};
+constexpr std::chrono::milliseconds kLook{5}, kForLock{2};
 
 std::shared_ptr<Thread> thread_at(Transport& transport, const std::string& address) {
   const std::lock_guard lock(transport.mutex);
@@ -30,6 +33,49 @@ std::shared_ptr<Thread> thread_at(Transport& transport, const std::string& addre
   if (!thread) known = thread = std::make_shared<Thread>(address);
   return thread;
 }
+
+// gloo's thread throws where a connection is reset before it has been looked at, as by a rank that dies just then: that
+// would end this process. Here it fails the connection.
+class Connection final : public tcp::Pair {
+ public:
+  using Pair::Pair;
+  ~Connection() override {
+    const std::lock_guard lock(m_);
+    if (state_ != CLOSED) changeState(CLOSED);
+  }
+  void handleEvents(int events) override {
+    try {
+      Pair::handleEvents(events);
+    } catch (const std::exception& e) {
+      give_up(e.what());
+    }
+  }
+
+ protected:
+  // A socket that was accepted, and that gloo's thread was not told of, is not to be taken from it.
+  void changeState(state next) noexcept override {
+    int listens = 0;
+    socklen_t length = sizeof listens;
+    if (next == CLOSED && state_ == LISTENING && fd_ >= 0 &&
+        getsockopt(fd_, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0 && listens == 0) {
+      ::close(fd_);
+      fd_ = -1;
+    }
+    Pair::changeState(next);
+  }
+
+ private:
+  // Who has the lock for long closes the connection, and waits for this thread.
+  void give_up(const std::string& why) noexcept {
+    const auto end = Clock::now() + kForLock;
+    std::unique_lock lock(m_, std::try_to_lock);
+    while (!lock && Clock::now() < end) {
+      std::this_thread::yield();
+      lock = std::unique_lock(m_, std::try_to_lock);
+    }
+    if (lock && !ex_) signalException(why);
+  }
+};
 
 sockaddr_storage socket_address(const gloo::transport::Pair& pair) {
   return tcp::Address(pair.address().bytes()).getSockaddr();
@@ -145,7 +191,9 @@ gsel_link* join(Transport& transport, const gsel_join& join) {
     link->context = std::static_pointer_cast<tcp::Context>(context);
     link->context->setTimeout(std::chrono::hours(24));  // a thread of ours watches the time
     for (int32_t peer = 0; peer < join.world_size; ++peer)
-      if (peer != join.rank) link->context->createPair(peer);
+      if (peer != join.rank)
+        link->context->getPair(peer) = std::make_unique<Connection>(link->context.get(), &link->thread->device(), peer,
+                                                                    link->context->getTimeout());
   } catch (const std::exception& e) {
     report.say(GSEL_ERR_IO, "no socket at " + address + ": " + e.what());
   }
