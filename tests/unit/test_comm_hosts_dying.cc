@@ -69,6 +69,8 @@ struct Death {
   Makes makes;
   int32_t first, middle, calls;
   volatile int32_t survived;  // 1: the one in the middle has made fewer calls
+  int32_t after_us;           // not -1: it is killed so long after it has begun, instead
+  volatile int32_t begun;
 };
 
 constexpr int kMostShrinks = 4;
@@ -106,9 +108,13 @@ void lives_on(rank_run* run) {
   gsel_error_free(err);
   err = nullptr;
 
-  if (run->rank == death->middle) calls_to_live = death->calls;
+  if (run->rank == death->middle) {
+    calls_to_live = death->calls;
+    reach_step(&death->begun, 1);
+  }
   gsel_status status = make(comm, *death, run->world_size, &made, &err);
   calls_to_live = -1;
+  while (run->rank == death->middle && death->after_us >= 0) pause();
   if (run->rank == death->middle) reach_step(&death->survived, 1);
   if (death->makes == Makes::shrink) rank_ok(run, status, err);
   gsel_error_free(err);
@@ -145,6 +151,11 @@ bool dies_in_call(Death& shape, int32_t calls) {
   rank_run* runs = ranks_prepare(n, death);
   std::vector<pid_t> pids;
   for (int32_t r = 0; r < n; ++r) pids.push_back(rank_fork(&runs[r], lives_on));
+  if (death->after_us >= 0) {
+    for (int turn = 0; __atomic_load_n(&death->begun, __ATOMIC_SEQ_CST) == 0 && turn < 500'000; ++turn) usleep(20);
+    usleep(static_cast<useconds_t>(death->after_us));
+    kill(pids[static_cast<size_t>(death->middle)], SIGKILL);
+  }
   bool killed_others = false, died = false;
   for (int32_t r = 0; r < n; ++r) {
     int status = 0;
@@ -168,10 +179,27 @@ void dies_in_each_call(Makes makes, const char* hosts, int32_t first, int32_t mi
   death.makes = makes;
   death.first = first;
   death.middle = middle;
+  death.after_us = -1;
   int32_t calls = 0;
   while (dies_in_call(death, calls)) calls += step;
   printf("%s without rank %d: rank %d died in %d calls\n", hosts, first, middle, calls / step);
   assert_true(calls > 10);
+}
+
+// Also where it waits for ranks of its own host.
+void dies_at_some_time(const char* hosts, int32_t first, int32_t middle) {
+  Death death = {};
+  death.job.hosts = hosts;
+  death.makes = Makes::shrink;
+  death.first = first;
+  death.middle = middle;
+  for (death.after_us = 0; death.after_us < 3000; death.after_us += 150) assert_true(dies_in_call(death, -1));
+}
+
+void test_a_shrink_goes_on_without_those_who_die_at_some_time_of_it(void**) {
+  dies_at_some_time("0011", 3, 1);
+  dies_at_some_time("001122", 0, 3);
+  dies_at_some_time("001122", 2, 3);  // a host
 }
 
 void test_a_shrink_goes_on_without_those_who_die_in_it(void**) {
@@ -198,6 +226,7 @@ void test_a_resync_in_which_one_dies_leaves_its_communicator_to_be_shrunk(void**
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(test_a_shrink_goes_on_without_those_who_die_in_it),
+      cmocka_unit_test(test_a_shrink_goes_on_without_those_who_die_at_some_time_of_it),
       cmocka_unit_test(test_a_group_in_which_one_dies_leaves_its_communicator_to_be_shrunk),
       cmocka_unit_test(test_a_resync_in_which_one_dies_leaves_its_communicator_to_be_shrunk),
   };
