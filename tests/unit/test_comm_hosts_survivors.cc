@@ -81,16 +81,17 @@ void is_asked_for(rank_run* run) {
   rank_works(run, left);
 }
 
-// Rank 2 lives and is left out.
+// The rank lives and is left out.
+template <int32_t without>
 void leaves_one_out(rank_run* run) {
   Both both;
   join_both(run, both);
   rank_ok(run, gsel_barrier(both.hosts, &err), err);
-  if (run->rank != 2) {
+  if (run->rank != without) {
     Both left;
-    const int32_t without = 2;
-    rank_ok(run, gsel_comm_shrink_without(both.hosts, &without, 1, &left.hosts, &err), err);
-    rank_ok(run, gsel_comm_shrink_without(both.host, &without, 1, &left.host, &err), err);
+    const int32_t rank = without;
+    rank_ok(run, gsel_comm_shrink_without(both.hosts, &rank, 1, &left.hosts, &err), err);
+    rank_ok(run, gsel_comm_shrink_without(both.host, &rank, 1, &left.host, &err), err);
     rank_works(run, left);
     rank_ok(run, gsel_barrier(left.hosts, &err), err);
   } else {
@@ -123,7 +124,8 @@ void is_too_late(rank_run* run) {
 
 void test_ranks_that_live_are_left_out(void**) {
   on_hosts("0011", is_asked_for);
-  on_hosts("0011", leaves_one_out);
+  on_hosts("0011", leaves_one_out<2>);
+  on_hosts("0011", leaves_one_out<0>);
   on_hosts("0011", is_too_late);
 }
 

@@ -41,7 +41,8 @@ bool may_live(const Knock& knock) {
 
 namespace {
 
-// The other side of one door: the challenge, the petition, and the decision.
+// The other side of the doors of a party: challenges, petitions, and the decision. Who says that it is there need not
+// be the one that has the chair.
 class Applicant {
  public:
   explicit Applicant(Council& council) : council_(council) {}
@@ -49,15 +50,16 @@ class Applicant {
   // nullopt: nobody of the party has the chair.
   std::optional<Decision> ask(Knocks& knocks, int64_t deadline_ns) {
     deadline_ns_ = deadline_ns;
+    nonces_.assign(knocks.size(), std::nullopt);
     const auto is_settled = [](const Knock& knock) {
       return knock.state() == Knock::State::ended || knock.state() == Knock::State::unreachable;
     };
     while (os::now_ns() < deadline_ns_ && !std::ranges::all_of(knocks, is_settled)) {
       await(knocks);
-      for (Knock& knock : knocks) {
-        knock.look(council_.silence_ns);
-        if (knock.state() != Knock::State::open) continue;
-        if (auto decision = hear(knock)) return decision;
+      for (size_t i = 0; i < knocks.size(); ++i) {
+        knocks[i].look(council_.silence_ns);
+        if (knocks[i].state() != Knock::State::open) continue;
+        if (auto decision = hear(knocks[i], nonces_[i])) return decision;
       }
     }
     return {};
@@ -71,44 +73,56 @@ class Applicant {
     poll(items.data(), items.size(), 20);
   }
 
-  std::optional<Decision> hear(Knock& knock) {
+  // Whoever is there says that it is, and then what was decided, if it has the chair. nonce: of what was said to it.
+  std::optional<Decision> hear(Knock& knock, std::optional<Bytes32>& nonce) {
     Stream& stream = knock.stream();
-    const bool goes_on = stream.fill(sizeof(Challenge));
-    if (const auto challenge = stream.take<Challenge>()) {
-      if (auto decision = petition(stream, *challenge)) return decision;
-      knock.begin_again();
-    } else if (!goes_on) {
-      knock.begin_again();
+    const bool goes_on = stream.fill(nonce ? kAnswerBytes + council_.marks.size() : sizeof(Challenge));
+    bool is_right = true;
+    if (!nonce) {
+      if (const auto challenge = stream.take<Challenge>()) is_right = petition(stream, *challenge, nonce);
+    } else if (std::vector<char> all(kAnswerBytes + council_.marks.size()); stream.take(all.data(), all.size())) {
+      if (auto decision = read(all, *nonce)) {
+        council_.ties.push_back(std::move(stream));
+        return decision;
+      }
+      is_right = false;
     }
+    if (goes_on && is_right) return {};
+    nonce.reset();
+    knock.begin_again();
     return {};
   }
 
-  std::optional<Decision> petition(Stream& stream, const Challenge& challenge) {
-    if (challenge.magic != kMagic) return {};
+  bool petition(Stream& stream, const Challenge& challenge, std::optional<Bytes32>& nonce) const {
+    if (challenge.magic != kMagic) return false;
     Petition own = council_.petition;
     os::random_bytes(&own.nonce, sizeof own.nonce);
+    nonce = own.nonce;
     const Members& newest = council_.doors.newest;
     const Bytes32 signature =
         sign_petition(council_.secret, council_.doors.job, challenge.nonce, own, council_.marks, newest);
     const int64_t deadline = deadline_ns_;
-    if (!stream.send(own, deadline) || !stream.send(signature, deadline) ||
-        !stream.send(council_.marks.data(), council_.marks.size(), deadline) ||
-        !stream.send(newest.generation, deadline) || !stream.send(newest.marks.data(), newest.marks.size(), deadline))
-      return {};
+    return stream.send(own, deadline) && stream.send(signature, deadline) &&
+           stream.send(council_.marks.data(), council_.marks.size(), deadline) &&
+           stream.send(newest.generation, deadline) && stream.send(newest.marks.data(), newest.marks.size(), deadline);
+  }
+
+  std::optional<Decision> read(const std::vector<char>& all, const Bytes32& nonce) {
     Decision decision;
-    Bytes32 answer = {};
-    std::vector<char> marks(council_.marks.size());
-    if (stream.await(decision, deadline) != Stream::Came::all || stream.await(answer, deadline) != Stream::Came::all ||
-        stream.await(marks.data(), marks.size(), deadline) != Stream::Came::all ||
-        sign_decision(council_, own.nonce, decision, marks) != answer)
-      return {};
+    Bytes32 signature = {};
+    std::memcpy(&decision, all.data(), sizeof decision);
+    std::memcpy(&signature, all.data() + sizeof decision, sizeof signature);
+    std::vector<char> marks(all.begin() + kAnswerBytes, all.end());
+    if (sign_decision(council_, nonce, decision, marks) != signature) return {};
     council_.marks = std::move(marks);
-    council_.ties.push_back(std::move(stream));
     return decision;
   }
 
+  static constexpr size_t kAnswerBytes = sizeof(Decision) + sizeof(Bytes32);  // before the marks
+
   Council& council_;
   int64_t deadline_ns_ = 0;
+  std::vector<std::optional<Bytes32>> nonces_;  // by knock
 };
 
 }  // namespace
