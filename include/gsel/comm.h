@@ -127,7 +127,8 @@ GSEL_API void gsel_comm_options_init(gsel_comm_options *options, size_t struct_s
  *   options NULL, or world_size 0: rank and size are read from the first complete set of
  *           RANK + WORLD_SIZE (gsel run, torchrun; needs MASTER_ADDR and MASTER_PORT unless WORLD_SIZE is 1),
  *           OMPI_COMM_WORLD_RANK + _SIZE, PMI_RANK + PMI_SIZE, SLURM_PROCID + SLURM_STEP_NUM_TASKS,
- *           JOB_COMPLETION_INDEX + WORLD_SIZE; without a complete set the communicator has one rank
+ *           JOB_COMPLETION_INDEX + WORLD_SIZE, PMIX_RANK + what the process manager of PMIX_NAMESPACE tells;
+ *           without a complete set the communicator has one rank
  *   out     given to the caller, free with gsel_comm_free; NULL on error
  * Errors: GSEL_ERR_ARG, GSEL_ERR_CONFIG (environment incomplete, or no place to meet; the variable is named),
  * GSEL_ERR_TIMEOUT (the missing ranks are named), GSEL_ERR_MISMATCH (ranks disagree on the world),
@@ -159,7 +160,8 @@ GSEL_API gsel_str gsel_comm_name(const gsel_comm *comm);
  * Memory of gsel_mem_alloc is read and written by the other ranks in place; other memory is copied on the way.
  * Errors, with the state of the communicator afterwards:
  *   GSEL_ERR_ARG       nothing happened; usable
- *   GSEL_ERR_MISMATCH  every rank gets it, both calls are quoted, no buffer written; usable (messages: see gsel_send)
+ *   GSEL_ERR_MISMATCH  every rank gets it, both calls are quoted, no buffer written; usable (messages: see gsel_send).
+ *                      Between hosts a long call over an MPI has begun by then: broken (docs/communicator.md)
  *   GSEL_ERR_TIMEOUT   the late rank is named; recv may be partly written; broken
  *   GSEL_ERR_PEER      the rank that died or left is named; recv may be partly written; broken
  *   GSEL_ERR_ABORTED   some rank called gsel_comm_abort; broken

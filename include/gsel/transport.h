@@ -70,6 +70,8 @@ typedef struct gsel_join {
 #define GSEL_TRANSPORT_CAPTURE 16u  /* calls may be captured in a graph */
 #define GSEL_TRANSPORT_TAGS 32u     /* messages have tags, can be probed, and can come from any rank */
 #define GSEL_TRANSPORT_IN_PLACE 64u /* devices of one process reach the buffers of a call where they are */
+#define GSEL_TRANSPORT_PROMPT 128u  /* short bytes between hosts take no longer than over a socket, and what is received
+                                     * may be shorter than what was asked for */
 typedef struct gsel_transport_description {
   uint32_t struct_size;
   uint32_t flags;

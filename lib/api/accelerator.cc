@@ -84,13 +84,21 @@ void add_plugin(Accelerator& accelerator, const gsel_plugin_v1& plugin, int32_t 
   accelerator.can = can;
 }
 
+// Processes that no launcher of an MPI has started are worlds of one rank each.
+bool needs_launcher(const Candidate& candidate) {
+  return candidate.name.starts_with("mpi_");
+}
+
 // The first that takes this device's memory; of the others, why not.
 void take_any(Accelerator& accelerator, int32_t dlpack_type) {
   for (const Candidate& candidate : find_plugins(GSEL_PLUGIN_TRANSPORT)) {
     if (candidate.kind != plugin_kind_name(GSEL_PLUGIN_TRANSPORT) || accelerator.transport) continue;
     if (candidate.plugin && moves_host_memory(*candidate.plugin) && dlpack_type != kDlCpu) continue;
     std::string why = candidate.refusal;
-    if (candidate.plugin) try {
+    if (candidate.plugin && needs_launcher(candidate))
+      why = "no launcher of its MPI has started this process; start the ranks by mpirun, or name this transport";
+    else if (candidate.plugin)
+      try {
         add_plugin(accelerator, *candidate.plugin, dlpack_type);
       } catch (const Error& e) {
         why = e.message();
@@ -171,8 +179,10 @@ std::shared_ptr<const Accelerator> open_between_hosts(const gsel_comm_options& g
       (!host->transport->table().post || !host->transport->table().test || !host->transport->table().release))
     fail(GSEL_ERR_UNSUPPORTED, "{} does not move bytes between hosts", host->transport_name);
   if (!host->transport)
-    fail(GSEL_ERR_UNSUPPORTED, "no plugin moves memory of the host between hosts{}{}", host->others.empty() ? "" : ": ",
-         host->others);
+    fail(GSEL_ERR_UNSUPPORTED,
+         "no plugin moves memory of the host between hosts{}{}; the plugin gloo needs no launcher (it is built where "
+         "libgloo-dev is), and mpirun brings an MPI",
+         host->others.empty() ? "" : ": ", host->others);
   return host;
 }
 

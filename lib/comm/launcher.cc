@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "comm/pmix.h"
 
 namespace gsel {
 namespace {
@@ -31,6 +32,8 @@ constexpr Convention kConventions[] = {
     // Of Kubernetes; the size is the description's of the Job to give.
     {"JOB_COMPLETION_INDEX", "WORLD_SIZE", {}, {"MASTER_ADDR", "MASTER_PORT"}, nullptr},
 };
+// How many ranks there are and how many are on this host is for the process manager to tell.
+constexpr Convention kPmix = {"PMIX_RANK", "the size that the process manager tells", {}, {"PMIX_NAMESPACE"}, nullptr};
 const Convention &kTorch = kConventions[0], &kOpenMpi = kConventions[1], &kPmi = kConventions[2],
                  &kSlurm = kConventions[3], &kKubernetes = kConventions[4];
 
@@ -127,6 +130,7 @@ World world_of_environment(bool need_job) {
     return world;
   }
   if (first_problem) throw *first_problem;
+  if (pmix::is_there()) return {&kPmix, number_of_variable(kPmix.rank, 0), pmix::ranks()};
   return {};
 }
 
@@ -141,6 +145,7 @@ std::string job_variables() {
   std::string text;
   for (const Convention& c : kConventions)
     if (text.empty() && variable(c.rank)) text = job_variables(c);
+  if (text.empty() && pmix::is_there()) text = job_variables(kPmix);
   return text;
 }
 
@@ -158,6 +163,11 @@ std::optional<std::string> why_several_hosts(const World& world) {
                        with_noun(world.size, "rank"));
   }
   if (world.convention == &kKubernetes) return "each index of the Job is a host of its own";
+  if (world.convention == &kPmix) {
+    const int32_t here = pmix::ranks_here();
+    if (here >= world.size) return {};
+    return fmt::format("{} of {} are on this host", here, with_noun(world.size, "rank"));
+  }
   // Also of what srun starts with PMI.
   const char* nodes = "SLURM_STEP_NUM_NODES";
   if (world.convention == &kTorch || !variable(kSlurm.rank) || !variable(nodes)) return {};
@@ -168,6 +178,7 @@ std::optional<std::string> why_several_hosts(const World& world) {
 bool is_on_one_host(const World& world) {
   if (world.size == 1) return true;
   if (!world.convention || why_several_hosts(world)) return false;
+  if (world.convention == &kPmix) return true;
   for (const char* name : world.convention->local)
     if (name && variable(name)) return true;
   return world.convention == &kSlurm && variable("SLURM_STEP_NUM_NODES");

@@ -50,8 +50,8 @@ std::optional<std::string> why_several_hosts(const World& world);
 bool is_on_one_host(const World& world);
 
 // What "env://" stands for: a place as gsel_comm_options.rendezvous takes it, or "torchrun://HOST:PORT", the store of
-// torchrun's agent, or "pmi://FD", the process manager's. source: the variables that say so. GSEL_ERR_CONFIG where the
-// launcher does not tell. launcher_place.cc
+// torchrun's agent, or "pmi://FD" or "pmix://JOB", the process manager's. source: the variables that say so.
+// GSEL_ERR_CONFIG where the launcher does not tell. launcher_place.cc
 struct LaunchPlace {
   std::string text;
   const char* source;

@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "comm/launcher.h"
+#include "comm/pmix.h"
 
 namespace gsel {
 namespace {
@@ -91,6 +92,8 @@ LaunchPlace place_of_launcher(const World& world) {
     const bool agent_listens = store && (std::strcmp(store, "True") == 0 || std::strcmp(store, "1") == 0);
     return {tcp(address, port, agent_listens ? "torchrun" : "tcp"), "MASTER_ADDR and MASTER_PORT"};
   }
+  if ((rank == "PMIX_RANK" || rank == "OMPI_COMM_WORLD_RANK") && pmix::is_there())
+    return {fmt::format("pmix://{}", variable("PMIX_NAMESPACE")), "PMIX_NAMESPACE"};
   if (rank == "PMI_RANK" && variable("PMI_FD"))
     return {fmt::format("pmi://{}", number_of_variable("PMI_FD", 0)), "PMI_FD"};
   if (rank == "SLURM_PROCID" && variable("SLURM_STEP_NODELIST"))

@@ -68,11 +68,22 @@ case $launcher in
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     run four mpirun.openmpi --oversubscribe -n 4 "$bin/gpt" --data "$work/text" --steps 2 --quiet --json "$work/four.json"
     compare four "one host"
-    if mpirun.openmpi --oversubscribe -n 2 sh -c "OMPI_COMM_WORLD_LOCAL_SIZE=1 exec '$bin/gpt' --data '$work/text' --steps 1" \
+    # What Open MPI does not say of itself: a manager that speaks PMIx and nothing else.
+    cat > "$work/pmix" << 'EOT'
+for name in $(env | sed -n 's/^\(OMPI_[A-Z_0-9a-z]*\)=.*/\1/p'); do unset "$name"; done
+exec "$@"
+EOT
+    run pmix mpirun.openmpi --oversubscribe -n 4 sh "$work/pmix" "$bin/gpt" --data "$work/text" --steps 2 --quiet --json "$work/pmix.json"
+    compare pmix "one host, known by PMIx alone,"
+    if mpirun.openmpi --oversubscribe -n 2 sh -c "unset PMIX_NAMESPACE; OMPI_COMM_WORLD_LOCAL_SIZE=1 exec '$bin/gpt' --data '$work/text' --steps 1" \
       > "$work/alone" 2>&1; then fail "ranks on two hosts were taken without a place to meet"; fi
     grep -q "the launcher does not tell where rank 0 is; set GSEL_RENDEZVOUS" "$work/alone" || fail "$(cat "$work/alone")"
     [ $two_hosts = yes ] || exit 0
-    export GSEL_LOG=info GSEL_RENDEZVOUS="file://$work/place"
+    export GSEL_LOG=info
+    run manager mpirun.openmpi --oversubscribe -n 4 sh -c \
+      "OMPI_COMM_WORLD_LOCAL_SIZE=2 exec '$work/rank' manager \$OMPI_COMM_WORLD_RANK"
+    compare manager "two hosts that meet by PMIx" PMIX_NAMESPACE
+    export GSEL_RENDEZVOUS="file://$work/place"
     run hosts mpirun.openmpi -x GSEL_RENDEZVOUS --oversubscribe -n 4 sh -c "exec '$work/rank' hosts \$OMPI_COMM_WORLD_RANK"
     compare hosts "two hosts" "$work/place"
     ;;
@@ -120,6 +131,14 @@ case $launcher in
     export GSEL_RENDEZVOUS=env://
     run pmi srun --mpi=pmi2 -n 4 sh -c "exec '$work/rank' pmi \$SLURM_PROCID"
     compare pmi "two hosts with --mpi=pmi2" PMI_FD
+    if srun --mpi=list 2>&1 | grep -q pmix; then
+      unset GSEL_RENDEZVOUS
+      run pmix srun --mpi=pmix -n 4 env -u SLURM_PROCID -u SLURM_STEP_NUM_TASKS -u SLURM_NTASKS "$bin/gpt" --data "$work/text" --steps 2 \
+        --quiet --json "$work/pmix.json"
+      compare pmix "one host with --mpi=pmix, known by PMIx alone,"
+    else
+      echo "left out: srun --mpi=pmix, which this Slurm does not have"
+    fi
     # An MPI that srun does not start: n worlds of one rank.
     "$bin/gsel" plugins | grep -q mpi_mpich || exit 0
     printf '[comm]\ntransport = "mpi_mpich"\n' > "$work/mpi.toml"

@@ -35,7 +35,50 @@ inline uint16_t free_port() {
   return ntohs(address.sin_port);
 }
 
+// Where a launcher of MPI has started this process (tests/unit/hosts_mpi.sh), it is one of the ranks, and all of them
+// run the same tests over that MPI. GSEL_TEST_LAUNCHED is a folder of theirs.
+struct Launched {
+  const char* folder = secure_getenv("GSEL_TEST_LAUNCHED");
+  rank_run run = {};
+  Job job = {};
+  int jobs = 0;
+  Launched() {
+    const auto number = [](const char* one, const char* other) {
+      const char* text = secure_getenv(one) ? secure_getenv(one) : secure_getenv(other);
+      return text ? static_cast<int32_t>(strtol(text, nullptr, 10)) : 0;
+    };
+    run.rank = number("OMPI_COMM_WORLD_RANK", "PMI_RANK");
+    run.world_size = number("OMPI_COMM_WORLD_SIZE", "PMI_SIZE");
+  }
+  // Each body has a place of its own to meet at, and an id that follows from it.
+  void begin(const char* hosts) {
+    snprintf(job.place, sizeof job.place, "file://%.40s/%d", folder, ++jobs);
+    job.hosts = hosts;
+    job.transport = "mpi";
+    run.user = &job;
+    run.timeout_s = 0;
+    run.failure[0] = '\0';
+    for (size_t i = 0; i < sizeof run.id.bytes; ++i)
+      run.id.bytes[i] = static_cast<uint8_t>(job.place[i % strlen(job.place)] * 7 + jobs + static_cast<int>(i));
+  }
+};
+
+inline Launched& launched() {
+  static Launched one;
+  return one;
+}
+
+// Others than as many ranks as were started are not tried.
+inline void on_launched(const char* hosts, rank_body body) {
+  Launched& here = launched();
+  if (static_cast<size_t>(here.run.world_size) != strlen(hosts)) return;
+  here.begin(hosts);
+  body(&here.run);
+  if (here.run.failure[0]) fail_msg("on %s: %s", hosts, here.run.failure);
+}
+
 inline void on_hosts(const char* hosts, rank_body body, const char* transport = nullptr) {
+  if (launched().folder) return on_launched(hosts, body);
   Job job = {};
   snprintf(job.place, sizeof job.place, "tcp://127.0.0.1:%d", free_port());
   job.hosts = hosts;
@@ -202,6 +245,7 @@ void leaves(rank_run* run) {
 
 // These ranks kill themselves.
 inline void on_hosts_but(const char* hosts, rank_body body, const std::vector<int32_t>& dead) {
+  if (launched().folder) return;  // its launcher ends all ranks with one
   Job job = {};
   snprintf(job.place, sizeof job.place, "tcp://127.0.0.1:%d", free_port());
   job.hosts = hosts;
@@ -233,6 +277,10 @@ inline bool has_transport() {
 }
 
 inline int run_tests_on_hosts(const CMUnitTest* tests, size_t n) {
+  if (launched().folder) {
+    cmocka_set_test_filter(secure_getenv("GSEL_TEST_FILTER"));
+    return _cmocka_run_group_tests("tests", tests, n, nullptr, nullptr);
+  }
   if (!has_transport()) {
     printf("left out: ranks on several hosts, since this build has no transport between them (libgloo-dev)\n");
     return 0;

@@ -11,7 +11,8 @@ void reduces_alike(rank_run* run) {
   join_both(run, both);
   const auto n = static_cast<uint64_t>(run->world_size);
   for (const uint64_t count : {0, 1, 7, 300, 1023, 4501, 70001})
-    for (const gsel_dtype dtype : {GSEL_F32, GSEL_BF16, GSEL_F8E4M3, GSEL_I32, GSEL_F64, GSEL_U8})
+    for (const gsel_dtype dtype :
+         {GSEL_F32, GSEL_BF16, GSEL_F16, GSEL_F8E4M3, GSEL_F8E5M2, GSEL_I32, GSEL_F64, GSEL_U8})
       for (const gsel_op op : {GSEL_SUM, GSEL_MAX, GSEL_AVG, GSEL_PROD, GSEL_SCALED_SUM})
         for (const gsel_collective_kind kind :
              {GSEL_COLLECTIVE_ALLREDUCE, GSEL_COLLECTIVE_REDUCE, GSEL_COLLECTIVE_REDUCE_SCATTER}) {
@@ -94,7 +95,8 @@ void test_collectives_give_the_bits_of_one_host(void**) {
     on_hosts(hosts, copies_alike);
     on_hosts(hosts, varies_alike);
   }
-  on_hosts("aabbb", reduces_alike);
+  for (const char* hosts : {"aabbb", "aabb", "aaabbb", "aaaabbbb", "aabbccdd", "ab", "abab", "aabbcc"})
+    on_hosts(hosts, reduces_alike);
 }
 
 // ---- communicators from one -----------------------------------------------------------------------------------------

@@ -22,6 +22,53 @@ void disagrees(rank_run* run) {
   }
 }
 
+// In calls whose bytes may be on their way before anybody has compared them, of one kind and of two, and short beside
+// long. It may break the communicator, which is then made whole again.
+void disagrees_at_length(rank_run* run) {
+  Both both;
+  join_both(run, both);
+  constexpr size_t kCount = 100000;
+  std::vector<float> x(kCount, 1), y(kCount);
+  for (int32_t way = 0; way < 4; ++way) {
+    const bool is_odd = way == 0   ? run->rank == 3
+                        : way == 1 ? run->rank >= 2
+                        : way == 2 ? run->rank == 0
+                                   : run->rank % 2;
+    const gsel_op op = way == 0 && is_odd ? GSEL_MAX : GSEL_SUM;
+    const gsel_status status =
+        way % 2 && is_odd
+            ? gsel_broadcast(both.hosts, x.data(), y.data(), kCount, GSEL_F32, 2, &err)
+            : gsel_allreduce(both.hosts, x.data(), y.data(), way == 2 && is_odd ? 1 : kCount, GSEL_F32, op, &err);
+    rank_fails(run, status, err, GSEL_ERR_MISMATCH, "make the calls alike on every rank", -1);
+    rank_ok(run, gsel_comm_resync(both.hosts, &err), err);
+    rank_ok(run, gsel_allreduce(both.hosts, x.data(), y.data(), kCount, GSEL_F32, GSEL_SUM, &err), err);
+    rank_check(run, y[0] == 4 && y[kCount - 1] == 4);
+  }
+}
+
+// An operation of the caller's that fails on one rank alone, in a short call and in a long one.
+int32_t refuses(void* out, const void*, size_t, gsel_dtype, void* user_data) {
+  static_cast<void>(out);
+  return *static_cast<int32_t*>(user_data);
+}
+
+void operates_in_vain(rank_run* run) {
+  Both both;
+  join_both(run, both);
+  int32_t answer = run->rank == 1 ? -7 : 0;
+  gsel_op op = 0;
+  rank_ok(run, gsel_op_create(gsel_str_from("test.refuses"), 1, refuses, &answer, nullptr, &op, &err), err);
+  for (const size_t count : {size_t{1}, size_t{100000}}) {
+    std::vector<int32_t> x(count, 1), y(count);
+    const bool is_short = count == 1;  // each rank folds for itself then
+    gsel_status status = gsel_allreduce(both.hosts, x.data(), y.data(), count, GSEL_I32, op, &err);
+    if (is_short && status == GSEL_OK) status = gsel_barrier(both.hosts, &err);
+    rank_fails(run, status, err, GSEL_ERR_CALLBACK, "returned -7", 1);
+    rank_ok(run, gsel_comm_resync(both.hosts, &err), err);
+  }
+  gsel_op_free(op);
+}
+
 void disagrees_on_parts(rank_run* run) {
   Both both;
   join_both(run, both);
@@ -69,6 +116,10 @@ void is_late(rank_run* run) {
 void test_ranks_that_disagree_are_told_and_go_on(void**) {
   on_hosts("0011", disagrees);
   on_hosts("0011", disagrees_on_parts);
+  on_hosts("0011", disagrees_at_length);
+}
+void test_an_operation_that_fails_is_told_on_all_hosts(void**) {
+  on_hosts("0011", operates_in_vain);
 }
 // With a second communicator errors say which one they are about: once, on however many hosts they have been.
 void aborts_one_of_two(rank_run* run) {
@@ -217,6 +268,7 @@ void test_ranks_without_a_transport_are_refused(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(test_ranks_that_disagree_are_told_and_go_on),
+      cmocka_unit_test(test_an_operation_that_fails_is_told_on_all_hosts),
       cmocka_unit_test(test_an_abort_is_told_on_all_hosts),
       cmocka_unit_test(test_a_death_is_told_on_all_hosts),
       cmocka_unit_test(test_who_has_left_is_told_on_all_hosts),

@@ -39,6 +39,10 @@ gsel_collective bytes_call(gsel_collective_kind kind, const void* send, void* re
   return call;
 }
 
+Frames::Word word_of(const Head& head, bool alike, bool goes_on) {
+  return {head.fingerprint ^ (head.bytes + 1) * 0x9e3779b97f4a7c15u, alike, goes_on};
+}
+
 }  // namespace
 
 Head head_of(const shm::Call& call, uint64_t bytes) {
@@ -170,12 +174,22 @@ void Assembly::broadcast_here(void* bytes, uint64_t n, double timeout_s) {
 }
 
 void Assembly::gather(const Head& head, const void* mine, void* all, double timeout_s) {
-  Gathered here = gather_here(head, mine, timeout_s);
+  if (is_alone_with_frames())
+    frames_->say(word_of(head, true, false), [&](size_t) {
+      return Frames::Came{static_cast<const char*>(mine), head.bytes};
+    });
+  settle(gather_here(head, mine, timeout_s), head, all, timeout_s);
+}
+
+void Assembly::settle(Gathered here, const Head& head, void* all, double timeout_s) {
   const bool alike_here = here.alike();
   const uint64_t bytes = roster_.ranks() * head.bytes;
   const double for_here_s = timeout_s + kForCauseS + kLevelS * static_cast<double>(roster_.tree().levels_below(0));
   if (relay_) try {
-      agree(here, head, all, timeout_s);
+      const int64_t deadline = os::now_ns() + static_cast<int64_t>(timeout_s * 1e9);
+      if (!frames_ || !gather_by_frames(here, head, static_cast<char*>(all), deadline))
+        agree(here, head, all, timeout_s);
+      if (!here.alike() && frames_ && frames_->others_go_on()) throw mismatch(here.verdict);
     } catch (const Error& error) {
       local_.break_with(error);
       local_.throw_what_broke();
@@ -183,24 +197,87 @@ void Assembly::gather(const Head& head, const void* mine, void* all, double time
   Verdict& verdict = here.verdict;
   if (!alike_here || bytes == 0 || bytes > kWithVerdictBytes) {  // ranks here that differ expect other lengths
     broadcast_here(&verdict, sizeof verdict, for_here_s);
-    if (verdict.differ[1] >= 0) fail_mismatch(verdict);
+    if (verdict.differ[1] >= 0) throw mismatch(verdict);
     if (bytes > 0) broadcast_here(all, bytes, for_here_s);
     return;
   }
-  answer_.resize(sizeof verdict + bytes);
-  std::memcpy(answer_.data(), &verdict, sizeof verdict);
-  if (relay_) std::memcpy(answer_.data() + sizeof verdict, all, bytes);
-  broadcast_here(answer_.data(), answer_.size(), for_here_s);
-  std::memcpy(&verdict, answer_.data(), sizeof verdict);
-  if (verdict.differ[1] >= 0) fail_mismatch(verdict);
+  if (roster_.here().size() > 1) {
+    answer_.resize(sizeof verdict + bytes);
+    std::memcpy(answer_.data(), &verdict, sizeof verdict);
+    if (relay_) std::memcpy(answer_.data() + sizeof verdict, all, bytes);
+    broadcast_here(answer_.data(), answer_.size(), for_here_s);
+    std::memcpy(&verdict, answer_.data(), sizeof verdict);
+  }
+  if (verdict.differ[1] >= 0) throw mismatch(verdict);
   if (!relay_) std::memcpy(all, answer_.data() + sizeof verdict, bytes);
 }
 
-void Assembly::fail_mismatch(const Verdict& verdict) const {
+// ---- by frames: the first ranks of hosts say it for all, or each rank for itself; who is alone on its host does so
+// before anything else
+// --------------------------------------------------------------------------------------------------
+
+// false: some make another call, and the tree is to tell which.
+bool Assembly::gather_by_frames(const Gathered& here, const Head& head, char* all, int64_t deadline_ns) {
+  const Frames::Came of_here{here.payloads.data(), here.alike() ? here.payloads.size() : 0};
+  if (!is_alone_with_frames()) frames_->say(word_of(head, here.alike(), false), [&](size_t) { return of_here; });
+  if (!frames_->hear(deadline_ns, [&head] { return text_of(head); })) return false;
+  for (size_t h = 0; h < roster_.hosts() && head.bytes > 0 && all; ++h) {
+    const auto& there = roster_.on(h);
+    const bool is_own = h == roster_.own_host();
+    const Frames::Came came = is_own ? of_here : frames_->from(h);
+    if (came.n != there.size() * head.bytes)
+      fail(GSEL_ERR_INTERNAL, "{} sent {} bytes for {} ranks", roster_.host_text(h), came.n, there.size());
+    for (size_t i = 0; i < there.size(); ++i)
+      std::memcpy(all + static_cast<size_t>(there[i]) * head.bytes, came.bytes + i * head.bytes, head.bytes);
+  }
+  return true;
+}
+
+void Assembly::say(const Head& head, double timeout_s) {
+  said_ = Said{head, timeout_s, {}, {}};
+  if (is_alone_with_frames()) return;  // bytes go first
+  Gathered here = gather_here(head, nullptr, timeout_s);
+  if (!here.alike()) {
+    said_.reset();
+    return settle(std::move(here), head, nullptr, timeout_s);
+  }
+  said_->here = std::move(here);
+  frames_->say(word_of(head, true, true), [](size_t) { return Frames::Came{nullptr, 0}; });
+}
+
+void Assembly::hear() {
+  if (!said_) return;
+  Said said = *std::exchange(said_, {});
+  const double more_s = relay_ ? 0 : kForCauseS;
+  const int64_t deadline_ns = os::now_ns() + static_cast<int64_t>((said.timeout_s + more_s) * 1e9);
+  try {
+    if (is_alone_with_frames()) {
+      const auto nothing = [](size_t) { return Frames::Came{nullptr, 0}; };
+      if (said.bytes_for)
+        frames_->say(word_of(said.head, true, true), said.bytes_for);
+      else
+        frames_->say(word_of(said.head, true, true), nothing);
+      said.here = gather_here(said.head, nullptr, said.timeout_s);
+    }
+    if (frames_->hear(deadline_ns, [&said] { return text_of(said.head); })) return;
+    if (relay_) {
+      agree(said.here, said.head, nullptr, said.timeout_s);
+      throw mismatch(said.here.verdict);
+    }
+  } catch (const Error& error) {
+    local_.break_with(error);
+  }
+  local_.await_break(static_cast<int64_t>(kForCauseS * 1e9));  // the first rank of the host tells what differs
+  local_.throw_what_broke();
+  fail(GSEL_ERR_MISMATCH, "{}: another host makes another call; make the calls alike on every rank",
+       text_of(said.head));
+}
+
+Error Assembly::mismatch(const Verdict& verdict) const {
   const auto [a, b] = verdict.differ;
-  throw Error(GSEL_ERR_MISMATCH,
-              fmt::format("{} called {}, {} called {}; make the calls alike on every rank", roster_.named(a),
-                          text_of(verdict.heads[0]), roster_.named(b), text_of(verdict.heads[1])))
+  return Error(GSEL_ERR_MISMATCH,
+               fmt::format("{} called {}, {} called {}; make the calls alike on every rank", roster_.named(a),
+                           text_of(verdict.heads[0]), roster_.named(b), text_of(verdict.heads[1])))
       .about_rank(roster_.shown(b));
 }
 

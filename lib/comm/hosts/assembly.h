@@ -9,9 +9,13 @@
 #include <gsel/comm.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
+#include "comm/hosts/frames.h"
 #include "comm/hosts/relay.h"
 #include "comm/hosts/roster.h"
 #include "comm/shm/call.h"
@@ -39,10 +43,26 @@ class Assembly {
   Assembly(const Roster& roster, shm::Endpoint& local) : roster_(roster), local_(local) {}
   // This rank is the first of its host.
   void lead(Relay& relay) { relay_ = &relay; }
+  Relay* relay() const { return relay_; }
+
+  // Between hosts by these, from the next call of every rank on; nullptr: by the tree.
+  void take(Frames* frames) { frames_ = frames; }
+  bool has_frames() const { return frames_ != nullptr; }
 
   // all[ranks][head.bytes], mine[head.bytes] of each. GSEL_ERR_MISMATCH on every rank, which can go on then; or what
   // has broken the communicator.
   void gather(const Head& head, const void* mine, void* all, double timeout_s);
+  // A rank that is alone on its host gets what others give in frames: with all == nullptr it is there, until the next
+  // call.
+  bool is_alone_with_frames() const { return frames_ && roster_.here().size() == 1; }
+  const char* given(int32_t rank) const { return frames_->from(roster_.host_of(rank)).bytes; }
+  // The same for no bytes, with frames: this rank goes on, and has heard the others once `hear` has returned, which
+  // does nothing but for the first time. GSEL_ERR_MISMATCH breaks the communicator.
+  void say(const Head& head, double timeout_s);
+  void hear();
+  // Of a rank that is alone on its host, between these: bytes for each host come along, and are given there.
+  bool can_add() const { return said_ && is_alone_with_frames(); }
+  void add(std::function<Frames::Came(size_t host)> bytes_for) { said_->bytes_for = std::move(bytes_for); }
 
  private:
   // Of some ranks: the lowest one, and the lowest one that makes another call than that; -1: all make the same.
@@ -63,11 +83,21 @@ class Assembly {
   void agree(Gathered& here, const Head& head, void* all, double timeout_s);
   void sort_payloads(const Block& said, char* all, uint64_t bytes) const;
   void broadcast_here(void* bytes, uint64_t n, double timeout_s);
-  [[noreturn]] void fail_mismatch(const Verdict& verdict) const;
+  void settle(Gathered here, const Head& head, void* all, double timeout_s);
+  bool gather_by_frames(const Gathered& here, const Head& head, char* all, int64_t deadline_ns);
+  Error mismatch(const Verdict& verdict) const;
 
   const Roster& roster_;
   shm::Endpoint& local_;
   Relay* relay_ = nullptr;
+  Frames* frames_ = nullptr;
+  struct Said {
+    Head head;
+    double timeout_s;
+    Gathered here;
+    std::function<Frames::Came(size_t host)> bytes_for;
+  };
+  std::optional<Said> said_;  // and others have not been heard
   std::vector<char> answer_;
   uint64_t gathered_ = 0;
   char label_[16];

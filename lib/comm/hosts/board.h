@@ -27,5 +27,6 @@ class Board {
 std::unique_ptr<Board> file_board(const MeetingPlace& place, const std::string& job);
 std::unique_ptr<Board> torchrun_board(const MeetingPlace& place, const std::string& job);
 std::unique_ptr<Board> pmi_board(const MeetingPlace& place);
+std::unique_ptr<Board> pmix_board();
 
 }  // namespace gsel::hosts

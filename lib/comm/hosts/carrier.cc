@@ -73,7 +73,7 @@ void Carrier::finish(Posted& posted, int64_t deadline_ns, std::string_view asked
     control_.break_with(
         Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: {} waited for bytes of {} in {}",
                                             control_.named(control_.rank()), control_.named(posted.peer()), asked))
-            .about_rank(posted.peer()));
+            .about_rank(control_.shown(posted.peer())));
     control_.throw_what_broke();
   }
 }

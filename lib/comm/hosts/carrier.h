@@ -32,6 +32,8 @@ class Carrier {
   Carrier& operator=(const Carrier&) = delete;
 
   const char* name() const { return transport_->transport_name.c_str(); }
+  bool is_prompt() const { return (transport_->can.flags & GSEL_TRANSPORT_PROMPT) != 0; }
+  void throw_what_broke() const { control_.throw_what_broke(); }
 
   // Bytes on their way; their memory stays until they have been waited for.
   class Posted {

@@ -13,8 +13,14 @@ namespace gsel::hosts {
 void HostsBackend::take(std::unique_ptr<Carrier> carrier) {
   if (messages_) messages_->close();
   messages_.reset();
+  assembly_.take(nullptr);
+  frames_.reset();
   carrier_ = std::move(carrier);
-  if (carrier_) messages_ = std::make_shared<Messages>(roster_, local_, *carrier_);
+  if (!carrier_) return;
+  messages_ = std::make_shared<Messages>(roster_, local_, *carrier_);
+  if (!carrier_->is_prompt() || !roster_.is_in_blocks() || roster_.hosts() > Frames::kMostHosts) return;
+  frames_ = std::make_unique<Frames>(roster_, *carrier_, assembly_.relay());
+  assembly_.take(frames_.get());
 }
 
 void HostsBackend::leave() noexcept {
@@ -133,13 +139,15 @@ gsel_comm_explanation HostsBackend::explain(const gsel_collective& checked) {
   shm::complete(checked, ranks, 0, call);
   gsel_comm_explanation out = GSEL_COMM_EXPLANATION_INIT;
   out.sent_bytes = Plan(call, roster_.rank(), ranks).sent_bytes();
-  const bool small = is_small(call), in_chain = goes_in_chain(call), by_lanes = goes_by_lanes(call);
-  out.protocol = small ? "assembly" : in_chain ? "chain" : by_lanes ? "lanes" : "slices";
-  out.reason = small      ? "the payload is small: it goes with the call over the first rank of each host"
-               : in_chain ? "each host adds its ranks to what the host before sends, in rank order"
-               : by_lanes ? "one rank of each host gets what all of its ranks need, and passes it on there"
-                          : "each rank gets what it needs from every other; one rank folds each slice in rank order";
-  out.transport = small ? "control" : carrier_ ? carrier_->name() : "none";
+  const bool small = is_small(call), in_levels = goes_in_two_levels(call), in_chain = goes_in_chain(call),
+             by_lanes = goes_by_lanes(call);
+  out.protocol = small ? "assembly" : in_levels ? "two-level" : in_chain ? "chain" : by_lanes ? "lanes" : "slices";
+  out.reason = small       ? "the payload is small: it goes with the call over the first rank of each host"
+               : in_levels ? "each host adds its ranks, and one rank for each slice adds what hosts have, in this order"
+               : in_chain  ? "each host adds its ranks to what the host before sends, in rank order"
+               : by_lanes  ? "one rank of each host gets what all of its ranks need, and passes it on there"
+                           : "each rank gets what it needs from every other; one rank folds each slice in rank order";
+  out.transport = small && !assembly_.has_frames() ? "control" : carrier_ ? carrier_->name() : "none";
   out.transport_reason = "the ranks are on several hosts";
   return out;
 }

@@ -1,8 +1,9 @@
 // comm/hosts/hosts_backend.h: the backend for memory of the host of a communicator over several hosts. Every collective
 // begins with an assembly (assembly.h), which brings small payloads along. Of larger ones each rank gets what it needs
 // from the ranks of its host through shared memory and from others by a transport. A reduction is folded from the
-// inputs of all ranks in their order, so that its bits are those of one host: by one rank for each slice, or from host
-// to host (chain.cc). Does not know how the transport moves bytes.
+// inputs of all ranks in their order, so that its bits are those of one host: by one rank for each slice, from host to
+// host (chain.cc), or host by host where the order allows it (two_levels.cc). Does not know how the transport moves
+// bytes.
 #pragma once
 
 #include <gsel/comm.h>
@@ -19,6 +20,7 @@
 #include "comm/backend.h"
 #include "comm/hosts/assembly.h"
 #include "comm/hosts/carrier.h"
+#include "comm/hosts/frames.h"
 #include "comm/hosts/messages.h"
 #include "comm/hosts/roster.h"
 #include "comm/hosts/serial.h"
@@ -43,6 +45,7 @@ class HostsBackend final : public Backend {
   // In a forked child: what it has is the parent's.
   void abandon() noexcept {
     static_cast<void>(new std::shared_ptr(messages_));
+    static_cast<void>(frames_.release());
     static_cast<void>(carrier_.release());
   }
   void set_timeout(double seconds) { timeout_s_.store(seconds, std::memory_order_relaxed); }
@@ -68,14 +71,22 @@ class HostsBackend final : public Backend {
   using Plan = shm::Plan;
   using Bytes = shm::Bytes;
   void make(const gsel_collective& given);
+  void fail_in_operation(const Call& call, const Error& error) const;
   bool is_small(const Call& call) const;
+  bool goes_on(const Call& call) const;
+  char* room(uint64_t bytes);
+  bool goes_in_frames(const Call& call) const;
+  void reduce_in_frames(const Call& call);
   void make_small(const Call& call, const Plan& plan);
   void make_large(const Call& call, const Plan& plan);
+  void move_large(const Call& call, const Plan& plan, const double* factors);
   host::Fold fold_of(const Call& call, const double* factors) const;
   void check_parts(const Call& call, const std::vector<uint64_t>& counts) const;
   void reduce_in_slices(const Call& call, const Plan& plan, const double* factors);
   bool goes_in_chain(const Call& call) const;
   void reduce_in_chain(const Call& call, const Plan& plan, const double* factors);
+  bool goes_in_two_levels(const Call& call) const;
+  void reduce_in_two_levels(const Call& call, const Plan& plan, const double* factors);
   // Which bytes of `from` go to a rank, which of `to` come from it.
   struct Exchange {
     const char* from;
@@ -89,7 +100,7 @@ class HostsBackend final : public Backend {
   void move(const Exchange& exchange, double timeout_s);
   void move_across(const Exchange& exchange, double timeout_s, bool and_here);
   void move_here(const Exchange& exchange, double timeout_s);
-  friend class Chain;
+  friend class Lanes;
   bool is_here(const gsel_collective& message) const;
   gsel_collective here(const gsel_collective& message) const;
   void require_carrier(gsel_collective_kind kind) const;
@@ -105,12 +116,13 @@ class HostsBackend final : public Backend {
   std::unique_ptr<Carrier> carrier_;
   std::string why_none_;
   std::shared_ptr<Messages> messages_;  // over it
+  std::unique_ptr<Frames> frames_;      // over it, if it is prompt; the assembly's
   struct Count {
     std::atomic<uint64_t> calls{0}, bytes{0};
   };
   std::array<Count, GSEL_COLLECTIVE_KINDS> counts_;
   bool unconfirmed_ = false;  // bytes of a collective have gone, and no call has shown that they have come; the turn's
-  std::vector<char> room_;    // of small payloads and of inputs; the turn's
+  std::vector<char> room_;    // of small payloads and of inputs; the turn's; see room()
 };
 
 }  // namespace gsel::hosts

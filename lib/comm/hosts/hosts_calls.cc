@@ -1,4 +1,4 @@
-// comm/hosts/hosts_calls.cc: the collectives over several hosts; see hosts_backend.h.
+// comm/hosts/hosts_calls.cc: the collectives over several hosts; see hosts_backend.h. Small ones: small_calls.cc.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -13,26 +13,36 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr uint64_t kSmallBytes = 4096;    // that one rank gives, and
-constexpr uint64_t kSmallInAll = 131072;  // all do: past that it pays that each gets only what it needs
 constexpr uint32_t kCollectiveTag = 0;
 
 }  // namespace
-
-bool HostsBackend::is_small(const Call& call) const {
-  return call.payload_bytes <= kSmallBytes && call.payload_bytes * roster_.ranks() <= kSmallInAll;
-}
 
 void HostsBackend::make(const gsel_collective& given) {
   Call call;
   const auto ranks = static_cast<int32_t>(roster_.ranks());
   shm::complete(given, ranks, timeout_ns(), call);
   const Plan plan(call, roster_.rank(), ranks);
-  if (is_small(call))
-    make_small(call, plan);
-  else
-    make_large(call, plan);
+  try {
+    if (goes_in_frames(call))
+      reduce_in_frames(call);
+    else if (is_small(call))
+      make_small(call, plan);
+    else
+      make_large(call, plan);
+  } catch (const Error& error) {
+    if (error.code() == GSEL_ERR_CALLBACK) fail_in_operation(call, error);
+    throw;
+  }
   count(call.kind, plan.sent_bytes());
+}
+
+// Others may wait for what this rank has not folded.
+void HostsBackend::fail_in_operation(const Call& call, const Error& error) const {
+  const int32_t rank = roster_.rank();
+  local_.break_with(Error(GSEL_ERR_CALLBACK,
+                          fmt::format("{}: {}: {}", roster_.named(rank), collective_name(call.kind), error.message()))
+                        .about_rank(roster_.shown(rank)));
+  local_.throw_what_broke();
 }
 
 host::Fold HostsBackend::fold_of(const Call& call, const double* factors) const {
@@ -47,57 +57,21 @@ host::Fold HostsBackend::fold_of(const Call& call, const double* factors) const 
   return fold;
 }
 
-// ---- small payloads: everybody gets all that anybody gives ---------------------------------------------------------
+// ---- larger ones ----------------------------------------------------------------------------------------------------
 
-void HostsBackend::make_small(const Call& call, const Plan& plan) {
-  const size_t ranks = roster_.ranks();
-  const int32_t rank = roster_.rank();
-  const bool scales = call.operation.op == GSEL_SCALED_SUM;
-  const uint64_t factor_bytes = scales ? sizeof(double) : 0, bytes = factor_bytes + call.payload_bytes;
-  room_.resize((ranks + 1) * bytes);
-  char* const mine = room_.data();
-  char* const all = mine + bytes;
-  if (scales) std::memcpy(mine, &call.operation.factor, sizeof(double));
-  char* const own = mine + factor_bytes;
-  const bool reduces = is_reduction(call.kind);
-  if (reduces && plan.scattered()) {
-    for (int32_t q = 0; q < static_cast<int32_t>(ranks); ++q)
-      if (const Bytes part = plan.sent(q); part.count > 0)
-        std::memcpy(own + plan.packed_begin(q), call.send + part.begin, part.count);
-  } else if (reduces) {
-    if (call.payload_bytes > 0) std::memcpy(own, call.send, call.payload_bytes);
-  } else {
-    for (int32_t q = 0; q < static_cast<int32_t>(ranks); ++q) {
-      const Bytes from = plan.source(q), to = plan.packed(rank, q);
-      if (to.count > 0) std::memcpy(own + to.begin, call.send + from.begin, to.count);
-    }
-  }
-  assembly_.gather(head_of(call, bytes), mine, all, static_cast<double>(call.timeout_ns) * 1e-9);
-  unconfirmed_ = false;  // all have ended the call before
-  const auto given = [&](size_t q) { return all + q * bytes + factor_bytes; };
-  if (!reduces) {
-    for (size_t q = 0; q < ranks; ++q) {
-      const Bytes from = plan.packed(static_cast<int32_t>(q), rank), to = plan.target(static_cast<int32_t>(q));
-      if (to.count > 0) std::memcpy(call.recv + to.begin, given(q) + from.begin, to.count);
-    }
-    return;
-  }
-  if (call.payload_bytes == 0 || (call.kind == GSEL_COLLECTIVE_REDUCE && call.root != rank)) return;
-  const bool whole = call.kind == GSEL_COLLECTIVE_ALLREDUCE || call.kind == GSEL_COLLECTIVE_REDUCE;
-  const gsel_range slice = whole ? gsel_range{0, static_cast<int64_t>(call.count)} : plan.slice(rank);
-  const uint64_t here = static_cast<uint64_t>(slice.begin) * call.element;
-  const uint64_t there = plan.scattered() ? plan.packed_begin(rank) : here;
-  std::vector<const void*> inputs(ranks);
-  std::vector<double> factors(scales ? ranks : 0);
-  for (size_t q = 0; q < ranks; ++q) {
-    inputs[q] = given(q) + there;
-    if (scales) std::memcpy(&factors[q], all + q * bytes, sizeof(double));
-  }
-  const auto elements = static_cast<uint64_t>(slice.end - slice.begin);
-  host::reduce(fold_of(call, factors.data()), call.recv, inputs.data(), static_cast<int>(ranks), elements);
+// Bytes go before other hosts have been heard: they need nothing of them first.
+bool HostsBackend::goes_on(const Call& call) const {
+  return assembly_.has_frames() && call.kind != GSEL_COLLECTIVE_ALLTOALLV && call.operation.op != GSEL_SCALED_SUM;
 }
 
-// ---- larger ones ----------------------------------------------------------------------------------------------------
+// What was there is not kept, and what is there already not cleared.
+char* HostsBackend::room(uint64_t bytes) {
+  if (room_.size() < bytes) {
+    room_ = {};
+    room_.resize(bytes);
+  }
+  return room_.data();
+}
 
 void HostsBackend::make_large(const Call& call, const Plan& plan) {
   require_carrier(call.kind);
@@ -106,14 +80,22 @@ void HostsBackend::make_large(const Call& call, const Plan& plan) {
   const bool in_pairs = call.kind == GSEL_COLLECTIVE_ALLTOALLV;
   std::vector<double> factors(scales ? roster_.ranks() : 0);
   std::vector<uint64_t> counts(in_pairs ? roster_.ranks() * roster_.ranks() : 0);
-  if (in_pairs)
+  if (goes_on(call))
+    assembly_.say(head_of(call, 0), timeout_s);
+  else if (in_pairs)
     assembly_.gather(head_of(call, roster_.ranks() * sizeof counts[0]), call.send_counts, counts.data(), timeout_s);
   else
     assembly_.gather(head_of(call, scales ? sizeof(double) : 0), &call.operation.factor, factors.data(), timeout_s);
   if (in_pairs) check_parts(call, counts);
   unconfirmed_ = true;
-  if (goes_in_chain(call)) return reduce_in_chain(call, plan, factors.data());
-  if (is_reduction(call.kind)) return reduce_in_slices(call, plan, factors.data());
+  move_large(call, plan, factors.data());
+  assembly_.hear();
+}
+
+void HostsBackend::move_large(const Call& call, const Plan& plan, const double* factors) {
+  if (goes_in_two_levels(call)) return reduce_in_two_levels(call, plan, factors);
+  if (goes_in_chain(call)) return reduce_in_chain(call, plan, factors);
+  if (is_reduction(call.kind)) return reduce_in_slices(call, plan, factors);
   const int32_t rank = roster_.rank();
   const Bytes from = plan.source(rank), to = plan.target(rank);
   if (to.count > 0 && call.send + from.begin != call.recv + to.begin)
@@ -121,7 +103,7 @@ void HostsBackend::make_large(const Call& call, const Plan& plan) {
   if (goes_by_lanes(call))
     return call.kind == GSEL_COLLECTIVE_BROADCAST ? broadcast_by_lanes(call) : gather_by_lanes(call, plan);
   move({call.send, [&](int32_t q) { return plan.source(q); }, call.recv, [&](int32_t q) { return plan.target(q); }},
-       timeout_s);
+       static_cast<double>(call.timeout_ns) * 1e-9);
 }
 
 // counts[ranks][ranks]: what each rank has for each other.
@@ -145,12 +127,12 @@ void HostsBackend::reduce_in_slices(const Call& call, const Plan& plan, const do
   const auto ranks = static_cast<int32_t>(roster_.ranks());
   const int32_t rank = roster_.rank();
   const Bytes own = plan.sent(rank);
-  room_.resize(static_cast<size_t>(ranks) * own.count);
+  char* const inputs_at = room(static_cast<size_t>(ranks) * own.count);
   const auto place = [&](int32_t q) { return Bytes{static_cast<uint64_t>(q) * own.count, own.count}; };
-  move({call.send, [&](int32_t q) { return plan.sent(q); }, room_.data(), place}, timeout_s);
+  move({call.send, [&](int32_t q) { return plan.sent(q); }, inputs_at, place}, timeout_s);
   std::vector<const void*> inputs(static_cast<size_t>(ranks));
   for (int32_t q = 0; q < ranks; ++q)
-    inputs[static_cast<size_t>(q)] = q == rank ? call.send + own.begin : room_.data() + place(q).begin;
+    inputs[static_cast<size_t>(q)] = q == rank ? call.send + own.begin : inputs_at + place(q).begin;
   const bool whole = call.kind == GSEL_COLLECTIVE_ALLREDUCE || call.kind == GSEL_COLLECTIVE_REDUCE;
   const uint64_t elements = own.count / call.element;
   if (!whole) {
@@ -160,7 +142,7 @@ void HostsBackend::reduce_in_slices(const Call& call, const Plan& plan, const do
   // The slice goes over this rank's own input, which nobody needs any more, unless that is the caller's alone.
   char* const folded = call.kind == GSEL_COLLECTIVE_ALLREDUCE || rank == call.root
                            ? call.recv + own.begin
-                           : room_.data() + static_cast<size_t>(rank) * own.count;
+                           : inputs_at + static_cast<size_t>(rank) * own.count;
   host::reduce(fold_of(call, factors), folded, inputs.data(), ranks, elements);
   const bool to_all = call.kind == GSEL_COLLECTIVE_ALLREDUCE;
   move({folded,
@@ -237,7 +219,8 @@ void HostsBackend::move_across(const Exchange& exchange, double timeout_s, bool 
   const int64_t deadline = os::now_ns() + static_cast<int64_t>(timeout_s * 1e9);
   std::vector<Carrier::Posted> posted;
   const auto ranks = static_cast<int32_t>(roster_.ranks());
-  for (const bool sends : {false, true})
+  for (const bool sends : {true, false}) {
+    if (!sends) assembly_.hear();                   // before anything comes that another call may have sent
     for (int32_t step = 1; step < ranks; ++step) {  // each its next one first, so that not all go to the same
       const int32_t q = (roster_.rank() + (sends ? step : ranks - step)) % ranks;
       if (roster_.is_here(q)) continue;
@@ -250,6 +233,7 @@ void HostsBackend::move_across(const Exchange& exchange, double timeout_s, bool 
         transfer.recv = exchange.to + bytes.begin;
       posted.emplace_back(*carrier_, transfer);
     }
+  }
   if (and_here) move_here(exchange, timeout_s);
   carrier_->finish(posted, deadline, "a collective");
 }

@@ -17,6 +17,8 @@ std::unique_ptr<Board> board_of(const Meeting& meeting) {
       return torchrun_board(meeting.place, meeting.job);
     case MeetingPlace::Kind::pmi:
       return pmi_board(meeting.place);
+    case MeetingPlace::Kind::pmix:
+      return pmix_board();
   }
   return nullptr;
 }

@@ -19,8 +19,11 @@ using Kind = MeetingPlace::Kind;
 constexpr struct {
   std::string_view text;
   Kind kind;
-} kSchemes[] = {
-    {"tcp://", Kind::address}, {"file://", Kind::file}, {"torchrun://", Kind::torchrun}, {"pmi://", Kind::pmi}};
+} kSchemes[] = {{"tcp://", Kind::address},
+                {"file://", Kind::file},
+                {"torchrun://", Kind::torchrun},
+                {"pmi://", Kind::pmi},
+                {"pmix://", Kind::pmix}};
 
 [[noreturn]] void refuse(std::string_view text, size_t column, const char* source, const char* expected) {
   throw Error(GSEL_ERR_CONFIG,
@@ -67,6 +70,8 @@ MeetingPlace parse_meeting_place(std::string_view text, const char* source) {
   } else if (place.kind == Kind::pmi) {
     std::from_chars(rest.data(), rest.data() + rest.size(), place.fd);
     place.text = fmt::format("the process manager behind {}={}", source, rest);
+  } else if (place.kind == Kind::pmix) {
+    place.text = fmt::format("the process manager of {}={}", source, rest);
   } else {
     read_address(place, text, begin, source);
   }

@@ -85,4 +85,15 @@ void Relay::answer_below(const Block& answer, int64_t deadline_ns) {
   for (size_t h = tree_.first_below(own); h < tree_.end_below(own); ++h) send(h, answer, deadline_ns);
 }
 
+void Relay::throw_if_left(const std::function<std::string()>& asked) {
+  for (size_t h = 0; h < lines_.size(); ++h) {
+    if (!lines_[h]) continue;
+    pollfd item{.fd = lines_[h]->calls.fd(), .events = POLLRDHUP, .revents = 0};
+    if (poll(&item, 1, 0) <= 0 || is_broken_soon()) continue;
+    const int32_t first = roster_.on(h).front();
+    throw Error(GSEL_ERR_PEER, fmt::format("{} left before {}", roster_.named(first), asked()))
+        .about_rank(roster_.shown(first));
+  }
+}
+
 }  // namespace gsel::hosts

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "comm/hosts/lines.h"
@@ -28,6 +30,8 @@ class Relay {
   // On the first host: what it says itself.
   std::optional<Block> ask_above(Block said, int64_t deadline_ns, const char* asked);
   void answer_below(const Block& answer, int64_t deadline_ns);
+  // Throws GSEL_ERR_PEER about a host at the other end of a line that has left; for those that wait for it elsewhere.
+  void throw_if_left(const std::function<std::string()>& asked);
 
  private:
   bool is_broken_soon() const;

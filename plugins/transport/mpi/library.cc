@@ -81,11 +81,16 @@ Library load() {
 #define GSEL_MPI_FIND(name) mpi.name = reinterpret_cast<decltype(mpi.name)>(find(#name));
   GSEL_MPI_FUNCTIONS(GSEL_MPI_FIND)
 #undef GSEL_MPI_FIND
-#ifdef OPEN_MPI  // its handles are addresses in the library
-  mpi.world = static_cast<MPI_Comm>(find("ompi_mpi_comm_world"));
-  mpi.byte = static_cast<MPI_Datatype>(find("ompi_mpi_byte"));
-  mpi.errors_return = static_cast<MPI_Errhandler>(find("ompi_mpi_errors_return"));
-  mpi.no_request = static_cast<MPI_Request>(find("ompi_request_null"));
+#ifdef OPEN_MPI  // its handles are addresses of objects, which a program that links to it may have in the library's
+                 // stead
+  const auto object = [&](const char* name) {
+    void* in_program = dlsym(RTLD_DEFAULT, name);
+    return in_program ? in_program : find(name);
+  };
+  mpi.world = static_cast<MPI_Comm>(object("ompi_mpi_comm_world"));
+  mpi.byte = static_cast<MPI_Datatype>(object("ompi_mpi_byte"));
+  mpi.errors_return = static_cast<MPI_Errhandler>(object("ompi_mpi_errors_return"));
+  mpi.no_request = static_cast<MPI_Request>(object("ompi_request_null"));
 #else
   mpi.world = MPI_COMM_WORLD, mpi.byte = MPI_BYTE, mpi.errors_return = MPI_ERRORS_RETURN;
   mpi.no_request = MPI_REQUEST_NULL;

@@ -1,6 +1,9 @@
 // plugins/transport/mpi/link.cc: see link.h. How ranks meet in MPI and part.
 #include "link.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -65,6 +68,18 @@ uint32_t most_tags_of(const gsel_link& link) {
   return is_there && value ? static_cast<uint32_t>(*static_cast<int*>(value)) : 32767;
 }
 
+// Where each rank has a processor, waiting long costs nobody else; else, or where Open MPI is told so, soon another one
+// is let in.
+int64_t eager_ns() {
+  constexpr int64_t kAlone = 200'000, kShared = 20'000;
+  const char* yields = secure_getenv("OMPI_MCA_mpi_yield_when_idle");
+  if (yields && *yields && strcmp(yields, "0") != 0) return kShared;
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"})
+    if (const char* ranks = secure_getenv(name))
+      return strtol(ranks, nullptr, 10) <= sysconf(_SC_NPROCESSORS_ONLN) ? kAlone : kShared;
+  return kShared;
+}
+
 }  // namespace
 
 Inside::Inside(const Library& mpi) {
@@ -92,6 +107,7 @@ gsel_link* join(const gsel_host_v1* host, const gsel_join& join) {
   check_world(all, static_cast<size_t>(join.world_size));
   make_comm(*link, all);
   link->most_tags = most_tags_of(*link);
+  link->eager_ns = eager_ns();
   return link.release();
 }
 

@@ -15,17 +15,21 @@ struct gsel_link {
   int32_t world_size;
   MPI_Comm comm{};
   uint32_t most_tags = 0;  // tags from there on share those below
+  int64_t eager_ns = 0;    // a waiting thread tests so long without a pause
   std::atomic<bool> aborting{false}, failed{false};
 };
 
-// In parts, since a count of MPI is an int.
+// In parts, since a count of MPI is an int; most have one.
 struct gsel_posted {
   gsel_link* link;
   int32_t peer;
   bool sends;
   std::mutex mutex{};
-  std::vector<MPI_Request> parts{};
-  size_t ended = 0;  // parts
+  size_t parts = 0;  // begun
+  size_t ended = 0;
+  MPI_Request first{};
+  std::vector<MPI_Request> others{};
+  MPI_Request& part(size_t i) { return i == 0 ? first : others[i - 1]; }
 };
 
 namespace gsel_mpi {

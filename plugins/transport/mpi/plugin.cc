@@ -30,7 +30,7 @@ gsel_status describe(void* ctx, gsel_transport_description* out, gsel_error** er
     const uint32_t size = out->struct_size;
     *out = {};
     out->struct_size = size;
-    out->flags = GSEL_TRANSPORT_HOST_SYNCHRONOUS;
+    out->flags = GSEL_TRANSPORT_HOST_SYNCHRONOUS | GSEL_TRANSPORT_PROMPT;
     out->dlpack_types = 1u << kDlCpu;
     out->version = kVersion;
     out->library = {kFile, std::char_traits<char>::length(kFile)};

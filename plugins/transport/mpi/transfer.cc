@@ -16,8 +16,9 @@ using gsel_between::failed;
 
 constexpr uint64_t kPart = uint64_t{1} << 30;
 // A waiting thread tests at once, then yields in between, then sleeps.
-constexpr std::chrono::microseconds kEager{20}, kYielding{200};
+constexpr std::chrono::milliseconds kYielding{20};
 constexpr long kSleepNs = 50000;
+constexpr int kTests = 8;  // at a time: Open MPI looks at its sockets every so often alone
 
 gsel_status post(gsel_link* link, const gsel_transfer* transfer, gsel_posted** out, gsel_error** err) {
   *out = nullptr;
@@ -25,22 +26,21 @@ gsel_status post(gsel_link* link, const gsel_transfer* transfer, gsel_posted** o
   auto posted = std::unique_ptr<gsel_posted>();
   try {
     const int32_t peer = transfer->peer;
-    const std::string name = kPlugin;
-    if (link->aborting) fail(GSEL_ERR_ABORTED, name + ": the link was ended");
+    if (link->aborting) fail(GSEL_ERR_ABORTED, std::string(kPlugin) + ": the link was ended");
     if (peer < 0 || peer >= link->world_size || peer == link->rank)
-      fail(GSEL_ERR_ARG, name + ": bytes between rank " + std::to_string(link->rank) + " and rank " +
+      fail(GSEL_ERR_ARG, std::string(kPlugin) + ": bytes between rank " + std::to_string(link->rank) + " and rank " +
                              std::to_string(peer) + "; another rank of the link would work");
     if (transfer->tag > link->most_tags)
-      fail(GSEL_ERR_UNSUPPORTED, name + ": tag " + std::to_string(transfer->tag) + "; this MPI has tags up to " +
-                                     std::to_string(link->most_tags));
+      fail(GSEL_ERR_UNSUPPORTED, std::string(kPlugin) + ": tag " + std::to_string(transfer->tag) +
+                                     "; this MPI has tags up to " + std::to_string(link->most_tags));
     posted.reset(new gsel_posted{link, peer, transfer->send != nullptr || transfer->recv == nullptr});
     const int tag = static_cast<int>(transfer->tag);
-    posted->parts.reserve(transfer->bytes / kPart + 1);
+    if (transfer->bytes > kPart) posted->others.resize((transfer->bytes - 1) / kPart, mpi.no_request);
     const Inside inside(mpi);
     uint64_t at = 0;
     do {
       const int n = static_cast<int>(std::min(kPart, transfer->bytes - at));
-      MPI_Request part = mpi.no_request;
+      MPI_Request& part = posted->part(posted->parts);
       if (posted->sends)
         check(mpi,
               mpi.MPI_Isend(static_cast<const char*>(transfer->send) + at, n, mpi.byte, peer, tag, link->comm, &part),
@@ -48,13 +48,13 @@ gsel_status post(gsel_link* link, const gsel_transfer* transfer, gsel_posted** o
       else
         check(mpi, mpi.MPI_Irecv(static_cast<char*>(transfer->recv) + at, n, mpi.byte, peer, tag, link->comm, &part),
               "MPI_Irecv", peer);
-      posted->parts.push_back(part);
+      ++posted->parts;
       at += static_cast<uint64_t>(n);
     } while (at < transfer->bytes);
     *out = posted.release();
     return GSEL_OK;
   } catch (...) {
-    if (posted && !posted->parts.empty()) posted.release();  // MPI may still use it
+    if (posted && posted->parts > 0) posted.release();  // MPI may still use it
     return failed(link->host, err);
   }
 }
@@ -63,9 +63,10 @@ bool look(gsel_posted& posted) {
   const Library& mpi = *posted.link->mpi;
   const std::lock_guard lock(posted.mutex);
   const Inside inside(mpi);
-  for (; posted.ended < posted.parts.size(); ++posted.ended) {
-    int is_over = 0;
-    const int result = mpi.MPI_Test(&posted.parts[posted.ended], &is_over, MPI_STATUS_IGNORE);
+  for (; posted.ended < posted.parts; ++posted.ended) {
+    int is_over = 0, result = MPI_SUCCESS;
+    for (int test = 0; test < kTests && !is_over && result == MPI_SUCCESS; ++test)
+      result = mpi.MPI_Test(&posted.part(posted.ended), &is_over, MPI_STATUS_IGNORE);
     if (result != MPI_SUCCESS) posted.link->failed = true;
     check(mpi, result, "MPI_Test", posted.peer);
     if (!is_over) return false;
@@ -77,6 +78,8 @@ gsel_status test(gsel_posted* posted, double seconds, int32_t* done, gsel_error*
   const gsel_link& link = *posted->link;
   *done = 0;
   try {
+    *done = look(*posted) ? 1 : 0;
+    if (*done) return GSEL_OK;
     const Clock::time_point began = seconds > 0 ? Clock::now() : Clock::time_point{};
     const Clock::time_point end = seconds > 0 ? after(seconds) : began;
     for (;;) {
@@ -87,9 +90,10 @@ gsel_status test(gsel_posted* posted, double seconds, int32_t* done, gsel_error*
       const Clock::time_point now = Clock::now();
       if (now >= end) return GSEL_OK;
       const timespec nap{0, kSleepNs};
-      if (now - began > kYielding)
+      const std::chrono::nanoseconds eager(link.eager_ns);
+      if (now - began > eager + kYielding)
         nanosleep(&nap, nullptr);
-      else if (now - began > kEager)
+      else if (now - began > eager)
         sched_yield();
     }
   } catch (...) {
@@ -102,8 +106,8 @@ gsel_status test(gsel_posted* posted, double seconds, int32_t* done, gsel_error*
 // after all.
 void release(gsel_posted* posted) {
   const Library& mpi = *posted->link->mpi;
-  for (; posted->ended < posted->parts.size(); ++posted->ended) {
-    MPI_Request& part = posted->parts[posted->ended];
+  for (; posted->ended < posted->parts; ++posted->ended) {
+    MPI_Request& part = posted->part(posted->ended);
     const Clock::time_point end = after(0.1);
     int is_over = 0, result = MPI_SUCCESS;
     {

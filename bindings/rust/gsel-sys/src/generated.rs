@@ -1650,6 +1650,7 @@ pub const GSEL_TRANSPORT_HOST_SYNCHRONOUS: u32 = 4;
 pub const GSEL_TRANSPORT_IN_PLACE: u32 = 64;
 pub const GSEL_TRANSPORT_ONE_ORDER: u32 = 8;
 pub const GSEL_TRANSPORT_OWN_DEVICE: u32 = 2;
+pub const GSEL_TRANSPORT_PROMPT: u32 = 128;
 pub const GSEL_TRANSPORT_TAGS: u32 = 32;
 pub const GSEL_U16: i32 = 4;
 pub const GSEL_U32: i32 = 6;

@@ -1,0 +1,108 @@
+// comm/hosts/frames.cc: see frames.h.
+#include "comm/hosts/frames.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/os.h"
+
+namespace gsel::hosts {
+namespace {
+
+constexpr uint32_t kFrameTag = 2, kRestTag = 3;
+constexpr double kFrameLookS = 0.02;            // for who has left, and for what has broken the communicator
+constexpr int64_t kFrameCauseNs = 300'000'000;  // a host knows who of its ranks is late, another one which host is
+constexpr uint64_t kMostFrameBytes = uint64_t{1} << 34;
+
+}  // namespace
+
+Frames::Frames(const Roster& roster, Carrier& carrier, Relay* relay)
+    : roster_(roster), carrier_(carrier), relay_(relay), peers_(roster.hosts()) {
+  for (size_t h = 0; h < peers_.size(); ++h) {
+    if (h == roster.own_host()) continue;
+    peers_[h].reset(new Peer{roster.on(h)[static_cast<size_t>(roster.local_rank())]});
+    for (const uint64_t number : {1, 2}) receive(*peers_[h], number);
+  }
+  for (Said& said : said_) {
+    said.rests.resize(peers_.size());
+    for (const auto& peer : peers_) said.frames.push_back(peer ? std::make_unique<Frame>() : nullptr);
+  }
+}
+
+void Frames::receive(Peer& peer, uint64_t number) {
+  Frame& frame = peer.frames[number % 2];
+  peer.next[number % 2].emplace(carrier_, gsel_transfer{peer.rank, kFrameTag, nullptr, &frame, sizeof frame});
+}
+
+void Frames::say(const Word& word, const std::function<Came(size_t host)>& bytes_for) {
+  Said& said = said_[++number_ % 2];
+  said.word = word;
+  for (size_t h = 0; h < peers_.size(); ++h) {
+    if (!peers_[h]) continue;
+    Frame& frame = *said.frames[h];
+    const Came given = bytes_for(h);
+    frame.number = number_, frame.fingerprint = word.fingerprint, frame.bytes = given.n;
+    frame.alike = word.alike, frame.goes_on = word.goes_on;
+    const uint64_t begin = std::min(given.n, kShortBytes), length = offsetof(Frame, begin) + begin;
+    if (begin > 0) std::memcpy(frame.begin, given.bytes, begin);
+    said.posted.emplace_back(carrier_, gsel_transfer{peers_[h]->rank, kFrameTag, &frame, nullptr, length});
+    if (given.n == begin) continue;
+    std::vector<char>& rest = said.rests[h];
+    rest.assign(given.bytes + begin, given.bytes + given.n);
+    said.posted.emplace_back(carrier_, gsel_transfer{peers_[h]->rank, kRestTag, rest.data(), nullptr, rest.size()});
+  }
+}
+
+bool Frames::hear(int64_t deadline_ns, const std::function<std::string()>& asked) {
+  Said& before = said_[(number_ + 1) % 2];
+  for (Carrier::Posted& one : before.posted) carrier_.finish(one, deadline_ns, "a frame");
+  before.posted.clear();
+  bool all_alike = said_[number_ % 2].word.alike;
+  others_go_on_ = false;
+  for (size_t h = 0; h < peers_.size(); ++h) {
+    if (!peers_[h]) continue;
+    if (number_ > 1) receive(*peers_[h], number_ + 1);  // behind the one that is awaited
+    if (!hear(h, *peers_[h], deadline_ns, asked)) all_alike = false;
+  }
+  return all_alike;
+}
+
+bool Frames::hear(size_t host, Peer& peer, int64_t deadline_ns, const std::function<std::string()>& asked) {
+  finish(*peer.next[number_ % 2], host, deadline_ns, asked);
+  const Frame& frame = peer.frames[number_ % 2];
+  if (frame.number != number_ || frame.bytes > kMostFrameBytes)
+    throw Error(GSEL_ERR_INTERNAL,
+                fmt::format("{} is at frame {}, this rank at {}", roster_.named(peer.rank), frame.number, number_))
+        .about_rank(roster_.shown(peer.rank));
+  if (frame.bytes > kShortBytes) {
+    peer.rest.resize(frame.bytes);
+    std::memcpy(peer.rest.data(), frame.begin, kShortBytes);
+    Carrier::Posted rest(carrier_,
+                         {peer.rank, kRestTag, nullptr, peer.rest.data() + kShortBytes, frame.bytes - kShortBytes});
+    finish(rest, host, deadline_ns, asked);
+  }
+  others_go_on_ = others_go_on_ || frame.goes_on != 0;
+  return frame.alike != 0 && frame.fingerprint == said_[number_ % 2].word.fingerprint;
+}
+
+Frames::Came Frames::from(size_t host) const {
+  const Peer& peer = *peers_[host];
+  const Frame& frame = peer.frames[number_ % 2];
+  return {frame.bytes > kShortBytes ? peer.rest.data() : frame.begin, frame.bytes};
+}
+
+// As the relay says it.
+void Frames::finish(Carrier::Posted& posted, size_t host, int64_t deadline_ns,
+                    const std::function<std::string()>& asked) {
+  while (!posted.test(kFrameLookS)) {
+    carrier_.throw_what_broke();
+    if (relay_) relay_->throw_if_left(asked);
+    if (os::now_ns() < deadline_ns + kFrameCauseNs) continue;
+    throw Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: {} is late for {}", roster_.host_text(host), asked()))
+        .about_rank(roster_.shown(roster_.on(host).front()));
+  }
+}
+
+}  // namespace gsel::hosts

@@ -1,0 +1,45 @@
+// comm/hosts/pmix_board.cc: a process manager that speaks PMIx keeps what rank 0 posts; all ranks are at a fence in
+// between.
+#include <atomic>
+
+#include "base/error.h"
+#include "comm/hosts/board.h"
+#include "comm/pmix.h"
+
+namespace gsel::hosts {
+namespace {
+
+class PmixBoard : public Board {
+ public:
+  void post(const Endpoint& endpoint, int64_t deadline_ns) override {
+    pmix::put(key_, endpoint_text(endpoint));
+    pmix::fence(deadline_ns);
+  }
+
+  std::vector<Endpoint> read(int64_t deadline_ns, std::string*) override {
+    if (came_) return {*came_};
+    pmix::fence(deadline_ns);
+    came_ = parse_endpoint(pmix::get(0, key_));
+    if (!came_)
+      fail(GSEL_ERR_VERSION, "rank 0 has told the process manager what another version of gsel may understand");
+    return {*came_};
+  }
+
+ private:
+  // Nothing may be put twice.
+  static std::string next_key() {
+    static std::atomic<int> count{0};
+    return fmt::format("gsel-meet-{}", count++);
+  }
+
+  const std::string key_ = next_key();
+  std::optional<Endpoint> came_;
+};
+
+}  // namespace
+
+std::unique_ptr<Board> pmix_board() {
+  return std::make_unique<PmixBoard>();
+}
+
+}  // namespace gsel::hosts

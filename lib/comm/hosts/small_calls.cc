@@ -1,0 +1,90 @@
+// comm/hosts/small_calls.cc: collectives over several hosts whose payloads come along with what ranks say of the call;
+// see hosts_backend.h and assembly.h.
+#include <cstring>
+#include <vector>
+
+#include "comm/collective.h"
+#include "comm/hosts/hosts_backend.h"
+
+namespace gsel::hosts {
+namespace {
+
+// That one rank gives, by the star and in frames, there also for a sum that all get, and
+constexpr uint64_t kSmallBytes = 4096, kSmallInFrames = 8192, kSmallSum = 16384;
+constexpr uint64_t kSmallInAll = 131072;  // all do: past that it pays that each gets only what it needs
+
+}  // namespace
+
+bool HostsBackend::is_small(const Call& call) const {
+  if (goes_in_frames(call)) return true;
+  const uint64_t in_frames = call.kind == GSEL_COLLECTIVE_ALLREDUCE ? kSmallSum : kSmallInFrames;
+  const uint64_t most = assembly_.has_frames() ? in_frames : kSmallBytes;
+  return call.payload_bytes <= most && call.payload_bytes * roster_.ranks() <= kSmallInAll;
+}
+
+// What a rank that is alone on its host gives may be longer.
+bool HostsBackend::goes_in_frames(const Call& call) const {
+  return assembly_.is_alone_with_frames() && call.kind == GSEL_COLLECTIVE_ALLREDUCE &&
+         call.operation.op != GSEL_SCALED_SUM && call.payload_bytes <= Frames::kShortBytes &&
+         call.payload_bytes * roster_.ranks() <= kSmallInAll;
+}
+
+// The same without copies.
+void HostsBackend::reduce_in_frames(const Call& call) {
+  assembly_.gather(head_of(call, call.payload_bytes), call.send, nullptr, static_cast<double>(call.timeout_ns) * 1e-9);
+  unconfirmed_ = true;
+  std::vector<const void*> inputs(roster_.ranks());
+  for (int32_t q = 0; q < static_cast<int32_t>(inputs.size()); ++q)
+    inputs[static_cast<size_t>(q)] = q == roster_.rank() ? call.send : assembly_.given(q);
+  host::reduce(fold_of(call, nullptr), call.recv, inputs.data(), static_cast<int>(inputs.size()), call.count);
+}
+
+// Everybody gets all that anybody gives.
+void HostsBackend::make_small(const Call& call, const Plan& plan) {
+  const size_t ranks = roster_.ranks();
+  const int32_t rank = roster_.rank();
+  const bool scales = call.operation.op == GSEL_SCALED_SUM;
+  const uint64_t factor_bytes = scales ? sizeof(double) : 0, bytes = factor_bytes + call.payload_bytes;
+  char* const mine = room((ranks + 1) * bytes);
+  char* const all = mine + bytes;
+  if (scales) std::memcpy(mine, &call.operation.factor, sizeof(double));
+  char* const own = mine + factor_bytes;
+  const bool reduces = is_reduction(call.kind);
+  if (reduces && plan.scattered()) {
+    for (int32_t q = 0; q < static_cast<int32_t>(ranks); ++q)
+      if (const Bytes part = plan.sent(q); part.count > 0)
+        std::memcpy(own + plan.packed_begin(q), call.send + part.begin, part.count);
+  } else if (reduces) {
+    if (call.payload_bytes > 0) std::memcpy(own, call.send, call.payload_bytes);
+  } else {
+    for (int32_t q = 0; q < static_cast<int32_t>(ranks); ++q) {
+      const Bytes from = plan.source(q), to = plan.packed(rank, q);
+      if (to.count > 0) std::memcpy(own + to.begin, call.send + from.begin, to.count);
+    }
+  }
+  assembly_.gather(head_of(call, bytes), mine, all, static_cast<double>(call.timeout_ns) * 1e-9);
+  unconfirmed_ = assembly_.has_frames();  // all have ended the call before, and may wait for this one's frames
+  const auto given = [&](size_t q) { return all + q * bytes + factor_bytes; };
+  if (!reduces) {
+    for (size_t q = 0; q < ranks; ++q) {
+      const Bytes from = plan.packed(static_cast<int32_t>(q), rank), to = plan.target(static_cast<int32_t>(q));
+      if (to.count > 0) std::memcpy(call.recv + to.begin, given(q) + from.begin, to.count);
+    }
+    return;
+  }
+  if (call.payload_bytes == 0 || (call.kind == GSEL_COLLECTIVE_REDUCE && call.root != rank)) return;
+  const bool whole = call.kind == GSEL_COLLECTIVE_ALLREDUCE || call.kind == GSEL_COLLECTIVE_REDUCE;
+  const gsel_range slice = whole ? gsel_range{0, static_cast<int64_t>(call.count)} : plan.slice(rank);
+  const uint64_t here = static_cast<uint64_t>(slice.begin) * call.element;
+  const uint64_t there = plan.scattered() ? plan.packed_begin(rank) : here;
+  std::vector<const void*> inputs(ranks);
+  std::vector<double> factors(scales ? ranks : 0);
+  for (size_t q = 0; q < ranks; ++q) {
+    inputs[q] = given(q) + there;
+    if (scales) std::memcpy(&factors[q], all + q * bytes, sizeof(double));
+  }
+  const auto elements = static_cast<uint64_t>(slice.end - slice.begin);
+  host::reduce(fold_of(call, factors.data()), call.recv, inputs.data(), static_cast<int>(ranks), elements);
+}
+
+}  // namespace gsel::hosts
