@@ -1,18 +1,13 @@
 #!/bin/sh
-# hosts.sh GSEL: `gsel run --hosts`: a job on two hosts that is started once, through a remote shell. The hosts are two
-# network namespaces with a cable, host names and /dev/shm of their own, where these may be had; else one host whose ranks
-# are told that they are on two. The remote shell enters them, so that no sshd is needed (hosts_ssh.sh has one).
+# hosts.sh GSEL: `gsel run --hosts`: a job on two hosts (support/hosts.sh) that is started once, through a remote shell. It
+# enters them, so that no sshd is needed (hosts_ssh.sh has one).
 set -eu
 gsel=$1
+. "$(dirname "$0")/../support/hosts.sh"
 work=$(mktemp -d)
 work=$(realpath "$work")
-hosts=
 mark=$((100000 + $$)) # of the processes that jobs start: sleep $mark
-clean() {
-  for name in $hosts; do ip netns delete "$name" 2> /dev/null || echo "left: network namespace $name"; done
-  rm -rf "$work"
-}
-trap clean EXIT
+trap 'hosts_remove; rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 fail() {
   echo "hosts.sh: $*" >&2
@@ -25,47 +20,18 @@ keep="PATH=$PATH HOME=$HOME"
 for name in ASAN_OPTIONS TSAN_OPTIONS UBSAN_OPTIONS LSAN_OPTIONS; do
   eval "[ -z \"\${$name-}\" ] || keep=\"\$keep $name=\$$name\""
 done
-: > "$work/before" # what is done on a host before a command
-a=gsel-ha-$$ b=gsel-hb-$$
-if [ "$(id -u)" = 0 ] && ip netns add "$a" 2> /dev/null; then
-  hosts=$a
-  ip netns add "$b"
-  hosts="$a $b"
-  ip link add eth0 netns "$a" type veth peer name eth0 netns "$b"
-  for one in "$a 10.77.1.1" "$b 10.77.1.2"; do
-    ip -n "${one% *}" address add "${one#* }/24" dev eth0
-    ip -n "${one% *}" link set eth0 up
-    ip -n "${one% *}" link set lo up
-  done
-  cat > "$work/enter" <<ENTER
+: > "$work/before" # what is done on a host before a command; the host is $0
+mkdir "$work/hosts"
+hosts_make a b "$work/hosts"
+cat > "$work/enter" <<ENTER
 #!/bin/sh
-keep="$keep"
 host=\$1
 shift
-case \$host in
-  a) space=$a ;;
-  b) space=$b ;;
-  *) echo "enter: no host \$host" >&2; exit 255 ;;
-esac
-exec env -i \$keep ip netns exec \$space unshare --uts --mount sh -c 'hostname "\$0" && mount -t tmpfs shm /dev/shm && . $work/before && exec "\$@"' "\$host" "\$@"
+exec env -i $keep "$hosts_enter" "\$host" sh -c '. "$work/before" && exec "\$@"' "\$host" "\$@"
 ENTER
-  address=10.77.1.1
-  set --
-  echo "hosts: two network namespaces"
-else
-  cat > "$work/enter" <<ENTER
-#!/bin/sh
-case \$1 in a | b) ;; *) echo "enter: no host \$1" >&2; exit 255 ;; esac
-host=\$1
-shift
-keep="$keep"
-exec env -i \$keep GSEL_HOST_ID=\$host "\$@"
-ENTER
-  address=127.0.0.1
-  set -- --rendezvous tcp://127.0.0.1:$((20000 + $$ % 20000))
-  echo "hosts: one, told apart by GSEL_HOST_ID, since network namespaces are not to be had here"
-fi
 chmod +x "$work/enter"
+set --
+[ $hosts_are = namespaces ] || set -- --rendezvous tcp://127.0.0.1:$((20000 + $$ % 20000))
 export GSEL_RSH="$work/enter"
 meet=$*
 place="$* --remote-gsel $work/agent"
@@ -107,7 +73,7 @@ cd "$work/a folder"
 run 0 -- sh -c 'echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR ${GSEL_RENDEZVOUS%:*} $PWD"'
 sort "$work/out" > "$work/ranks"
 for line in "0/4 0/2 0" "1/4 1/2 0" "2/4 0/2 1" "3/4 1/2 1"; do
-  echo "$line $address tcp://$address $work/a folder"
+  echo "$line $hosts_address tcp://$hosts_address $work/a folder"
 done | cmp - "$work/ranks" || fail "ranks found: $(cat "$work/ranks")"
 
 # Variables and arguments come as they are, whatever is in them; those of one's own not without -x. No command line shows
@@ -296,18 +262,15 @@ nobody_left "ranks that communicated"
 # ---- recordings of all hosts ----
 # Where there are time namespaces, the clock of b is 1000 s ahead. /dev/shm is each host's own where there are network
 # namespaces, so that recordings have to be brought.
-folder=/dev/shm/$a
+folder=/dev/shm/gsel-hosts-$$
 mkdir "$folder"
-clean_more() {
-  rm -rf "$folder"
-  clean
-}
-trap clean_more EXIT
+trap 'rm -rf "$folder" "$work"; hosts_remove' EXIT
 ahead=
-if [ -n "$hosts" ]; then
+if [ $hosts_are = namespaces ]; then
+  for host in a b; do hosts_on $host mkdir "$folder"; done
   ! unshare --time --monotonic 1000 --fork true 2> /dev/null || ahead="unshare --time --monotonic 1000 --fork --kill-child"
   [ -n "$ahead" ] || echo "left out: a host with another clock, since time namespaces are not to be had here"
-  echo "mkdir $folder; [ \"\$0\" = a ] || set -- $ahead \"\$@\"" > "$work/before"
+  echo "[ \"\$0\" = a ] || set -- $ahead \"\$@\"" > "$work/before"
 fi
 calls="$gsel bench allreduce -b 8 -e 8 --iterations 1000000 --joined"
 clocks() { # ERROR: of --json; what was added to times of b is right, and known to that many microseconds
@@ -325,7 +288,7 @@ clocks() { # ERROR: of --json; what was added to times of b is right, and known 
     "$gsel" run --wait 30 --hosts a:2,b:2 $place -- $calls > "$work/out" 2> "$work/err" || status=$?
 }
 [ $status = 137 ] || fail "a killed rank with recordings: status $status: $(cat "$work/out" "$work/err")"
-if [ -n "$hosts" ]; then ls "$folder" | grep -q '^gsel-b-[0-9]*-0.json$' || fail "recordings: $(ls "$folder")"; fi
+if [ $hosts_are = namespaces ]; then ls "$folder" | grep -q '^gsel-b-[0-9]*-0.json$' || fail "recordings: $(ls "$folder")"; fi
 "$gsel" trace "$folder" > "$work/out" 2> "$work/err" || fail "gsel trace: $(cat "$work/err")"
 said out "^communicator world of 4 ranks"
 said out "^rank 3 on [a-z0-9]* (pid [0-9]*) holds up the others: its process has ended"

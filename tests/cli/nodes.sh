@@ -1,16 +1,11 @@
 #!/bin/sh
-# nodes.sh GSEL: `gsel run --nodes`: a job with ranks on two hosts, started once on each. The hosts are two network namespaces
-# with host names of their own and a cable between them, where this may be had; else one host whose ranks are told that
-# they are on two. Every result of `gsel bench` is checked there.
+# nodes.sh GSEL: `gsel run --nodes`: a job with ranks on two hosts (support/hosts.sh), started once on each. Every result of
+# `gsel bench` is checked there.
 set -eu
 gsel=$1
+. "$(dirname "$0")/../support/hosts.sh"
 work=$(mktemp -d)
-hosts=
-clean() {
-  for name in $hosts; do ip netns delete "$name" 2> /dev/null || echo "left: network namespace $name"; done
-  rm -rf "$work"
-}
-trap clean EXIT
+trap 'hosts_remove; rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 fail() {
   echo "$*" >&2
@@ -57,39 +52,15 @@ grep -q "rank 5 (pid [0-9]*) exited with status 3" "$work/err" || fail "of rank 
   echo "left out: ranks on two hosts, since this build has no transport between them (libgloo-dev)"
   exit 0
 }
-a=gsel-a-$$ b=gsel-b-$$
-if [ "$(id -u)" = 0 ] && ip netns add "$a" 2> /dev/null; then
-  hosts=$a
-  ip netns add "$b"
-  hosts="$a $b"
-  ip link add eth0 netns "$a" type veth peer name eth0 netns "$b"
-  for one in "$a 10.77.0.1" "$b 10.77.0.2"; do
-    ip -n "${one% *}" address add "${one#* }/24" dev eth0
-    ip -n "${one% *}" link set eth0 up
-    ip -n "${one% *}" link set lo up
-  done
-  place=tcp://10.77.0.1:29500
-  on() { # NODE COMMAND...: on a host of its own
-    node=$1
-    shift
-    name=$([ "$node" = 0 ] && echo "$a" || echo "$b")
-    ip netns exec "$name" unshare --uts sh -c 'hostname "$0" && exec "$@"' "node$node" "$@"
-  }
-  echo "hosts: two network namespaces"
-else
-  place=tcp://127.0.0.1:$((20000 + $$ % 20000))
-  on() {
-    node=$1
-    shift
-    GSEL_HOST_ID=node$node "$@"
-  }
-  echo "hosts: one, told apart by GSEL_HOST_ID, since network namespaces are not to be had here"
-fi
+hosts_make node0 node1 "$work"
+port=29500
+[ $hosts_are = namespaces ] || port=$((20000 + $$ % 20000))
+place=tcp://$hosts_address:$port
 job() { # COMMAND...: two ranks on each host
-  on 1 "$gsel" run -n 2 --nodes 2 --node-rank 1 --rendezvous "$place" -- "$@" > "$work/1" 2>&1 &
+  hosts_on node1 "$gsel" run -n 2 --nodes 2 --node-rank 1 --rendezvous "$place" -- "$@" > "$work/1" 2>&1 &
   other=$!
   status=0
-  on 0 "$gsel" run -n 2 --nodes 2 --node-rank 0 --rendezvous "$place" -- "$@" > "$work/0" 2>&1 || status=$?
+  hosts_on node0 "$gsel" run -n 2 --nodes 2 --node-rank 0 --rendezvous "$place" -- "$@" > "$work/0" 2>&1 || status=$?
   wait "$other" || status=$?
 }
 job "$gsel" bench all -b 8 -e 128K -f 16 --time 0.01 --joined
@@ -115,12 +86,12 @@ grep -q "rank 3 (pid [0-9]*) was killed by signal 9" "$work/1" || fail "what the
 job sh -c '[ $RANK = 2 ] && { launcher=$PPID; (sleep 1; kill -9 $launcher) & } ; exec '"$gsel"' bench allreduce -b 8 -e 8 --iterations 1000000 --joined'
 [ "$status" != 0 ] || fail "a job with a killed launcher: status 0"
 grep -q "rank [23] .*ended without gsel_comm_free" "$work/0" || fail "what the first host said: $(cat "$work/0")"
-[ "$hosts" ] || exit 0
+[ $hosts_are = namespaces ] || exit 0
 
 # A host that falls silent is named on either side, by the first of its ranks.
 (
   sleep 3
-  ip -n "$b" link set eth0 down
+  hosts_inside 1 ip link set eth0 down
 ) &
 export GSEL_HOST_TIMEOUT=1
 began=$(date +%s)

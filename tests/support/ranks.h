@@ -1,5 +1,6 @@
-/* support/ranks.h: runs the ranks of a test as threads of this process or as forked processes. A rank's body reports with
- * rank_check, which returns from the body; the test then fails with the first report of any rank. */
+/* support/ranks.h: runs the ranks of a test as threads of this process or as forked processes, or as processes on several
+ * hosts (started.h). A rank's body reports with rank_check, which returns from the body; the test then fails with the
+ * first report of any rank. */
 #ifndef GSEL_TESTS_RANKS_H
 #define GSEL_TESTS_RANKS_H
 
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "support/check.h"
+#include "support/started.h"
 
 #define RANKS_MAX 40
 
@@ -69,18 +71,25 @@ typedef void (*rank_body)(rank_run *run);
 
 static inline gsel_status rank_join(const rank_run *run, gsel_comm **comm, gsel_error **error) {
   gsel_comm_options options;
+  char place[512];
   gsel_comm_options_init(&options, sizeof options);
   options.rank = run->rank;
   options.world_size = run->world_size;
   options.id = &run->id;
   options.timeout_s = run->timeout_s;
   options.join_timeout_s = run->join_timeout_s;
+  if (is_started() && run->world_size > 1 && run->world_size <= started()->size) {
+    started_place(started(), place, sizeof place);
+    options.rendezvous = gsel_str_from(place);
+  }
   return gsel_comm_init(&options, comm, error);
 }
 
 /* Zeroed memory that threads and forked children share; given back with munmap. */
 static inline void *shared_memory(size_t bytes) {
-  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  struct started *s = started();
+  void *memory = s->folder && !s->in_body ? started_map(s, "shared", s->files++, bytes)
+                                          : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(memory != MAP_FAILED);
   return memory;
 }
@@ -96,11 +105,16 @@ static inline rank_run *ranks_prepare(int32_t world_size, void *user) {
   rank_run *runs = (rank_run *)shared_memory(sizeof(rank_run) * (size_t)world_size);
   gsel_unique_id id;
   assert_int_equal(gsel_unique_id_create(&id, NULL), GSEL_OK);
-  for (int32_t r = 0; r < world_size; ++r) {
+  for (int32_t r = 0; r < world_size && started()->rank == 0; ++r) {
     runs[r].rank = r;
     runs[r].world_size = world_size;
     runs[r].id = id;
     runs[r].user = user;
+  }
+  if (is_started()) {
+    started()->user = user;
+    started_barrier(started());
+    started_unlink(started());
   }
   return runs;
 }
@@ -128,7 +142,7 @@ static inline void *rank_thread_main(void *argument) {
   return NULL;
 }
 
-static inline void ranks_run_threads(rank_run *runs, int32_t n, rank_body body) {
+static inline void ranks_run_as_threads(rank_run *runs, int32_t n, rank_body body) {
   pthread_t ids[RANKS_MAX];
   struct rank_thread threads[RANKS_MAX];
   for (int32_t r = 0; r < n; ++r) {
@@ -139,9 +153,31 @@ static inline void ranks_run_threads(rank_run *runs, int32_t n, rank_body body) 
   for (int32_t r = 0; r < n; ++r) pthread_join(ids[r], NULL);
 }
 
+static inline void ranks_run_started(rank_run *runs, int32_t n, rank_body body) {
+  struct started *s = started();
+  ++s->worlds;
+  s->joined = 0;
+  s->in_body = 1;
+  for (int32_t r = 0; r < n && n <= s->size; ++r)
+    if (started_process(s, r, n) == s->rank) {
+      rank_run run = runs[r];
+      run.user = s->user;
+      body(&run);
+      memcpy(runs[r].failure, run.failure, sizeof run.failure);
+    }
+  if (n > s->size && s->rank == 0) ranks_run_as_threads(runs, n, body);
+  s->in_body = 0;
+  started_barrier(s);
+}
+
+static inline void ranks_run_threads(rank_run *runs, int32_t n, rank_body body) {
+  (is_started() ? ranks_run_started : ranks_run_as_threads)(runs, n, body);
+}
+
 /* Forks a rank; the child leaves with status 0 unless a signal ends it. */
 static inline pid_t rank_fork(rank_run *run, rank_body body) {
   fflush(NULL);
+  if (is_started()) skip(); /* what is made to die is a process of the test's own */
   const pid_t pid = fork();
   assert_true(pid >= 0);
   if (pid > 0) return pid;
@@ -151,6 +187,10 @@ static inline pid_t rank_fork(rank_run *run, rank_body body) {
 }
 
 static inline void ranks_run_processes(rank_run *runs, int32_t n, rank_body body) {
+  if (is_started()) {
+    ranks_run_threads(runs, n, body);
+    return;
+  }
   pid_t pids[RANKS_MAX];
   for (int32_t r = 0; r < n; ++r) pids[r] = rank_fork(&runs[r], body);
   for (int32_t r = 0; r < n; ++r) {

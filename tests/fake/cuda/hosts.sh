@@ -1,18 +1,15 @@
 #!/bin/sh
-# hosts.sh GSEL PROGRAM: ranks with a device each on two hosts, which are two network namespaces with a network
-# between them, each started there by `gsel run --nodes`. Every call over nccl and through host memory gives what
+# hosts.sh GSEL PROGRAM: ranks with a device each on two hosts in namespaces (support/hosts.sh), each started there by
+# `gsel run --nodes`. Every call over nccl and through host memory gives what
 # memory of the host gives; a killed rank ends the work of the others within a second. Each host has a second network
 # that leads nowhere and comes first, so that NCCL takes that one unless GSEL_INTERFACE says otherwise.
 set -eu
 gsel=$1 program=$2
 : "${GSEL_TEST_BIN:?names the build folder, where the doubles are}"
+hosts_interface=eth9
+. "$(dirname "$0")/../../support/hosts.sh"
 work=$(mktemp -d)
-hosts=
-clean() {
-  for name in $hosts; do ip netns delete "$name" 2> /dev/null || echo "left: network namespace $name"; done
-  rm -rf "$work"
-}
-trap clean EXIT
+trap 'hosts_remove; rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 fail() {
   echo "$*" >&2
@@ -23,21 +20,15 @@ fail() {
   echo "left out: ranks with devices on two hosts, whose calls are compared with those of gloo (libgloo-dev)"
   exit 0
 }
-a=gsel-da-$$ b=gsel-db-$$
-if [ "$(id -u)" != 0 ] || ! ip netns add "$a" 2> /dev/null; then
-  echo "left out: ranks with devices in two network namespaces, which are not to be had here"
+hosts_make node0 node1 "$work"
+[ $hosts_are = namespaces ] || {
+  echo "left out: ranks with devices in two network namespaces"
   exit 0
-fi
-hosts=$a
-ip netns add "$b"
-hosts="$a $b"
-for name in $hosts; do ip -n "$name" link add eth0 type veth peer name blind; done
-ip link add eth9 netns "$a" type veth peer name eth9 netns "$b"
-for one in "$a 10.78.0.1 10.79.1.1" "$b 10.78.0.2 10.79.2.1"; do
-  set -- $one
-  ip -n "$1" address add "$3/24" dev eth0
-  ip -n "$1" address add "$2/24" dev eth9
-  for link in eth0 blind eth9 lo; do ip -n "$1" link set "$link" up; done
+}
+for number in 0 1; do
+  hosts_inside $number ip link add eth0 type veth peer name blind
+  hosts_inside $number ip address add 10.79.$((number + 1)).1/24 dev eth0
+  for link in eth0 blind; do hosts_inside $number ip link set $link up; done
 done
 head -c 32 /dev/urandom > "$work/token"
 chmod 600 "$work/token"
@@ -46,15 +37,14 @@ export hidden= # files that are not there for the ranks
 on() { # NODE COMMAND...: on a host of its own, with devices that are no other host's
   node=$1
   shift
-  name=$([ "$node" = 0 ] && echo "$a" || echo "$b")
-  GSEL_FAKE_CUDA_HOST=$node ip netns exec "$name" unshare --uts --mount sh -c \
-    'hostname "$0" && for file in $hidden; do mount --bind /dev/null "$file"; done && exec "$@"' "node$node" "$@"
+  GSEL_FAKE_CUDA_HOST=$node hosts_on "node$node" unshare --mount sh -c \
+    'for file in $hidden; do mount --bind /dev/null "$file"; done && exec "$@"' sh "$@"
 }
 job() { # COMMAND...: two ranks on each host
-  on 1 "$gsel" run -n 2 --nodes 2 --node-rank 1 --rendezvous tcp://10.78.0.1:29500 -- "$@" > "$work/1" 2>&1 &
+  on 1 "$gsel" run -n 2 --nodes 2 --node-rank 1 --rendezvous tcp://10.77.1.1:29500 -- "$@" > "$work/1" 2>&1 &
   other=$!
   status=0
-  on 0 "$gsel" run -n 2 --nodes 2 --node-rank 0 --rendezvous tcp://10.78.0.1:29500 -- "$@" > "$work/0" 2>&1 || status=$?
+  on 0 "$gsel" run -n 2 --nodes 2 --node-rank 0 --rendezvous tcp://10.77.1.1:29500 -- "$@" > "$work/0" 2>&1 || status=$?
   wait "$other" || status=$?
 }
 said() { # TEXT NUMBER: so many ranks
