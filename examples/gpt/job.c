@@ -31,12 +31,17 @@ static gsel_status fill(const gsel_data_request* request, void* user_data) {
   return GSEL_OK;
 }
 
-static gsel_status start(struct rank* r) {
+static gsel_status join(struct rank* r) {
   gsel_comm_options joining = GSEL_COMM_OPTIONS_INIT;
   joining.rank = r->rank;
   joining.world_size = r->job->ranks;
   joining.id = &r->id;
-  gsel_status status = gsel_comm_init(&joining, &r->comm, &r->err);
+  if (r->job->world && r->job->ranks > 1) return gsel_comm_dup(r->job->world, &r->comm, &r->err);
+  return gsel_comm_init(&joining, &r->comm, &r->err);
+}
+
+static gsel_status start(struct rank* r) {
+  gsel_status status = join(r);
   const gsel_str text = {r->job->config, GSEL_NUL}, name = GSEL_STR("gpt-matrix");
   if (!status) status = gsel_config_parse(text, name, &r->config, &r->err);
   if (!status) status = gpt_model_create(&r->job->sizes, r->job->kinds, &r->gpt, &r->err);
@@ -93,24 +98,88 @@ static void* rank_main(void* argument) {
 }
 
 /* The failure that names its cause: others only say that a rank has failed. */
-static void report_failure(struct job_result* result, const struct rank* ranks, int32_t n) {
-  for (int32_t i = 0; i < n; ++i) {
-    const struct rank* r = &ranks[i];
-    const int echo = r->status == GSEL_ERR_ABORTED || r->status == GSEL_ERR_PEER;
-    if (!r->status || (result->status && echo)) continue;
-    result->status = r->status;
-    if (r->err)
-      gsel_error_format(r->err, result->message, sizeof result->message);
-    else
-      snprintf(result->message, sizeof result->message, "%s", gsel_status_text(r->status));
-    if (!echo) return;
+static int is_echo(gsel_status status) {
+  return status == GSEL_ERR_ABORTED || status == GSEL_ERR_PEER;
+}
+static void report_failure(struct job_result* result, gsel_status status, const char* text) {
+  if (!status || (result->status && (is_echo(status) || !is_echo(result->status)))) return;
+  result->status = status;
+  snprintf(result->message, sizeof result->message, "%s", text);
+}
+static void failure_text(const struct rank* r, char* text, size_t capacity) {
+  if (r->err)
+    gsel_error_format(r->err, text, capacity);
+  else
+    snprintf(text, capacity, "%s", gsel_status_text(r->status));
+}
+
+static void close_rank(struct rank* r) {
+  gpt_model_free(&r->gpt);
+  gsel_error_free(r->err);
+}
+
+/* What the ranks of a launcher tell each other when they are done. */
+struct told {
+  gsel_status status;
+  int32_t alike;
+  double loss;
+  uint64_t sent[JOB_AXES], peak_bytes;
+  char message[sizeof((struct job_result*)0)->message];
+};
+
+/* Whether this rank's parameters are rank 0's. */
+static gsel_status compare_with_first(const struct rank* r, int64_t n_elems, int32_t* alike, gsel_error** err) {
+  float* first = malloc((size_t)n_elems * sizeof *first);
+  if (!first) return GSEL_ERR_NOMEM;
+  if (r->rank == 0) memcpy(first, r->params, (size_t)n_elems * sizeof *first);
+  const gsel_status status = gsel_broadcast(r->job->world, first, first, (size_t)n_elems, GSEL_F32, 0, err);
+  *alike = !status && !memcmp(first, r->params, (size_t)n_elems * sizeof *first);
+  free(first);
+  return status;
+}
+
+static void run_in_world(const struct job* job, struct job_result* result) {
+  const int32_t rank = gsel_comm_rank(job->world);
+  struct rank own = {.job = job, .result = result, .rank = rank};
+  struct told mine = {.alike = 1}, all[JOB_RANKS];
+  gsel_error* err = NULL;
+  *result = (struct job_result){.alike = 1};
+  rank_main(&own);
+  mine.status = own.status;
+  mine.loss = result->loss;
+  memcpy(mine.sent, result->sent[rank], sizeof mine.sent);
+  mine.peak_bytes = result->peak_bytes[rank];
+  if (own.status) failure_text(&own, mine.message, sizeof mine.message);
+  gsel_status status = gsel_allgather(job->world, &mine, all, sizeof mine, GSEL_U8, &err);
+  for (int32_t i = 0; i < job->ranks && !status; ++i) report_failure(result, all[i].status, all[i].message);
+  if (!status && !result->status) {
+    result->n_elems = gsel_model_element_count(own.gpt.model);
+    status = compare_with_first(&own, result->n_elems, &mine.alike, &err);
+    if (!status) status = gsel_allgather(job->world, &mine, all, sizeof mine, GSEL_U8, &err);
   }
+  for (int32_t i = 0; i < job->ranks && !status; ++i) {
+    result->alike &= all[i].alike;
+    memcpy(result->sent[i], all[i].sent, sizeof all[i].sent);
+    result->peak_bytes[i] = all[i].peak_bytes;
+    result->loss = all[0].loss;
+  }
+  if (status) report_failure(result, status, err ? gsel_error_message(err).data : gsel_status_text(status));
+  gsel_error_free(err);
+  if (result->status)
+    free(own.params);
+  else
+    result->params = own.params;
+  close_rank(&own);
 }
 
 void job_run(const struct job* job, struct job_result* result) {
   struct rank ranks[JOB_RANKS] = {0};
   pthread_t threads[JOB_RANKS];
   gsel_unique_id id;
+  if (job->world && job->ranks > 1) {
+    run_in_world(job, result);
+    return;
+  }
   *result = (struct job_result){.status = gsel_unique_id_create(&id, NULL), .alike = 1};
   if (result->status) return;
   for (int32_t i = 0; i < job->ranks; ++i) {
@@ -121,14 +190,17 @@ void job_run(const struct job* job, struct job_result* result) {
     }
   }
   for (int32_t i = 0; i < job->ranks; ++i) pthread_join(threads[i], NULL);
-  report_failure(result, ranks, job->ranks);
+  for (int32_t i = 0; i < job->ranks; ++i) {
+    char text[sizeof result->message] = "";
+    if (ranks[i].status) failure_text(&ranks[i], text, sizeof text);
+    report_failure(result, ranks[i].status, text);
+  }
   if (!result->status) result->n_elems = gsel_model_element_count(ranks[0].gpt.model);
   for (int32_t i = 0; i < job->ranks; ++i) {
     if (!result->status && memcmp(ranks[i].params, ranks[0].params, (size_t)result->n_elems * sizeof(float)))
       result->alike = 0;
     if (i > 0 || result->status) free(ranks[i].params);
-    gpt_model_free(&ranks[i].gpt);
-    gsel_error_free(ranks[i].err);
+    close_rank(&ranks[i]);
   }
   if (!result->status) result->params = ranks[0].params;
 }

@@ -1,4 +1,5 @@
-/* job.h: one training of the GPT with its ranks as threads of this process, and what came of it. */
+/* job.h: one training of the GPT, with its ranks as threads of this process or as the processes of a launcher, and what
+ * came of it. */
 #ifndef GPT_JOB_H
 #define GPT_JOB_H
 
@@ -17,6 +18,7 @@ struct job {
   struct gpt_sizes sizes;
   const struct layer_kinds* kinds;
   const struct text* text;
+  gsel_comm* world; /* of the processes of a launcher, which are the ranks of every job of more than one; NULL: threads are */
 };
 
 struct job_result {

@@ -1,9 +1,12 @@
-/* matrix.c: gpt-matrix TEXT [--short]: every combination of the strategies of the four axes, by configuration alone,
+/* matrix.c: gpt-matrix TEXT [--short | --launched]: every combination of the strategies of the four axes, by configuration alone,
  * as a Markdown table. Each is tried twice against one rank: with exact arithmetic (exact_layers.c), where the
  * parameters must be the same bit for bit, and as the GPT that it is, whose loss may differ by the rounding of sums in
  * another order. The exit status is 0 when all is as it should be.
  *
- * A combination that a strategy refuses has a row with the reason; only `dp` with a pipeline may be one. */
+ * A combination that a strategy refuses has a row with the reason; only `dp` with a pipeline may be one.
+ *
+ * --launched: ranks are not threads but the processes of a launcher such as `gsel run`, on one host or on several, and the
+ * combinations those that have as many ranks; an axis that stands alone has them all. */
 #include <cblas.h>
 #include <inttypes.h>
 #include <math.h>
@@ -14,12 +17,12 @@
 #include "exact_layers.h"
 #include "job.h"
 
-/* A strategy of one axis: its name in the table, its line in [mesh], its section. */
+/* A strategy of one axis: its name in the table, that of the axis in [mesh], its section. */
 struct choice {
-  const char *name, *mesh, *section;
+  const char *name, *axis, *section;
   int32_t ranks;
 };
-#define DATA "data = 2\n", "[strategy.data]\nplugin = "
+#define DATA "data", "[strategy.data]\nplugin = "
 #define ZERO "\"zero\"\npersist_elems = 0\nstage = "
 static const struct choice data_axis[] = {
     {"-", "", "", 1},
@@ -29,26 +32,32 @@ static const struct choice data_axis[] = {
     {"zero 2", DATA ZERO "2\n", 2},
     {"zero 3", DATA ZERO "3\n", 2},
 };
-#define PIPELINE "pipeline = 2\n", "[strategy.pipeline]\nplugin = \"pp\"\nschedule = "
+#define PIPELINE "pipeline", "[strategy.pipeline]\nplugin = \"pp\"\nschedule = "
 static const struct choice pipeline_axis[] = {
     {"-", "", "", 1},
     {"1f1b", PIPELINE "\"1f1b\"\n", 2},
     {"zb-v", PIPELINE "\"zb-v\"\n", 2},
 };
-#define TENSOR "tensor = 2\n", "[strategy.tensor]\nplugin = "
+#define TENSOR "tensor", "[strategy.tensor]\nplugin = "
 static const struct choice sharing_axis[] = {
     {"-", "", "", 1},
     {"tp", TENSOR "\"tp\"\n", 2},
     {"tp, sequence parallel", TENSOR "\"tp\"\nsequence_parallel = true\n", 2},
-    {"cp", "context = 2\n", "[strategy.context]\nplugin = \"cp\"\n", 2},
+    {"cp", "context", "[strategy.context]\nplugin = \"cp\"\n", 2},
 };
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
 struct cell {
   const struct choice *data, *pipeline, *sharing;
+  int32_t world; /* ranks that a launcher has started; 0: as many threads as it takes */
 };
+/* Of an axis of a cell. */
+static int32_t size_of(const struct cell* c, const struct choice* axis) {
+  const int stands_alone = c->data->ranks * c->pipeline->ranks * c->sharing->ranks == axis->ranks;
+  return axis->ranks > 1 && stands_alone && c->world ? c->world : axis->ranks;
+}
 static int32_t ranks_of(const struct cell* c) {
-  return c->data->ranks * c->pipeline->ranks * c->sharing->ranks;
+  return size_of(c, c->data) * size_of(c, c->pipeline) * size_of(c, c->sharing);
 }
 
 /* [train] of the exact model, and of the GPT as gpt.toml trains it. A step of the exact one has 16 samples of 8 bytes,
@@ -62,9 +71,13 @@ static const char gpt_train[] =
 #define LOSS_TOLERANCE 1e-4 /* nats, after a few steps */
 
 static const char* config_of(const struct cell* c, const char* train, char* text, size_t capacity) {
-  snprintf(text, capacity, "[mesh]\n%s%s%s%s%s%s%s%s", c->sharing->mesh, c->data->mesh, c->pipeline->mesh,
-           c->sharing->section, c->data->section, c->pipeline->section, train,
-           c->pipeline->ranks > 1 ? "microbatches = 4\n" : "");
+  const struct choice* axes[] = {c->sharing, c->data, c->pipeline};
+  int at = snprintf(text, capacity, "[mesh]\n");
+  for (int i = 0; i < 3; ++i)
+    if (axes[i]->ranks > 1)
+      at += snprintf(text + at, capacity - (size_t)at, "%s = %" PRId32 "\n", axes[i]->axis, size_of(c, axes[i]));
+  snprintf(text + at, capacity - (size_t)at, "%s%s%s%s%s", c->sharing->section, c->data->section, c->pipeline->section,
+           train, c->pipeline->ranks > 1 ? "microbatches = 4\n" : "");
   return text;
 }
 
@@ -160,7 +173,7 @@ static int show_cell(const struct trial* exact, const struct trial* gpt, const s
 }
 
 static int run_one_rank(struct trial* trial) {
-  const struct cell one = {data_axis, pipeline_axis, sharing_axis};
+  const struct cell one = {data_axis, pipeline_axis, sharing_axis, 0};
   try_cell(trial, &one, &trial->one);
   if (!trial->one.status) return 0;
   fprintf(stderr, "gpt-matrix: one rank: %s\n", trial->one.message);
@@ -168,20 +181,21 @@ static int run_one_rank(struct trial* trial) {
 }
 
 /* --short tries each pair of neighbours once: a diagonal through the table. */
-static int is_tried(int is_short, size_t d, size_t p, size_t t) {
-  if (d + p + t == 0) return 0;
+static int is_tried(const struct cell* c, int is_short, size_t d, size_t p, size_t t) {
+  if (d + p + t == 0 || (c->world && ranks_of(c) != c->world)) return 0;
   return !is_short || (d + p + 2 * t) % 5 == 3;
 }
 
 static int show_table(struct trial* exact, struct trial* gpt, int is_short) {
+  const int32_t world = gpt->job.world ? gsel_comm_world_size(gpt->job.world) : 0;
   int wrong = 0;
   if (run_one_rank(exact) || run_one_rank(gpt)) return -1;
   show_head(gpt);
   for (size_t p = 0; p < COUNT(pipeline_axis); ++p)
     for (size_t d = 0; d < COUNT(data_axis); ++d)
       for (size_t t = 0; t < COUNT(sharing_axis); ++t) {
-        const struct cell cell = {&data_axis[d], &pipeline_axis[p], &sharing_axis[t]};
-        if (is_tried(is_short, d, p, t)) wrong += show_cell(exact, gpt, &cell);
+        const struct cell cell = {&data_axis[d], &pipeline_axis[p], &sharing_axis[t], world};
+        if (is_tried(&cell, is_short, d, p, t)) wrong += show_cell(exact, gpt, &cell);
       }
   free(exact->one.params);
   free(gpt->one.params);
@@ -189,12 +203,29 @@ static int show_table(struct trial* exact, struct trial* gpt, int is_short) {
   return wrong ? -1 : 0;
 }
 
+/* The ranks that a launcher has started; the first of them shows the table. */
+static gsel_comm* join_launched(void) {
+  gsel_comm* world = NULL;
+  gsel_error* err = NULL;
+  if (gsel_comm_init(NULL, &world, &err)) {
+    fprintf(stderr, "gpt-matrix: %s\n", err ? gsel_error_message(err).data : "out of memory");
+    gsel_error_free(err);
+  } else if (gsel_comm_world_size(world) > JOB_RANKS) {
+    fprintf(stderr, "gpt-matrix: %" PRId32 " ranks were started; 2 to %d are tried\n", gsel_comm_world_size(world), JOB_RANKS);
+    gsel_comm_free(world);
+    world = NULL;
+  } else if (gsel_comm_rank(world) > 0 && !freopen("/dev/null", "w", stdout)) {
+    perror("gpt-matrix: /dev/null");
+  }
+  return world;
+}
+
 int main(int argc, char** argv) {
-  const int is_short = argc == 3 && !strcmp(argv[2], "--short");
+  const int is_short = argc == 3 && !strcmp(argv[2], "--short"), is_launched = argc == 3 && !strcmp(argv[2], "--launched");
   struct text exact_text, gpt_text;
   char why[512];
-  if (argc < 2 || (argc == 3 && !is_short) || argc > 3) {
-    fprintf(stderr, "usage: gpt-matrix TEXT [--short]\n");
+  if (argc < 2 || (argc == 3 && !is_short && !is_launched) || argc > 3) {
+    fprintf(stderr, "usage: gpt-matrix TEXT [--short | --launched]\n");
     return 2;
   }
   struct trial exact = {.job = {.steps = 3, .sizes = {4, 16, 4, 8, 0}, .kinds = &exact_layers, .text = &exact_text},
@@ -202,14 +233,16 @@ int main(int argc, char** argv) {
   struct trial gpt = {
       .job = {.steps = is_short ? 2 : 3, .sizes = GPT_DEFAULT_SIZES, .kinds = &gpt_layers, .text = &gpt_text},
       .train = gpt_train};
-  if (is_short) gpt.job.sizes = (struct gpt_sizes){4, 64, 4, 32, 0};
+  if (is_short || is_launched) gpt.job.sizes = (struct gpt_sizes){4, 64, 4, 32, 0};
   openblas_set_num_threads(1);
   if (text_load(&exact_text, argv[1], exact.job.sizes.context, 3, why, sizeof why) ||
       text_load(&gpt_text, argv[1], gpt.job.sizes.context, 1, why, sizeof why)) {
     fprintf(stderr, "gpt-matrix: %s\n", why);
     return 1;
   }
+  if (is_launched && !(exact.job.world = gpt.job.world = join_launched())) return 1;
   const int result = show_table(&exact, &gpt, is_short);
+  gsel_comm_free(gpt.job.world);
   text_free(&exact_text);
   text_free(&gpt_text);
   return result ? 1 : 0;

@@ -1,6 +1,7 @@
 #!/bin/sh
-# started.sh gloo|mpi_openmpi|mpi_mpich COMMAND...: a program whose ranks are those of support/started.h, as four processes on
-# two hosts (support/hosts.sh) that communicate over this transport; those of an MPI are started by its launcher. Says what
+# started.sh gloo|mpi_openmpi|mpi_mpich COMMAND...: a program whose ranks are those of support/started.h, or of its
+# environment, as four processes on two hosts (support/hosts.sh) that communicate over this transport; those of an MPI are
+# started by its launcher. Says what
 # the first rank says, and what the others say where one of them fails. 77: the launcher is not here. RELAY, DELAY_MS and
 # LOSS_PERCENT may name a relay for the network and what it does. With SECONDS_EACH the program has so long (300).
 set -eu
@@ -30,12 +31,13 @@ hosts_make node0 node1 "$work/hosts" ${DELAY_MS:+"$DELAY_MS" "${LOSS_PERCENT:-0}
 interface=eth0
 [ $hosts_are = namespaces ] || interface=lo
 printf '[comm]\ntransport = "%s"\n' "$transport" > "$work/config.toml"
-unset GSEL_TOKEN_FILE GSEL_RENDEZVOUS
-export GSEL_TEST_STARTED="$work/shared" GSEL_CONFIG="$work/config.toml" GSEL_INTERFACE=$interface OPENBLAS_NUM_THREADS=1
+unset GSEL_TOKEN_FILE
+unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
+export GSEL_RENDEZVOUS="file://$work/place" GSEL_TEST_STARTED="$work/shared" GSEL_TEST_TRANSPORT=$transport GSEL_CONFIG="$work/config.toml" GSEL_INTERFACE=$interface OPENBLAS_NUM_THREADS=1
 # A rank: its output in a file, and its number where no launcher has given one.
 cat > "$work/rank" << RANK
 #!/bin/sh
-rank=\${GSEL_TEST_RANK-\${OMPI_COMM_WORLD_RANK-\${PMI_RANK-}}}
+rank=\${RANK-\${OMPI_COMM_WORLD_RANK-\${PMI_RANK-}}}
 [ $hosts_are = namespaces ] || export GSEL_HOST_ID=node\$((rank / 2))
 exec "\$@" > "$work/out.\$rank" 2>&1
 RANK
@@ -52,14 +54,20 @@ chmod +x "$work/shell"
 [ $hosts_are = namespaces ] && list=node0:2,node1:2 || list=localhost:4
 
 limit() { timeout -k 5 "${SECONDS_EACH:-300}" "$@"; }
+one() { # RANK COMMAND...
+  rank=$1
+  shift
+  export RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$((rank % 2)) LOCAL_WORLD_SIZE=2
+  limit "$hosts_enter" node$((rank / 2)) "$work/rank" "$@"
+}
 run_gloo() {
   others=
   for rank in 3 2 1; do
-    GSEL_TEST_RANK=$rank GSEL_TEST_SIZE=4 limit "$hosts_enter" node$((rank / 2)) "$work/rank" "$@" &
+    one $rank "$@" &
     others="$others $!"
   done
   status=0
-  GSEL_TEST_RANK=0 GSEL_TEST_SIZE=4 limit "$hosts_enter" node0 "$work/rank" "$@" || status=$?
+  (one 0 "$@") || status=$?
   for other in $others; do wait "$other" || status=$?; done
   return $status
 }

@@ -25,7 +25,7 @@ hosts_begin() { # NAME FOLDER
   cat /proc/sys/kernel/random/uuid > "$2/$1.boot_id"
   mkfifo "$2/$1.begun"
   setpriv --pdeathsig KILL unshare --net --uts --ipc --mount sh -c '
-    hostname "$1" && mount -t tmpfs shm /dev/shm && mount --bind "$2/hosts" /etc/hosts &&
+    hostname "$1" && mount -t sysfs sysfs /sys && mount -t tmpfs shm /dev/shm && mount --bind "$2/hosts" /etc/hosts &&
       mount --bind "$2/$1.boot_id" /proc/sys/kernel/random/boot_id && ip link set lo up || exit 1
     echo begun >&3
     exec sleep infinity 3>&-' sh "$1" "$2" 3> "$2/$1.begun" 2> "$2/$1.why" &
@@ -59,6 +59,10 @@ hosts_cable() { # FOLDER [DELAY_MS [LOSS_PERCENT]]
     hosts_inside $number ip link set "$hosts_interface" up
     [ -z "${2-}" ] || [ -n "$hosts_relay_end" ] ||
       hosts_inside $number tc qdisc add dev "$hosts_interface" root netem delay "${2}ms" loss "${3:-0}%" limit 100000
+  done
+  # The kernel says only some time later that a cable is in.
+  for number in 0 1; do
+    while hosts_inside $number ip link show dev "$hosts_interface" | grep -q 'state DOWN'; do sleep 0.01; done
   done
 }
 

@@ -78,8 +78,8 @@ static inline gsel_status rank_join(const rank_run *run, gsel_comm **comm, gsel_
   options.id = &run->id;
   options.timeout_s = run->timeout_s;
   options.join_timeout_s = run->join_timeout_s;
-  if (is_started() && run->world_size > 1 && run->world_size <= started()->size) {
-    started_place(started(), place, sizeof place);
+  if (is_started() && run->world_size > 1 && run->world_size <= started_job()->size) {
+    started_place(started_job(), place, sizeof place);
     options.rendezvous = gsel_str_from(place);
   }
   return gsel_comm_init(&options, comm, error);
@@ -87,7 +87,7 @@ static inline gsel_status rank_join(const rank_run *run, gsel_comm **comm, gsel_
 
 /* Zeroed memory that threads and forked children share; given back with munmap. */
 static inline void *shared_memory(size_t bytes) {
-  struct started *s = started();
+  struct started *s = started_job();
   void *memory = s->folder && !s->in_body ? started_map(s, "shared", s->files++, bytes)
                                           : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(memory != MAP_FAILED);
@@ -105,16 +105,16 @@ static inline rank_run *ranks_prepare(int32_t world_size, void *user) {
   rank_run *runs = (rank_run *)shared_memory(sizeof(rank_run) * (size_t)world_size);
   gsel_unique_id id;
   assert_int_equal(gsel_unique_id_create(&id, NULL), GSEL_OK);
-  for (int32_t r = 0; r < world_size && started()->rank == 0; ++r) {
+  for (int32_t r = 0; r < world_size && started_job()->rank == 0; ++r) {
     runs[r].rank = r;
     runs[r].world_size = world_size;
     runs[r].id = id;
     runs[r].user = user;
   }
   if (is_started()) {
-    started()->user = user;
-    started_barrier(started());
-    started_unlink(started());
+    started_job()->user = user;
+    started_barrier(started_job());
+    started_unlink(started_job());
   }
   return runs;
 }
@@ -154,7 +154,7 @@ static inline void ranks_run_as_threads(rank_run *runs, int32_t n, rank_body bod
 }
 
 static inline void ranks_run_started(rank_run *runs, int32_t n, rank_body body) {
-  struct started *s = started();
+  struct started *s = started_job();
   ++s->worlds;
   s->joined = 0;
   s->in_body = 1;

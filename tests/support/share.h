@@ -1,7 +1,9 @@
 /* support/share.h: under a sanitizer a trial takes ten times as long, and rows of one table run through the same code, so
- * there a share of the rows is tried. Every row is tried without one. */
+ * there a share of the rows is tried, and so is each n-th with GSEL_TEST_SHARE=n. Every row is tried without. */
 #ifndef GSEL_TEST_SHARE_H
 #define GSEL_TEST_SHARE_H
+
+#include <stdlib.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SANITIZED = 1 };
@@ -13,6 +15,8 @@ enum { SANITIZED = 0 };
  * keeps the share from lying in one column. Ranks ask before they are started, not each for itself. */
 static inline int in_share_of(unsigned n) {
   static unsigned asked;
+  const char* given = getenv("GSEL_TEST_SHARE");
+  if (given) return asked++ % (unsigned)atoi(given) == 0;
   return asked++ % n == 0 || !SANITIZED;
 }
 static inline int in_share(void) { return in_share_of(5); }

@@ -44,9 +44,43 @@ static inline void *started_map(const struct started *s, const char *kind, int32
   return memory;
 }
 
-static inline struct started *started(void) {
-  static const char *const ranks[] = {"GSEL_TEST_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", NULL};
-  static const char *const sizes[] = {"GSEL_TEST_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", NULL};
+/* An MPI starts in all processes at once, also where two alone will communicate. What GSEL_TEST_TRANSPORT names is what
+ * moves large payloads, or the ranks are not where they are meant to be. */
+static inline void started_begin(const struct started *s) {
+  gsel_comm_options options;
+  gsel_comm_explanation way;
+  gsel_collective call = GSEL_COLLECTIVE_INIT;
+  const char *transport = getenv("GSEL_TEST_TRANSPORT");
+  float x = 0;
+  gsel_comm *comm = NULL;
+  gsel_error *err = NULL;
+  char text[512];
+  gsel_comm_options_init(&options, sizeof options);
+  snprintf(text, sizeof text, "file://%s/place", s->folder);
+  options.rank = s->rank;
+  options.world_size = s->size;
+  options.rendezvous = gsel_str_from(text);
+  if (gsel_comm_init(&options, &comm, &err)) {
+    gsel_error_format(err, text, sizeof text);
+    fprintf(stderr, "started.h: %s\n", text);
+    exit(1);
+  }
+  call.kind = GSEL_COLLECTIVE_ALLREDUCE;
+  call.dtype = GSEL_F32;
+  call.op = GSEL_SUM;
+  call.send = call.recv = &x;
+  call.count = 1 << 20;
+  gsel_comm_explanation_init(&way, sizeof way);
+  if (gsel_comm_explain(comm, &call, &way, NULL) || !transport || strcmp(way.transport, transport)) {
+    fprintf(stderr, "started.h: the transport is %s, expected %s\n", way.transport, transport ? transport : "one that is named");
+    exit(1);
+  }
+  gsel_comm_free(comm);
+}
+
+static inline struct started *started_job(void) {
+  static const char *const ranks[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", NULL};
+  static const char *const sizes[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", NULL};
   static struct started s;
   if (s.folder || !getenv("GSEL_TEST_STARTED")) return &s;
   s.folder = getenv("GSEL_TEST_STARTED");
@@ -57,10 +91,11 @@ static inline struct started *started(void) {
     perror(s.folder);
     exit(1);
   }
+  started_begin(&s);
   return &s;
 }
 
-static inline int is_started(void) { return started()->folder != NULL; }
+static inline int is_started(void) { return started_job()->folder != NULL; }
 
 /* All processes are here. A process that is lost ends the program: the launcher ends the others. */
 static inline void started_barrier(struct started *s) {
@@ -86,6 +121,9 @@ static inline void started_unlink(struct started *s) {
 
 /* Which process runs this rank of a world of n. */
 static inline int32_t started_process(const struct started *s, int32_t rank, int32_t n) { return rank * s->size / n; }
+
+/* Whether a world of n has ranks on two hosts, or none was started: for tests of many worlds. */
+static inline int started_suits(int32_t n) { return !is_started() || (n > 1 && n <= started_job()->size); }
 
 /* Where the ranks of a world of several meet, for the communicator that is joined next. */
 static inline void started_place(struct started *s, char *text, size_t capacity) {

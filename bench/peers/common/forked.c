@@ -2,7 +2,9 @@
 #define _GNU_SOURCE
 #include "forked.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +49,19 @@ void forked_join(int wanted, int* rank, int* ranks) {
   }
   *rank = world.rank;
   *ranks = wanted;
+}
+
+int forked_enter_host(int rank, int ranks) {
+  const char* hosts = getenv("BENCH_HOSTS");
+  const char* second = hosts ? strchr(hosts, ',') : NULL;
+  if (!hosts) return 0;
+  if (!second) bench_fail("BENCH_HOSTS=%s names one namespace", hosts);
+  char* name = rank < ranks / 2 ? strndup(hosts, (size_t)(second - hosts)) : strdup(second + 1);
+  const int fd = open(name, O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) bench_fail("network namespace %s cannot be entered", name);
+  close(fd);
+  free(name);
+  return 1;
 }
 
 void forked_barrier(void) {

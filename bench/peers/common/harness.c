@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FEWEST_CALLS = 15, MOST_CALLS = 20000, MOST_BATCH = 1250 };
+enum { MOST_CALLS = 20000, MOST_BATCH = 1250 };
 
 typedef struct job {
   const bench_peer* peer;
@@ -20,6 +20,7 @@ typedef struct job {
   bench_run run;
   bench_call call;
   double seconds;
+  int fewest; /* calls of a size */
   double* times; /* of all ranks: [MOST_CALLS + MOST_BATCH] each */
   double mine[MOST_BATCH];
 } job;
@@ -145,7 +146,8 @@ static double time_calls(job* j, int calls, size_t filled) {
 static int batch_for(const job* j, size_t n) {
   qsort(j->times, n, sizeof *j->times, ascending);
   const double calls = j->seconds / 8 / j->times[n / 2];
-  return calls < FEWEST_CALLS / 3 ? FEWEST_CALLS / 3 : calls > MOST_BATCH ? MOST_BATCH : (int)calls;
+  const int least = (j->fewest + 2) / 3;
+  return calls < least ? least : calls > MOST_BATCH ? MOST_BATCH : (int)calls;
 }
 
 /* Fills j->times and returns the calls made. Batches end it by what has passed: one estimate of the time of a call is
@@ -161,7 +163,7 @@ static int time_batches(job* j) {
   do {
     elapsed += time_calls(j, batch, (size_t)calls * ranks);
     calls += batch;
-  } while (calls < FEWEST_CALLS || (elapsed < j->seconds && calls + batch <= MOST_CALLS));
+  } while (calls < j->fewest || (elapsed < j->seconds && calls + batch <= MOST_CALLS));
   return calls;
 }
 
@@ -203,9 +205,15 @@ static void measure(job* j, size_t bytes) {
   if (c->rank == 0) print_line(j, bytes, calls);
 }
 
-static const char* option(int argc, char** argv, const char* name) {
+static const char* find_option(int argc, char** argv, const char* name) {
   for (int i = 1; i + 1 < argc; ++i)
     if (!strcmp(argv[i], name)) return argv[i + 1];
+  return NULL;
+}
+
+static const char* option(int argc, char** argv, const char* name) {
+  const char* found = find_option(argc, argv, name);
+  if (found) return found;
   bench_fail("%s is missing: --ranks N --operation NAME --bytes A,B,... --seconds S --pin 0|1", name);
 }
 
@@ -248,11 +256,13 @@ int bench_main(const bench_peer* peer, int argc, char** argv) {
   const char* name = option(argc, argv, "--operation");
   const char* sizes = option(argc, argv, "--bytes");
   const int wanted = atoi(option(argc, argv, "--ranks")), pinned = atoi(option(argc, argv, "--pin"));
+  const char* fewest = find_option(argc, argv, "--fewest");
   static job j;
   j = (job){.peer = peer,
             .kind = find_kind(name),
             .run = find_run(peer, name),
-            .seconds = atof(option(argc, argv, "--seconds"))};
+            .seconds = atof(option(argc, argv, "--seconds")),
+            .fewest = fewest ? atoi(fewest) : 15};
   peer->join(&argc, &argv, wanted, &j.call.rank, &j.call.ranks);
   if (j.call.ranks != wanted) bench_fail("--ranks %d, but %d joined", wanted, j.call.ranks);
   const int crowded = j.call.ranks > sysconf(_SC_NPROCESSORS_ONLN);

@@ -41,7 +41,7 @@ typedef struct bench_peer {
   const bench_operation* operations; /* ends with a NULL name */
 } bench_peer;
 
-/* Takes --ranks N --operation NAME --bytes A,B,... --seconds S --pin 0|1; prints, on rank 0, per size:
+/* Takes --ranks N --operation NAME --bytes A,B,... --seconds S --pin 0|1 [--fewest CALLS]; prints, on rank 0, per size:
  * operation ranks bytes calls median p99 mean min max, times in microseconds of all ranks' calls together. */
 int bench_main(const bench_peer* peer, int argc, char** argv);
 

@@ -1,7 +1,6 @@
 // bench_gloo.cc: Gloo in the harness of gsel's peers: forked ranks that meet in a directory of their own and talk TCP
-// over the loopback interface, the only transport Gloo has between processes of one host. With BENCH_HOSTS=A,B in the
-// environment the first half of the ranks is in network namespace A, the other one in B, with interfaces "eth0".
-#include <fcntl.h>
+// over the loopback interface, the only transport Gloo has between processes of one host, or on the two of BENCH_HOSTS
+// (common/forked.h).
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>
@@ -14,7 +13,6 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -31,21 +29,11 @@ namespace {
 std::shared_ptr<gloo::rendezvous::Context> context;
 char directory[] = "/tmp/bench-gloo-XXXXXX";
 
-void enter_host(int rank, int ranks, const std::string& hosts) {
-  const size_t comma = hosts.find(',');
-  const std::string name = rank < ranks / 2 ? hosts.substr(0, comma) : hosts.substr(comma + 1);
-  const int fd = open(("/run/netns/" + name).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) bench_fail("network namespace %s cannot be entered", name.c_str());
-  close(fd);
-}
-
 void join(int*, char***, int wanted, int* rank, int* ranks) {
   if (!mkdtemp(directory)) bench_fail("no directory under /tmp");
   forked_join(wanted, rank, ranks);
   gloo::transport::tcp::attr attr;
-  const char* hosts = getenv("BENCH_HOSTS");
-  if (hosts) enter_host(*rank, *ranks, hosts);
-  attr.iface = hosts ? "eth0" : "lo";
+  attr.iface = forked_enter_host(*rank, *ranks) ? "eth0" : "lo";
   gloo::rendezvous::FileStore store(directory);
   context = std::make_shared<gloo::rendezvous::Context>(*rank, *ranks);
   auto device = gloo::transport::tcp::CreateDevice(attr);
