@@ -89,10 +89,16 @@ static void run_shared(rank_run* run) {
   close_shared(&s);
 }
 
+static pipe_outcome* outcomes(void) {
+  return (pipe_outcome*)shared_memory(sizeof(pipe_outcome) * PIPE_MOST);
+}
+static void free_outcomes(pipe_outcome* out) {
+  munmap(out, sizeof *out * PIPE_MOST);
+}
+
 static void equals_one_rank(const shared_pipe* like, const pipe_outcome* expected) {
-  pipe_outcome out[PIPE_MOST];
+  pipe_outcome* out = outcomes();
   shared_pipe t = *like;
-  memset(out, 0, sizeof out);
   t.out = out;
   print_message("  %d ranks, %d share a stage, %s\n", t.ranks, t.tensor_ranks, t.schedule);
   as_threads(t.ranks, run_shared, &t);
@@ -114,6 +120,7 @@ static void equals_one_rank(const shared_pipe* like, const pipe_outcome* expecte
       if (kTensorParams[p].shard && p != TP_TABLE && holders > 1)
         fail_msg("element %d of %s is on %d ranks", i, kTensorParams[p].name, holders);
     }
+  free_outcomes(out);
 }
 
 static const int32_t kAtFc2[] = {5}, kAtFc1AndAdd[] = {2, 6};
@@ -121,11 +128,10 @@ static const int32_t kAtFc2[] = {5}, kAtFc1AndAdd[] = {2, 6};
 static void stages_shared_by_ranks_compute_what_one_rank_does(void** state) {
   (void)state;
   for (int microbatches = 1; microbatches <= 4; microbatches *= 2) {
-    pipe_outcome expected;
-    memset(&expected, 0, sizeof expected);
-    shared_pipe one = {.ranks = 1, .microbatches = microbatches, .schedule = "1f1b", .out = &expected};
+    pipe_outcome* expected = outcomes();
+    shared_pipe one = {.ranks = 1, .microbatches = microbatches, .schedule = "1f1b", .out = expected};
     as_threads(1, run_shared, &one);
-    assert_true(expected.weight[0] > 0 && expected.loss[0] != expected.loss[1]);
+    assert_true(expected->weight[0] > 0 && expected->loss[0] != expected->loss[1]);
     const shared_pipe rows[] = {
         {2, 2, microbatches, "1f1b", NULL, 0, 0, 0, NULL},         {3, 3, microbatches, "gpipe", NULL, 0, 0, 0, NULL},
         {4, 2, microbatches, "1f1b", NULL, 0, 0, 0, NULL},         {4, 2, microbatches, "gpipe", kAtFc2, 1, 0, 0, NULL},
@@ -133,7 +139,8 @@ static void stages_shared_by_ranks_compute_what_one_rank_does(void** state) {
         {2, 1, microbatches, "1f1b", NULL, 0, 0, 0, NULL},         {2, 0, microbatches, "1f1b", NULL, 0, 0, 0, NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i)
-      if (strcmp(rows[i].schedule, "zb-v") != 0 || microbatches >= 4) equals_one_rank(&rows[i], &expected);
+      if (strcmp(rows[i].schedule, "zb-v") != 0 || microbatches >= 4) equals_one_rank(&rows[i], expected);
+    free_outcomes(expected);
   }
 }
 

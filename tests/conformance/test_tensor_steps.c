@@ -141,8 +141,15 @@ static void train(rank_run* run) {
 #define TRAIN_SECTION \
   "[train]\nbatch = 8\noptimizer = \"sign_sgd\"\nlearning_rate = 1.0\nweight_decay = 0.0\nseed = 3\n"
 
+static tensor_outcome* outcomes(void) {
+  return (tensor_outcome*)shared_memory(sizeof(tensor_outcome) * T_RANKS);
+}
+static void free_outcomes(tensor_outcome* out) {
+  munmap(out, sizeof *out * T_RANKS);
+}
+
 static void run_trial(tensor_trial* t, tensor_outcome* out) {
-  memset(out, 0, sizeof *out * T_RANKS);
+  shared_clear(out, sizeof *out * T_RANKS);
   t->out = out;
   as_threads(t->ranks, train, t);
 }
@@ -231,7 +238,7 @@ static const struct row kPipelines[] = {
 static void equal_one_rank(const struct row* rows, size_t n, const char* reference, const char* keys,
                            tensor_trial like) {
   char config[1024], text[1024], train_keys[256];
-  tensor_outcome *expected = calloc(T_RANKS, sizeof *expected), *out = calloc(T_RANKS, sizeof *out);
+  tensor_outcome *expected = outcomes(), *out = outcomes();
   snprintf(train_keys, sizeof train_keys, "%s%s", reference, keys);
   snprintf(config, sizeof config, TRAIN_SECTION "%s", reference);
   tensor_trial one = like;
@@ -248,8 +255,8 @@ static void equal_one_rank(const struct row* rows, size_t n, const char* referen
     run_trial(&trial, out);
     compare(out, rows[i].ranks, expected, rows[i].name);
   }
-  free(expected);
-  free(out);
+  free_outcomes(expected);
+  free_outcomes(out);
 }
 #define EQUAL_IN(rows, reference, keys, ...) \
   equal_one_rank(rows, sizeof(rows) / sizeof *(rows), reference, keys, (tensor_trial){__VA_ARGS__})
@@ -263,7 +270,7 @@ static void ranks_of_the_axis_train_what_one_rank_trains(void** state) {
 /* A pair of layers split by columns and rows: the input of the first is its own copy, the sum of the second is made
  * where its parts lie, and its gradient is both's. With positions in parts there is work to do. */
 static void nothing_is_copied_where_nothing_changes(void** state) {
-  tensor_outcome* out = calloc(T_RANKS, sizeof *out);
+  tensor_outcome* out = outcomes();
   tensor_trial trial = {.config = TRAIN_SECTION TENSOR(2), .ranks = 2};
   (void)state;
   run_trial(&trial, out);
@@ -274,7 +281,7 @@ static void nothing_is_copied_where_nothing_changes(void** state) {
   trial.config = TRAIN_SECTION SEQUENCE(2);
   run_trial(&trial, out);
   assert_false(out[0].in_place);
-  free(out);
+  free_outcomes(out);
 }
 static void with_micro_batches_and_a_norm(void** state) {
   (void)state;
@@ -353,10 +360,10 @@ static void an_optimizer_of_whole_parameters_is_refused(void** state) {
                         .ranks = 2,
                         .optimizer = &muon,
                         .refused = "parameter \"table\" is split over 2 ranks of the tensor axis"};
-  tensor_outcome* out = calloc(T_RANKS, sizeof *out);
+  tensor_outcome* out = outcomes();
   (void)state;
   run_trial(&trial, out);
-  free(out);
+  free_outcomes(out);
 }
 
 int main(void) {

@@ -62,7 +62,7 @@ hosts_cable() { # FOLDER [DELAY_MS [LOSS_PERCENT]]
   done
   # The kernel says only some time later that a cable is in.
   for number in 0 1; do
-    while hosts_inside $number ip link show dev "$hosts_interface" | grep -q 'state DOWN'; do sleep 0.01; done
+    while hosts_inside $number ip link show dev "$hosts_interface" 2> "$1/unnamed" | grep -q 'state DOWN'; do sleep 0.01; done
   done
 }
 

@@ -94,6 +94,12 @@ static inline void *shared_memory(size_t bytes) {
   return memory;
 }
 
+/* Clears what ranks share, once nobody looks at it any more. */
+static inline void shared_clear(void *memory, size_t bytes) {
+  if (is_started()) started_barrier(started_job());
+  memset(memory, 0, bytes);
+}
+
 /* A word of shared memory by which ranks say how far they are. await_step gives up after a minute. */
 static inline void reach_step(volatile int32_t *word, int32_t step) { __atomic_store_n(word, step, __ATOMIC_SEQ_CST); }
 static inline void await_step(const volatile int32_t *word, int32_t step) {

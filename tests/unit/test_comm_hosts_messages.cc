@@ -1,4 +1,5 @@
 // unit/test_comm_hosts_messages.cc: messages between ranks that are told that they are on several hosts.
+#include "support/counts.h"
 #include "support/hosts.h"
 
 using namespace gsel::test;
@@ -53,6 +54,12 @@ void sends_and_receives(rank_run* run) {
     rank_ok(run, gsel_sendrecv(both.hosts, &out, 1, next, &in, 1, before, GSEL_I32, &err), err);
     rank_check(run, in == before * 1000 + turn);
   }
+  // whose halves, one of which may stay on this host, are counted as nothing else
+  const gsel_comm_count in_one = comm_counts(both.hosts, GSEL_COLLECTIVE_SENDRECV);
+  rank_check(run, in_one.calls == 50 && in_one.bytes_sent == 200);
+  const auto to_others = static_cast<uint64_t>(kMessages * (run->world_size - 1));
+  rank_check(run, comm_counts(both.hosts, GSEL_COLLECTIVE_SEND).calls == to_others);
+  rank_check(run, comm_counts(both.hosts, GSEL_COLLECTIVE_RECV).calls == to_others);
   if (run->rank > 0) {
     rank_ok(run, gsel_send_tag(both.hosts, &run->rank, 1, GSEL_I32, 0, 7 + run->rank, &err), err);
   } else {

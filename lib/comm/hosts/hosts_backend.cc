@@ -95,8 +95,14 @@ std::unique_ptr<Pending> HostsBackend::start_messages(std::vector<gsel_collectiv
   require_carrier(calls.front().kind);
   for (const gsel_collective& call : calls) {
     const bool sends = row_of(call.kind).send != Reach::none;
-    if (call.root >= 0 && roster_.is_here(call.root)) continue;  // counted there
-    count(call.kind, sends ? call.count * dtype_bytes(call.dtype) : 0);
+    const uint64_t bytes = sends ? call.count * dtype_bytes(call.dtype) : 0;
+    if (call.kind == GSEL_COLLECTIVE_SENDRECV) {  // its halves go by themselves, and those of this host are counted there
+      count(call.kind, bytes);
+      if (roster_.is_here(call.root)) halves_here_[0].add(bytes);
+      if (call.source >= 0 && roster_.is_here(call.source)) halves_here_[1].add(0);
+    } else if (call.root < 0 || !roster_.is_here(call.root)) {  // else counted there
+      count(call.kind, bytes);
+    }
   }
   return messages_->start(calls, timeout_ns());
 }
@@ -117,9 +123,7 @@ gsel_collective HostsBackend::here(const gsel_collective& message) const {
 // ---- what is told of them -------------------------------------------------------------------------------------------
 
 void HostsBackend::count(gsel_collective_kind kind, uint64_t bytes) {
-  Count& count = counts_[static_cast<size_t>(kind)];
-  count.calls.fetch_add(1, std::memory_order_relaxed);
-  count.bytes.fetch_add(bytes, std::memory_order_relaxed);
+  counts_[static_cast<size_t>(kind)].add(bytes);
 }
 
 gsel_comm_count HostsBackend::counts(gsel_collective_kind kind) const {
@@ -129,6 +133,11 @@ gsel_comm_count HostsBackend::counts(gsel_collective_kind kind) const {
   const Count& count = counts_[static_cast<size_t>(kind)];
   out.calls += count.calls.load(std::memory_order_relaxed);
   out.bytes_sent += count.bytes.load(std::memory_order_relaxed);
+  if (kind == GSEL_COLLECTIVE_SEND || kind == GSEL_COLLECTIVE_RECV) {
+    const Count& halves = halves_here_[kind == GSEL_COLLECTIVE_SEND ? 0 : 1];
+    out.calls -= halves.calls.load(std::memory_order_relaxed);
+    out.bytes_sent -= halves.bytes.load(std::memory_order_relaxed);
+  }
   return out;
 }
 

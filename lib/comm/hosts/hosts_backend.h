@@ -118,9 +118,14 @@ class HostsBackend final : public Backend {
   std::shared_ptr<Messages> messages_;  // over it
   std::unique_ptr<Frames> frames_;      // over it, if it is prompt; the assembly's
   struct Count {
+    void add(uint64_t more) {
+      calls.fetch_add(1, std::memory_order_relaxed);
+      bytes.fetch_add(more, std::memory_order_relaxed);
+    }
     std::atomic<uint64_t> calls{0}, bytes{0};
   };
   std::array<Count, GSEL_COLLECTIVE_KINDS> counts_;
+  std::array<Count, 2> halves_here_;  // of a sendrecv, among the sends and the receives of this host
   bool unconfirmed_ = false;  // bytes of a collective have gone, and no call has shown that they have come; the turn's
   std::vector<char> room_;    // of small payloads and of inputs; the turn's; see room()
 };
