@@ -201,6 +201,66 @@ void test_calls_are_started(void**) {
   on_hosts("01", starts);
 }
 
+// ---- what one host knows of another ----------------------------------------------------------------------------------
+
+int32_t fails_on_rank_1(void* sum, const void* next, size_t count, gsel_dtype, void* rank) {
+  for (size_t i = 0; i < count; ++i) static_cast<float*>(sum)[i] += static_cast<const float*>(next)[i];
+  return *static_cast<const int32_t*>(rank) == 1 ? 7 : 0;
+}
+
+// Rank 1 fails, and nobody takes it for one that has ended.
+void hears_of_a_failing_operation(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  gsel_op op = 0;
+  std::vector<float> x(50000, 1);
+  rank_ok(run, join(run, &comm, &err), err);
+  rank_ok(run, gsel_op_create(gsel_str_from("moody"), 1, fails_on_rank_1, &run->rank, nullptr, &op, &err), err);
+  rank_fails(run, gsel_allreduce(comm, x.data(), x.data(), x.size(), GSEL_F32, op, &err), err, GSEL_ERR_CALLBACK,
+             "rank 1 on ", 1);
+  gsel_comm_free(comm);
+  gsel_op_free(op);
+}
+
+// Rank 0 waits for a message of rank 1, which waits for the rest of a collective that rank 0 has merely started.
+void passes_a_message_beside_a_collective(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  rank_ok(run, join(run, &comm, &err), err);
+  for (int32_t round = 0; round < 20; ++round) {
+    int32_t x = 1, y = 0;
+    if (run->rank == 0) {
+      gsel_collective sum = GSEL_COLLECTIVE_INIT;
+      gsel_request* request = nullptr;
+      sum.kind = GSEL_COLLECTIVE_ALLREDUCE;
+      sum.dtype = GSEL_I32;
+      sum.op = GSEL_SUM;
+      sum.send = sum.recv = &x;
+      sum.count = 1;
+      rank_ok(run, gsel_comm_start(comm, &sum, &request, &err), err);
+      rank_ok(run, gsel_recv(comm, &y, 1, GSEL_I32, 1, &err), err);
+      rank_ok(run, gsel_request_wait(request, &err), err);
+      gsel_request_free(request);
+      rank_check(run, y == round);
+    } else {
+      if (run->rank == 2) usleep(2000);  // so that the ranks of the other host wait
+      rank_ok(run, gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err);
+      if (run->rank == 1) rank_ok(run, gsel_send(comm, &round, 1, GSEL_I32, 0, &err), err);
+    }
+    rank_check(run, x == run->world_size);
+  }
+  gsel_comm_free(comm);
+}
+
+void test_a_failing_operation_is_told_to_all_hosts(void**) {
+  on_hosts("0011", hears_of_a_failing_operation);
+  on_hosts("012", hears_of_a_failing_operation);
+}
+
+void test_a_message_passes_a_started_collective(void**) {
+  on_hosts("0011", passes_a_message_beside_a_collective);
+}
+
 }  // namespace
 
 int main() {
@@ -208,6 +268,8 @@ int main() {
       cmocka_unit_test(test_collectives_give_the_bits_of_one_host),
       cmocka_unit_test(test_communicators_are_made_from_one),
       cmocka_unit_test(test_calls_are_started),
+      cmocka_unit_test(test_a_failing_operation_is_told_to_all_hosts),
+      cmocka_unit_test(test_a_message_passes_a_started_collective),
   };
   return run_tests_on_hosts(tests, std::size(tests));
 }

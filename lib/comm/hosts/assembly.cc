@@ -275,9 +275,11 @@ void Assembly::hear() {
 
 Error Assembly::mismatch(const Verdict& verdict) const {
   const auto [a, b] = verdict.differ;
+  const std::string one = text_of(verdict.heads[0]), other = text_of(verdict.heads[1]);
   return Error(GSEL_ERR_MISMATCH,
-               fmt::format("{} called {}, {} called {}; make the calls alike on every rank", roster_.named(a),
-                           text_of(verdict.heads[0]), roster_.named(b), text_of(verdict.heads[1])))
+               fmt::format("{} called {}, {} called {}{}; make the calls alike on every rank", roster_.named(a), one,
+                           roster_.named(b), other,
+                           one == other ? " with other counts or offsets, or another operation" : ""))
       .about_rank(roster_.shown(b));
 }
 

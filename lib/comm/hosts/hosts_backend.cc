@@ -78,6 +78,7 @@ std::unique_ptr<Pending> HostsBackend::start(std::span<const gsel_collective> ch
   for (const gsel_collective& call : checked) (is_point_to_point(call.kind) ? messages : collectives).push_back(call);
   auto moves = messages.empty() ? nullptr : start_messages(std::move(messages));
   if (collectives.empty()) return moves;
+  local_.allow_overlap();  // a rank that waits for a message here may be in a collective all the same
   auto makes = serial_.start([this, calls = std::move(collectives)] {
     for (const gsel_collective& call : calls) make(call);
   });
