@@ -18,7 +18,8 @@ struct job {
   struct gpt_sizes sizes;
   const struct layer_kinds* kinds;
   const struct text* text;
-  gsel_comm* world; /* of the processes of a launcher, which are the ranks of every job of more than one; NULL: threads are */
+  gsel_comm*
+      world; /* of the processes of a launcher, which are the ranks of every job of more than one; NULL: threads are */
 };
 
 struct job_result {

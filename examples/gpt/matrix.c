@@ -1,12 +1,12 @@
-/* matrix.c: gpt-matrix TEXT [--short | --launched]: every combination of the strategies of the four axes, by configuration alone,
- * as a Markdown table. Each is tried twice against one rank: with exact arithmetic (exact_layers.c), where the
- * parameters must be the same bit for bit, and as the GPT that it is, whose loss may differ by the rounding of sums in
- * another order. The exit status is 0 when all is as it should be.
+/* matrix.c: gpt-matrix TEXT [--short | --launched]: every combination of the strategies of the four axes, by
+ * configuration alone, as a Markdown table. Each is tried twice against one rank: with exact arithmetic
+ * (exact_layers.c), where the parameters must be the same bit for bit, and as the GPT that it is, whose loss may differ
+ * by the rounding of sums in another order. The exit status is 0 when all is as it should be.
  *
  * A combination that a strategy refuses has a row with the reason; only `dp` with a pipeline may be one.
  *
- * --launched: ranks are not threads but the processes of a launcher such as `gsel run`, on one host or on several, and the
- * combinations those that have as many ranks; an axis that stands alone has them all. */
+ * --launched: ranks are not threads but the processes of a launcher such as `gsel run`, on one host or on several, and
+ * the combinations those that have as many ranks; an axis that stands alone has them all. */
 #include <cblas.h>
 #include <inttypes.h>
 #include <math.h>
@@ -211,7 +211,8 @@ static gsel_comm* join_launched(void) {
     fprintf(stderr, "gpt-matrix: %s\n", err ? gsel_error_message(err).data : "out of memory");
     gsel_error_free(err);
   } else if (gsel_comm_world_size(world) > JOB_RANKS) {
-    fprintf(stderr, "gpt-matrix: %" PRId32 " ranks were started; 2 to %d are tried\n", gsel_comm_world_size(world), JOB_RANKS);
+    fprintf(stderr, "gpt-matrix: %" PRId32 " ranks were started; 2 to %d are tried\n", gsel_comm_world_size(world),
+            JOB_RANKS);
     gsel_comm_free(world);
     world = NULL;
   } else if (gsel_comm_rank(world) > 0 && !freopen("/dev/null", "w", stdout)) {
@@ -221,7 +222,8 @@ static gsel_comm* join_launched(void) {
 }
 
 int main(int argc, char** argv) {
-  const int is_short = argc == 3 && !strcmp(argv[2], "--short"), is_launched = argc == 3 && !strcmp(argv[2], "--launched");
+  const int is_short = argc == 3 && !strcmp(argv[2], "--short"),
+            is_launched = argc == 3 && !strcmp(argv[2], "--launched");
   struct text exact_text, gpt_text;
   char why[512];
   if (argc < 2 || (argc == 3 && !is_short && !is_launched) || argc > 3) {

@@ -1,12 +1,12 @@
 /* relay.c: relay [--device NAME] [--delay MS] [--loss PERCENT] [--rate MBIT_PER_S] [--seed N] [--mtu BYTES] NET NET
  * A cable between two network namespaces (paths such as /proc/PID/ns/net) for kernels without netem: a TUN device in
  * either, and this process, which hands packets on after a delay, in their order, at most so many bits a second, and
- * loses some of them by drawing numbers. A line on descriptor 3 says that the devices are there; addresses are for others
- * to give. At SIGTERM it prints what it has moved and lost, a line for each direction, and ends.
+ * loses some of them by drawing numbers. A line on descriptor 3 says that the devices are there; addresses are for
+ * others to give. At SIGTERM it prints what it has moved and lost, a line for each direction, and ends.
  *
  * A TUN device without TUNSETOFFLOAD gives packets with their checksums filled in and none longer than its MTU, so that
- * nothing here looks inside them, but for the version: what is not IPv4 (the kernel's own neighbour discovery) is dropped
- * and not counted. */
+ * nothing here looks inside them, but for the version: what is not IPv4 (the kernel's own neighbour discovery) is
+ * dropped and not counted. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -197,7 +197,7 @@ int main(int argc, char** argv) {
     for (int k = 0; k < 2; ++k) give_some(&d[k]);
   }
   for (int k = 0; k < 2; ++k)
-    printf("moved %" PRIu64 " lost %" PRIu64 " overflown %" PRIu64 " waiting %" PRIu64 "\n", d[k].n_moved,
-           d[k].n_lost, d[k].n_overflown, d[k].n_under_way);
+    printf("moved %" PRIu64 " lost %" PRIu64 " overflown %" PRIu64 " waiting %" PRIu64 "\n", d[k].n_moved, d[k].n_lost,
+           d[k].n_overflown, d[k].n_under_way);
   return 0;
 }

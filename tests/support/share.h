@@ -1,5 +1,5 @@
-/* support/share.h: under a sanitizer a trial takes ten times as long, and rows of one table run through the same code, so
- * there a share of the rows is tried, and so is each n-th with GSEL_TEST_SHARE=n. Every row is tried without. */
+/* support/share.h: under a sanitizer a trial takes ten times as long, and rows of one table run through the same code,
+ * so there a share of the rows is tried, and so is each n-th with GSEL_TEST_SHARE=n. Every row is tried without. */
 #ifndef GSEL_TEST_SHARE_H
 #define GSEL_TEST_SHARE_H
 
@@ -19,6 +19,8 @@ static inline int in_share_of(unsigned n) {
   if (given) return asked++ % (unsigned)atoi(given) == 0;
   return asked++ % n == 0 || !SANITIZED;
 }
-static inline int in_share(void) { return in_share_of(5); }
+static inline int in_share(void) {
+  return in_share_of(5);
+}
 
 #endif

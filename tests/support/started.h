@@ -1,8 +1,9 @@
-/* support/started.h: ranks of a test that are processes of a launcher, which run the same program side by side on one host
- * or on several (tests/hosts/started.sh): with GSEL_TEST_STARTED=FOLDER in the environment ranks.h takes these instead of
- * threads and forks, spread over the processes, so that two ranks are on two hosts. All processes do what main does in
- * step; only bodies of ranks run in one process each. What ranks share lies in files of FOLDER, which all hosts see, and so
- * does the place at which the ranks of a world meet. Worlds with more ranks than processes stay threads of the first. */
+/* support/started.h: ranks of a test that are processes of a launcher, which run the same program side by side on one
+ * host or on several (tests/hosts/started.sh): with GSEL_TEST_STARTED=FOLDER in the environment ranks.h takes these
+ * instead of threads and forks, spread over the processes, so that two ranks are on two hosts. All processes do what
+ * main does in step; only bodies of ranks run in one process each. What ranks share lies in files of FOLDER, which all
+ * hosts see, and so does the place at which the ranks of a world meet. Worlds with more ranks than processes stay
+ * threads of the first. */
 #ifndef GSEL_TESTS_STARTED_H
 #define GSEL_TESTS_STARTED_H
 
@@ -16,17 +17,17 @@
 #include "support/check.h"
 
 struct started {
-  const char *folder; /* NULL: not started */
+  const char* folder; /* NULL: not started */
   int32_t rank, size; /* of the processes */
   int32_t in_body;
   int32_t files, unlinked, worlds; /* so far */
   int32_t joined;                  /* communicators of this body */
-  void *user;                      /* of the world that is run next: its address in this process */
-  volatile int32_t *arrived;       /* at all barriers so far, of all processes */
+  void* user;                      /* of the world that is run next: its address in this process */
+  volatile int32_t* arrived;       /* at all barriers so far, of all processes */
   int32_t barriers;
 };
 
-static inline int32_t started_number(const char *const *names) {
+static inline int32_t started_number(const char* const* names) {
   for (; *names; ++names)
     if (getenv(*names)) return (int32_t)atoi(getenv(*names));
   fprintf(stderr, "started.h: no launcher says which rank this is\n");
@@ -34,26 +35,26 @@ static inline int32_t started_number(const char *const *names) {
 }
 
 /* Zeroed memory that all processes map: the n-th of them. */
-static inline void *started_map(const struct started *s, const char *kind, int32_t n, size_t bytes) {
+static inline void* started_map(const struct started* s, const char* kind, int32_t n, size_t bytes) {
   char path[512];
   snprintf(path, sizeof path, "%s/%s-%d", s->folder, kind, (int)n);
   const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0 || ftruncate(fd, (off_t)bytes)) return MAP_FAILED;
-  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   close(fd);
   return memory;
 }
 
 /* An MPI starts in all processes at once, also where two alone will communicate. What GSEL_TEST_TRANSPORT names is what
  * moves large payloads, or the ranks are not where they are meant to be. */
-static inline void started_begin(const struct started *s) {
+static inline void started_begin(const struct started* s) {
   gsel_comm_options options;
   gsel_comm_explanation way;
   gsel_collective call = GSEL_COLLECTIVE_INIT;
-  const char *transport = getenv("GSEL_TEST_TRANSPORT");
+  const char* transport = getenv("GSEL_TEST_TRANSPORT");
   float x = 0;
-  gsel_comm *comm = NULL;
-  gsel_error *err = NULL;
+  gsel_comm* comm = NULL;
+  gsel_error* err = NULL;
   char text[512];
   gsel_comm_options_init(&options, sizeof options);
   snprintf(text, sizeof text, "file://%s/place", s->folder);
@@ -72,22 +73,23 @@ static inline void started_begin(const struct started *s) {
   call.count = 1 << 20;
   gsel_comm_explanation_init(&way, sizeof way);
   if (gsel_comm_explain(comm, &call, &way, NULL) || !transport || strcmp(way.transport, transport)) {
-    fprintf(stderr, "started.h: the transport is %s, expected %s\n", way.transport, transport ? transport : "one that is named");
+    fprintf(stderr, "started.h: the transport is %s, expected %s\n", way.transport,
+            transport ? transport : "one that is named");
     exit(1);
   }
   gsel_comm_free(comm);
 }
 
-static inline struct started *started_job(void) {
-  static const char *const ranks[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", NULL};
-  static const char *const sizes[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", NULL};
+static inline struct started* started_job(void) {
+  static const char* const ranks[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", NULL};
+  static const char* const sizes[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", NULL};
   static struct started s;
   if (s.folder || !getenv("GSEL_TEST_STARTED")) return &s;
   s.folder = getenv("GSEL_TEST_STARTED");
   s.rank = started_number(ranks);
   s.size = started_number(sizes);
-  s.arrived = (volatile int32_t *)started_map(&s, "control", 0, sizeof *s.arrived);
-  if ((void *)s.arrived == MAP_FAILED) {
+  s.arrived = (volatile int32_t*)started_map(&s, "control", 0, sizeof *s.arrived);
+  if ((void*)s.arrived == MAP_FAILED) {
     perror(s.folder);
     exit(1);
   }
@@ -95,10 +97,12 @@ static inline struct started *started_job(void) {
   return &s;
 }
 
-static inline int is_started(void) { return started_job()->folder != NULL; }
+static inline int is_started(void) {
+  return started_job()->folder != NULL;
+}
 
 /* All processes are here. A process that is lost ends the program: the launcher ends the others. */
-static inline void started_barrier(struct started *s) {
+static inline void started_barrier(struct started* s) {
   const int32_t expected = ++s->barriers * s->size;
   __atomic_add_fetch(s->arrived, 1, __ATOMIC_SEQ_CST);
   for (int turn = 0; __atomic_load_n(s->arrived, __ATOMIC_SEQ_CST) < expected; ++turn) {
@@ -111,7 +115,7 @@ static inline void started_barrier(struct started *s) {
 }
 
 /* Once all processes have mapped what they share. */
-static inline void started_unlink(struct started *s) {
+static inline void started_unlink(struct started* s) {
   char path[512];
   for (; s->rank == 0 && s->unlinked < s->files; ++s->unlinked) {
     snprintf(path, sizeof path, "%s/shared-%d", s->folder, (int)s->unlinked);
@@ -120,13 +124,17 @@ static inline void started_unlink(struct started *s) {
 }
 
 /* Which process runs this rank of a world of n. */
-static inline int32_t started_process(const struct started *s, int32_t rank, int32_t n) { return rank * s->size / n; }
+static inline int32_t started_process(const struct started* s, int32_t rank, int32_t n) {
+  return rank * s->size / n;
+}
 
 /* Whether a world of n has ranks on two hosts, or none was started: for tests of many worlds. */
-static inline int started_suits(int32_t n) { return !is_started() || (n > 1 && n <= started_job()->size); }
+static inline int started_suits(int32_t n) {
+  return !is_started() || (n > 1 && n <= started_job()->size);
+}
 
 /* Where the ranks of a world of several meet, for the communicator that is joined next. */
-static inline void started_place(struct started *s, char *text, size_t capacity) {
+static inline void started_place(struct started* s, char* text, size_t capacity) {
   snprintf(text, capacity, "file://%s/place-%d-%d", s->folder, (int)s->worlds, (int)s->joined++);
 }
 

@@ -201,7 +201,8 @@ void test_calls_are_started(void**) {
   on_hosts("01", starts);
 }
 
-// ---- what one host knows of another ----------------------------------------------------------------------------------
+// ---- what one host knows of another
+// ----------------------------------------------------------------------------------
 
 int32_t fails_on_rank_1(void* sum, const void* next, size_t count, gsel_dtype, void* rank) {
   for (size_t i = 0; i < count; ++i) static_cast<float*>(sum)[i] += static_cast<const float*>(next)[i];

@@ -17,8 +17,8 @@ void* forked_share(size_t bytes);
 /* Forks the ranks; the caller becomes rank 0, and the others end when it does. */
 void forked_join(int wanted, int* rank, int* ranks);
 
-/* With BENCH_HOSTS=A,B in the environment, files of two network namespaces: the first half of the ranks goes to A, the other
- * one to B, whose interfaces are "eth0". Whether it is set. */
+/* With BENCH_HOSTS=A,B in the environment, files of two network namespaces: the first half of the ranks goes to A, the
+ * other one to B, whose interfaces are "eth0". Whether it is set. */
 int forked_enter_host(int rank, int ranks);
 
 void forked_gather(double* mine, double* all, size_t count);

@@ -20,7 +20,7 @@ typedef struct job {
   bench_run run;
   bench_call call;
   double seconds;
-  int fewest; /* calls of a size */
+  int fewest;    /* calls of a size */
   double* times; /* of all ranks: [MOST_CALLS + MOST_BATCH] each */
   double mine[MOST_BATCH];
 } job;

@@ -1,6 +1,6 @@
 /* bench_pccl.c: PCCL in the harness of gsel's peers: forked ranks, on the hosts of BENCH_HOSTS where that is set, and a
- * master in a process beside rank 0. libpccl.so is opened from the library path, see bring.sh; its types are declared here as
- * its ABI of 1.0 has them. It has one collective, allreduce. */
+ * master in a process beside rank 0. libpccl.so is opened from the library path, see bring.sh; its types are declared
+ * here as its ABI of 1.0 has them. It has one collective, allreduce. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>

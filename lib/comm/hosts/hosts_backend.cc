@@ -97,7 +97,8 @@ std::unique_ptr<Pending> HostsBackend::start_messages(std::vector<gsel_collectiv
   for (const gsel_collective& call : calls) {
     const bool sends = row_of(call.kind).send != Reach::none;
     const uint64_t bytes = sends ? call.count * dtype_bytes(call.dtype) : 0;
-    if (call.kind == GSEL_COLLECTIVE_SENDRECV) {  // its halves go by themselves, and those of this host are counted there
+    if (call.kind ==
+        GSEL_COLLECTIVE_SENDRECV) {  // its halves go by themselves, and those of this host are counted there
       count(call.kind, bytes);
       if (roster_.is_here(call.root)) halves_here_[0].add(bytes);
       if (call.source >= 0 && roster_.is_here(call.source)) halves_here_[1].add(0);
