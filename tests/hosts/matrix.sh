@@ -16,6 +16,15 @@ export GSEL_TUNING= GSEL_TEST_BIN="$build" GSEL_TEST_DATA="$here/../data"
   conformance_always_accumulates conformance_pipeline_run conformance_pipeline_strategies conformance_tensor_steps \
   conformance_tensor_strategies conformance_tensor_pipeline gpt-matrix
 wrong=0
+cat << TEXT
+# Conformance and strategies on two hosts
+
+Two hosts of one machine, which are namespaces with a cable between them, with two ranks each (tests/hosts/started.sh): tests
+that passed (of gpt-matrix: combinations of strategies whose exact model ends in the bits of one rank, and whose GPT ends near
+its loss), and the seconds that they took. Worlds of two and three ranks are on both hosts too. \`make matrix-hosts\` writes
+this; on $(date -u +%F)${GSEL_TEST_SHARE:+, with each ${GSEL_TEST_SHARE}th row of the long tables}.
+
+TEXT
 echo "| program | gloo | mpi_openmpi | mpi_mpich |"
 echo "|---|---|---|---|"
 for program in "$@"; do
