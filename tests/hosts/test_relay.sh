@@ -37,7 +37,7 @@ asks() {
     exit 0
   }
   mkfifo "$work/hosts/serving"
-  hosts_on b "$bin/datagrams" serve 7000 > "$work/hosts/serving" &
+  "$hosts_enter" b "$bin/datagrams" serve 7000 > "$work/hosts/serving" & # a function would leave it behind
   server=$!
   read -r _ < "$work/hosts/serving"
   read -r back shortest_us took_us <<ANSWERS
