@@ -212,7 +212,7 @@ void Assembly::settle(Gathered here, const Head& head, void* all, double timeout
   if (!relay_) std::memcpy(all, answer_.data() + sizeof verdict, bytes);
 }
 
-// ---- by frames: the first ranks of hosts say it for all, or each rank for itself -------------------------------------
+// ---- by frames: the first ranks of hosts say it for all, or each rank for itself ------------------------------------
 
 // false: some make another call, and the tree is to tell which.
 bool Assembly::gather_by_frames(const Gathered& here, const Head& head, char* all, int64_t deadline_ns) {
