@@ -54,15 +54,15 @@ static inline void started_begin(const struct started* s) {
   const char* transport = getenv("GSEL_TEST_TRANSPORT");
   float x = 0;
   gsel_comm* comm = NULL;
-  gsel_error* err = NULL;
+  gsel_error* failure = NULL;
   char text[512];
   gsel_comm_options_init(&options, sizeof options);
   snprintf(text, sizeof text, "file://%s/place", s->folder);
   options.rank = s->rank;
   options.world_size = s->size;
   options.rendezvous = gsel_str_from(text);
-  if (gsel_comm_init(&options, &comm, &err)) {
-    gsel_error_format(err, text, sizeof text);
+  if (gsel_comm_init(&options, &comm, &failure)) {
+    gsel_error_format(failure, text, sizeof text);
     fprintf(stderr, "started.h: %s\n", text);
     exit(1);
   }

@@ -14,15 +14,16 @@ uint64_t allocated = 0;
 
 }  // namespace
 
-void* operator new(size_t bytes) {
+// Not inlined, so that the compiler does not compare malloc with delete.
+[[gnu::noinline]] void* operator new(size_t bytes) {
   allocated += bytes;
   if (void* const memory = std::malloc(bytes)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept {
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
   std::free(memory);
 }
 

@@ -19,6 +19,8 @@ class Board {
   virtual ~Board() = default;  // takes down what this rank has posted, where that may be done
 
   virtual void post(const Endpoint& endpoint, int64_t deadline_ns) = 0;
+  // Whether every rank must post or read, as at a barrier of a process manager; else the first of each host may read.
+  virtual bool asks_all() const { return false; }
   // Those of which each may be rank 0's; none, with the reason in *why: not yet.
   virtual std::vector<Endpoint> read(int64_t deadline_ns, std::string* why) = 0;
 };

@@ -33,7 +33,7 @@ class Guest {
     write_text(own_.identity, host_identity());
     write_text(own_.space, name_space());
     write_text(own_.version, version_text());
-    if (meeting_.place.kind == MeetingPlace::Kind::pmi) seats_ = read_seats();  // where all ranks must ask
+    if (board_ && board_->asks_all()) seats_ = read_seats();
     int64_t pause = kFirstPauseNs;
     for (;;) {
       if (auto met = try_once()) return std::move(*met);

@@ -21,6 +21,8 @@ class PmiBoard : public Board {
  public:
   explicit PmiBoard(const MeetingPlace& place) : place_(place), key_(next_key()) {}
 
+  bool asks_all() const override { return true; }
+
   void post(const Endpoint& endpoint, int64_t deadline_ns) override {
     deadline_ns_ = deadline_ns;
     const std::string space = begin();

@@ -11,6 +11,8 @@ namespace {
 
 class PmixBoard : public Board {
  public:
+  bool asks_all() const override { return true; }
+
   void post(const Endpoint& endpoint, int64_t deadline_ns) override {
     pmix::put(key_, endpoint_text(endpoint));
     pmix::fence(deadline_ns);

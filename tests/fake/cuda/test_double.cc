@@ -133,13 +133,13 @@ void test_memory_is_used_within_its_bounds_and_its_life(void**) {
 void test_a_driver_that_is_too_old_is_named(void**) {
   for (const char* name : {"cuStreamGetCtx", "cuMemcpy2DAsync", "cuInit"})
     expect({{"GSEL_FAKE_CUDA_LACKS", name}},
-           (std::string("libcuda.so.1 has no ") + name + "; a driver of version 525").c_str(), [] {
+           (std::string("libcuda.so.1 has no ") + name + "; expected a driver of version 525").c_str(), [] {
              const FakeCuda cuda;
              char reason[256] = "";
              if (cuda.plugin->probe(&gsel::host_services(), reason, sizeof reason) == 0)
                fprintf(stderr, "%s\n", reason);
            });
-  expect({{"GSEL_FAKE_CUDA_DRIVER", "11000"}}, "libcuda.so.1 has no cuDeviceGetUuid; a driver of version 525",
+  expect({{"GSEL_FAKE_CUDA_DRIVER", "11000"}}, "libcuda.so.1 has no cuDeviceGetUuid; expected a driver of version 525",
          [] { Opened o; });
   expect({{"GSEL_FAKE_CUDA_DRIVER", "12020"}}, "opened", [] {
     Opened o;
