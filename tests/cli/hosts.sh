@@ -292,7 +292,7 @@ if [ $hosts_are = namespaces ]; then ls "$folder" | grep -q '^gsel-b-[0-9]*-0.js
 "$gsel" trace "$folder" > "$work/out" 2> "$work/err" || fail "gsel trace: $(cat "$work/err")"
 said out "^communicator world of 4 ranks"
 said out "^rank 3 on [a-z0-9]* (pid [0-9]*) holds up the others: its process has ended"
-said out "^3 .* ended .*, of #[0-9]* allreduc"
+said out "^3 .* ended .*#[0-9]* allreduc"
 clocks "$folder"
 "$gsel" trace "$folder" --svg "$work/trace.svg"
 
