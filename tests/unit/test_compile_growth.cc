@@ -20,6 +20,10 @@ uint64_t allocated = 0;
   if (void* const memory = std::malloc(bytes)) return memory;
   throw std::bad_alloc();
 }
+[[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  allocated += bytes;
+  return std::malloc(bytes);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
