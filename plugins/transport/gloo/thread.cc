@@ -49,6 +49,8 @@ Thread::~Thread() {
   hurry(1);
   device_->unregisterDescriptor(wake_, this);
   device_->unregisterDescriptor(timer_, ticks_.get());
+  await_pause();
+  ticks_->await_pause();
   close(wake_);
   close(timer_);
 }
@@ -62,6 +64,7 @@ void Thread::hurry(int more) {
 }
 
 void Thread::Ticks::handleEvents(int) {
+  const std::lock_guard running(running_);
   uint64_t number = 0;
   if (read(timer_, &number, sizeof number) < 0) return;  // stopped since
 }

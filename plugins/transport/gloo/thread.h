@@ -47,8 +47,10 @@ class Thread final : public gloo::transport::tcp::Handler {
    public:
     explicit Ticks(int timer) : timer_(timer) {}
     void handleEvents(int events) override;
+    void await_pause() { const std::lock_guard running(running_); }
 
    private:
+    std::mutex running_;
     const int timer_;
   };
   void hurry(int more);
