@@ -2,15 +2,12 @@
 // it gives to the same ranks on one host.
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "support/port.h"
 #include "support/ranks.h"
 
 namespace gsel::test {
@@ -21,19 +18,6 @@ struct Job {
   const char* hosts;
   const char* transport;  // NULL: any
 };
-
-inline uint16_t free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* at = reinterpret_cast<sockaddr*>(&address);
-  assert_int_equal(bind(fd, at, length), 0);
-  assert_int_equal(getsockname(fd, at, &length), 0);
-  close(fd);
-  return ntohs(address.sin_port);
-}
 
 // Where a launcher of MPI has started this process (tests/unit/hosts_mpi.sh), it is one of the ranks, and all of them
 // run the same tests over that MPI. GSEL_TEST_LAUNCHED is a folder of theirs.

@@ -211,6 +211,37 @@ void test_a_shrink_goes_on_without_those_who_die_in_it(void**) {
   dies_in_each_call(Makes::shrink, "0101", 0, 1, 3);  // where another host has the lowest rank
 }
 
+// Rank 2 dies, and rank 0 of its host while it tells the other host.
+void tells(rank_run* run) {
+  auto* death = static_cast<Death*>(run->user);
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  rank_ok(run, join(run, &comm, &err), err);
+  if (run->rank == 2) await_step(&death->begun, 3);
+  if (run->rank == 0) calls_to_live = death->calls;
+  if (run->rank != 2) __atomic_add_fetch(&death->begun, 1, __ATOMIC_SEQ_CST);
+  if (run->rank == 2) kill(getpid(), SIGKILL);
+  int32_t x = 1;
+  rank_fails(run, gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err, GSEL_ERR_PEER, "ended without", -1);
+  if (run->rank == 0) kill(getpid(), SIGKILL);
+  gsel_comm_free(comm);
+}
+
+void test_who_dies_while_it_tells_of_a_death_is_told_of(void**) {
+  auto* death = static_cast<Death*>(shared_memory(sizeof(Death)));
+  death->job.hosts = "0101";
+  for (death->calls = 0; death->calls < 12; ++death->calls) {
+    snprintf(death->job.place, sizeof death->job.place, "tcp://127.0.0.1:%d", free_port());
+    death->begun = 0;
+    rank_run* runs = ranks_prepare(4, death);
+    std::vector<pid_t> pids;
+    for (int32_t r = 0; r < 4; ++r) pids.push_back(rank_fork(&runs[r], tells));
+    for (const pid_t pid : pids) waitpid(pid, nullptr, 0);
+    ranks_verdict(runs, 4);
+  }
+  munmap(death, sizeof *death);
+}
+
 void test_a_group_in_which_one_dies_leaves_its_communicator_to_be_shrunk(void**) {
   dies_in_each_call(Makes::group, "0011", 3, 0, 2);
   dies_in_each_call(Makes::group, "0011", 3, 2, 2);
@@ -227,6 +258,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(test_a_shrink_goes_on_without_those_who_die_in_it),
       cmocka_unit_test(test_a_shrink_goes_on_without_those_who_die_at_some_time_of_it),
+      cmocka_unit_test(test_who_dies_while_it_tells_of_a_death_is_told_of),
       cmocka_unit_test(test_a_group_in_which_one_dies_leaves_its_communicator_to_be_shrunk),
       cmocka_unit_test(test_a_resync_in_which_one_dies_leaves_its_communicator_to_be_shrunk),
   };

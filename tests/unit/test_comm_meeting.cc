@@ -13,6 +13,7 @@
 #include "comm/hosts/place.h"
 #include "comm/hosts/secret.h"
 #include "comm/hosts/wire.h"
+#include "support/port.h"
 #include "support/ranks.h"
 
 using namespace gsel::hosts;
@@ -46,12 +47,6 @@ int socket_at(uint16_t port, bool listens, uint16_t* got) {
     *got = ntohs(address.sin_port);
   }
   return fd;
-}
-
-uint16_t free_port() {
-  uint16_t port = 0;
-  close(socket_at(0, true, &port));
-  return port;
 }
 
 gsel_status join(const rank_run* run, gsel_comm** comm, gsel_error** err) {

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include "base/printable.h"
 #include "base/quiet_thread.h"
 #include "base/text.h"
+#include "comm/shm/membership.h"
 
 namespace gsel::hosts {
 namespace {
@@ -68,12 +70,13 @@ void Herald::begin_inquiries(const Heritage& heritage, const Secret& secret) {
   inquires_.store(true, std::memory_order_release);
 }
 
+// In one piece: this rank may be killed while it does so.
 void Herald::tell_all(const Notice& notice, const std::string& text) noexcept {
-  for (auto& line : lines_) {
-    if (!line) continue;
-    const int64_t deadline = os::now_ns() + kNoticeNs;
-    if (line->watch.send(notice, deadline) && !text.empty()) line->watch.send(text.data(), text.size(), deadline);
-  }
+  std::array<char, sizeof notice + kMostText> both;
+  std::memcpy(both.data(), &notice, sizeof notice);
+  text.copy(both.data() + sizeof notice, kMostText);
+  for (auto& line : lines_)
+    if (line) line->watch.send(both.data(), sizeof notice + text.size(), os::now_ns() + kNoticeNs);
 }
 
 void Herald::tell_what_broke() noexcept {
@@ -150,11 +153,13 @@ void Herald::hear(size_t host) {
     if (notice->say == Say::leaves) heard_[host].has_left = true;
     if (notice->say != Say::broken) continue;
     std::string text(std::min(notice->bytes, kMostText), '\0');
-    if (watch.await(text.data(), text.size(), os::now_ns() + kNoticeNs) != Stream::Came::all) text.clear();
+    const Stream::Came came = watch.await(text.data(), text.size(), os::now_ns() + kNoticeNs);
+    if (came == Stream::Came::end) return lose(host, shm::kEnded);
+    if (came != Stream::Came::all) text = roster_.named(roster_.on(host).front()) + " tells of a failure, and not why";
     heard_[host].has_left = true;  // it may end now
     local_.break_with(Error(notice->code, one_line(text)).about_rank(notice->about));
   }
-  if (!goes_on && !heard_[host].has_left) lose(host, "ended without gsel_comm_free");
+  if (!goes_on && !heard_[host].has_left) lose(host, shm::kEnded);
 }
 
 // A thread that was late itself accuses nobody of it.

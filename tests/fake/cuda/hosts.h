@@ -2,12 +2,10 @@
 #ifndef GSEL_TESTS_CUDA_HOSTS_H
 #define GSEL_TESTS_CUDA_HOSTS_H
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "fake/cuda/program.h"
+#include "support/port.h"
 
 enum { COUNT = 16 };
 
@@ -19,16 +17,6 @@ typedef struct job {
   volatile int32_t *step, *connected; /* that the ranks share */
   volatile double* at;                /* when somebody died, of CLOCK_MONOTONIC */
 } job;
-
-static inline int free_port(void) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-  socklen_t length = sizeof address;
-  assert_int_equal(bind(fd, (struct sockaddr*)&address, length), 0);
-  assert_int_equal(getsockname(fd, (struct sockaddr*)&address, &length), 0);
-  close(fd);
-  return ntohs(address.sin_port);
-}
 
 /* A rank whose communicator is over all hosts, with memory that holds the rank times 100 and the place. */
 typedef struct joined {
