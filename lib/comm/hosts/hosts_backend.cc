@@ -71,6 +71,14 @@ class Group final : public Pending {
   std::array<std::unique_ptr<Pending>, 2> parts_;
 };
 
+constexpr std::pair<const char*, const char*> kWays[] = {
+    {"assembly", "the payload is small: it goes with the call over the first rank of each host"},
+    {"direct", "each rank gets its part of what every rank has, adds it, and passes it on to the ranks of its host"},
+    {"two-level", "each host adds its ranks, and one rank for each slice adds what hosts have, in this order"},
+    {"chain", "each host adds its ranks to what the host before sends, in rank order"},
+    {"lanes", "one rank of each host gets what all of its ranks need, and passes it on there"},
+    {"slices", "each rank gets what it needs from every other; one rank folds each slice in rank order"}};
+
 }  // namespace
 
 std::unique_ptr<Pending> HostsBackend::start(std::span<const gsel_collective> checked, bool) {
@@ -143,6 +151,14 @@ gsel_comm_count HostsBackend::counts(gsel_collective_kind kind) const {
   return out;
 }
 
+HostsBackend::Way HostsBackend::way_of(const Call& call) const {
+  if (is_small(call)) return Way::small;
+  if (goes_direct(call)) return Way::direct;
+  if (goes_in_two_levels(call)) return Way::two_levels;
+  if (goes_in_chain(call)) return Way::chain;
+  return goes_by_lanes(call) ? Way::lanes : Way::slices;
+}
+
 gsel_comm_explanation HostsBackend::explain(const gsel_collective& checked) {
   if (is_point_to_point(checked.kind)) return local_.explain(here(checked));
   Call call;
@@ -150,15 +166,11 @@ gsel_comm_explanation HostsBackend::explain(const gsel_collective& checked) {
   shm::complete(checked, ranks, 0, call);
   gsel_comm_explanation out = GSEL_COMM_EXPLANATION_INIT;
   out.sent_bytes = Plan(call, roster_.rank(), ranks).sent_bytes();
-  const bool small = is_small(call), in_levels = goes_in_two_levels(call), in_chain = goes_in_chain(call),
-             by_lanes = goes_by_lanes(call);
-  out.protocol = small ? "assembly" : in_levels ? "two-level" : in_chain ? "chain" : by_lanes ? "lanes" : "slices";
-  out.reason = small       ? "the payload is small: it goes with the call over the first rank of each host"
-               : in_levels ? "each host adds its ranks, and one rank for each slice adds what hosts have, in this order"
-               : in_chain  ? "each host adds its ranks to what the host before sends, in rank order"
-               : by_lanes  ? "one rank of each host gets what all of its ranks need, and passes it on there"
-                           : "each rank gets what it needs from every other; one rank folds each slice in rank order";
-  out.transport = small && !assembly_.has_frames() ? "control" : carrier_ ? carrier_->name() : "none";
+  const Way way = way_of(call);
+  const auto [protocol, reason] = kWays[static_cast<size_t>(way)];
+  out.protocol = protocol;
+  out.reason = reason;
+  out.transport = way == Way::small && !assembly_.has_frames() ? "control" : carrier_ ? carrier_->name() : "none";
   out.transport_reason = "the ranks are on several hosts";
   return out;
 }

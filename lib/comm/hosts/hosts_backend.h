@@ -72,6 +72,9 @@ class HostsBackend final : public Backend {
   using Bytes = shm::Bytes;
   void make(const gsel_collective& given);
   void fail_in_operation(const Call& call, const Error& error) const;
+  // How a collective travels.
+  enum class Way { small, direct, two_levels, chain, lanes, slices };
+  Way way_of(const Call& call) const;
   bool is_small(const Call& call) const;
   bool goes_on(const Call& call) const;
   char* room(uint64_t bytes);
@@ -83,6 +86,8 @@ class HostsBackend final : public Backend {
   host::Fold fold_of(const Call& call, const double* factors) const;
   void check_parts(const Call& call, const std::vector<uint64_t>& counts) const;
   void reduce_in_slices(const Call& call, const Plan& plan, const double* factors);
+  bool goes_direct(const Call& call) const;
+  void reduce_direct(const Call& call, const Plan& plan, const double* factors);
   bool goes_in_chain(const Call& call) const;
   void reduce_in_chain(const Call& call, const Plan& plan, const double* factors);
   bool goes_in_two_levels(const Call& call) const;

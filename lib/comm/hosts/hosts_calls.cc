@@ -93,14 +93,16 @@ void HostsBackend::make_large(const Call& call, const Plan& plan) {
 }
 
 void HostsBackend::move_large(const Call& call, const Plan& plan, const double* factors) {
-  if (goes_in_two_levels(call)) return reduce_in_two_levels(call, plan, factors);
-  if (goes_in_chain(call)) return reduce_in_chain(call, plan, factors);
+  const Way way = way_of(call);
+  if (way == Way::direct) return reduce_direct(call, plan, factors);
+  if (way == Way::two_levels) return reduce_in_two_levels(call, plan, factors);
+  if (way == Way::chain) return reduce_in_chain(call, plan, factors);
   if (is_reduction(call.kind)) return reduce_in_slices(call, plan, factors);
   const int32_t rank = roster_.rank();
   const Bytes from = plan.source(rank), to = plan.target(rank);
   if (to.count > 0 && call.send + from.begin != call.recv + to.begin)
     std::memmove(call.recv + to.begin, call.send + from.begin, to.count);
-  if (goes_by_lanes(call))
+  if (way == Way::lanes)
     return call.kind == GSEL_COLLECTIVE_BROADCAST ? broadcast_by_lanes(call) : gather_by_lanes(call, plan);
   move({call.send, [&](int32_t q) { return plan.source(q); }, call.recv, [&](int32_t q) { return plan.target(q); }},
        static_cast<double>(call.timeout_ns) * 1e-9);

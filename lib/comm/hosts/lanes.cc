@@ -93,6 +93,12 @@ void Lanes::gather() {
   }
 }
 
+void Lanes::gather_from_all() {
+  const auto lane_of = [&](int32_t q) { return whole(static_cast<size_t>(roster_.local_of(q))); };
+  const auto place = [&](int32_t q) { return Bytes{static_cast<uint64_t>(q) * lane_bytes_, lane_bytes_}; };
+  backend_.move({call_.send, lane_of, inputs_, place}, timeout_s_);
+}
+
 void Lanes::add_inputs(size_t k, uint64_t at, uint64_t in_piece, std::vector<const void*>& inputs,
                        std::vector<double>& factors) const {
   for (const int32_t q : roster_.here()) {

@@ -30,6 +30,8 @@ class Lanes {
   void take_room(uint64_t for_inputs, uint64_t more);
   // This rank's lane of the inputs of the others here.
   void gather();
+  // That of all ranks of all hosts, one after the other by rank, where a lane is one piece.
+  void gather_from_all();
   // What it comes to, where the lane stands in one piece.
   void reduce_here(char* to);
   // What each rank here gave of piece k from in_piece on, which is `at` of the lane, and the factors, if there are any,

@@ -1,0 +1,42 @@
+// comm/hosts/direct.cc: sums of all ranks whose lanes go straight to each rank that takes care of them: what a rank
+// gives goes over the network once for each rank of another host that has the lane, and nothing comes back. So hosts
+// wait for the network once, where the chain waits for each host on the way and back again; more bytes go. Each host
+// folds every lane itself, in the order that is asked for.
+#include "comm/hosts/lanes.h"
+
+namespace gsel::hosts {
+namespace {
+
+constexpr uint64_t kMostDirectBytes = 1 << 20;  // of all ranks together
+
+}  // namespace
+
+class Direct : Lanes {
+ public:
+  Direct(HostsBackend& backend, const shm::Call& call, const shm::Plan& plan, const double* factors)
+      : Lanes(backend, call, plan, factors, true) {}
+
+  void run() {
+    take_room(roster_.ranks() * lane_bytes_, 0);
+    gather_from_all();
+    std::vector<const void*> inputs;
+    for (size_t q = 0; q < roster_.ranks(); ++q) inputs.push_back(inputs_ + q * lane_bytes_);
+    const uint64_t begin = whole(own_).begin;
+    inputs[static_cast<size_t>(roster_.rank())] = call_.send + begin;
+    host::reduce(fold_of(factors_), call_.recv + begin, inputs.data(), static_cast<int>(inputs.size()),
+                 lane_bytes_ / call_.element);
+    spread();
+  }
+};
+
+// Not with an operation of the caller's, which may fail on one rank: others wait for no result of it here.
+bool HostsBackend::goes_direct(const Call& call) const {
+  return call.kind == GSEL_COLLECTIVE_ALLREDUCE && call.operation.op < GSEL_OP_USER && roster_.is_in_blocks() &&
+         call.count * call.element * roster_.ranks() <= kMostDirectBytes;
+}
+
+void HostsBackend::reduce_direct(const Call& call, const Plan& plan, const double* factors) {
+  Direct(*this, call, plan, factors).run();
+}
+
+}  // namespace gsel::hosts
