@@ -149,7 +149,7 @@ bench-comm: packages-peers
 bench-hosts: packages-peers
 	$(call build,default,bench_peers)
 	@bench/hosts/run.sh build bench/results
-	@bench/hosts/direct.sh build/bin bench/results
+	@bench/hosts/direct.sh build bench/results
 
 # Python and PyTorch are Debian's: another Python on the path may have other versions, or none.
 bench-train: data packages-train

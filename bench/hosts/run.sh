@@ -9,25 +9,12 @@ set -eu
 build=$(realpath "$1") results=$2
 bin=$build/bin
 here=$(dirname "$0")
-. "$here/../../tests/support/hosts.sh"
-hosts_relay=$build/tests/hosts/relay
+. "$here/two_hosts.sh"
 seconds=${SECONDS_EACH:-0.2} each=${EACH:-1 2}
-work=$(mktemp -d)
-trap 'hosts_remove; rm -rf "$work"' EXIT
-trap 'exit 1' INT TERM
-head -c 32 /dev/urandom > "$work/token"
-chmod 600 "$work/token"
-export GSEL_TOKEN_FILE="$work/token" GSEL_INTERFACE=eth0 BENCH_ADDRESS=10.77.1.1
+export BENCH_ADDRESS=10.77.1.1
 
-# How Open MPI starts its daemon on the other host: HOST COMMAND...
-printf '#!/bin/sh\nhost=$1\nshift\nexec "%s/hosts/enter" "$host" sh -c "$*"\n' "$work" > "$work/shell"
-chmod +x "$work/shell"
 limit() { timeout -k 5 120 "$@"; }
-mpirun() {
-  limit "$hosts_enter" node0 mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to none -np $((2 * n)) \
-    --host node0:$n,node1:$n --mca mpi_yield_when_idle 1 --mca plm_rsh_agent "$work/shell" --mca btl_tcp_if_include eth0 \
-    --mca oob_tcp_if_include eth0 "$@"
-}
+mpirun() { mpirun_on_hosts "$n" 1 "$@"; }
 port=29600
 node_of_job() { # NODE OPTIONS...
   node=$1
@@ -63,14 +50,8 @@ peers=${PEERS-}
   if "$here/../peers/pccl/bring.sh" "$build/pccl"; then peers="$peers pccl"; else echo "run.sh: goes on without PCCL" >&2; fi
 }
 
-begin_hosts() { # [DELAY_MS]
-  rm -rf "$work/hosts"
-  mkdir "$work/hosts"
-  hosts_make node0 node1 "$work/hosts" ${1:+"$1"}
-  [ $hosts_are = namespaces ] || {
-    echo "run.sh: this needs network namespaces (root)" >&2
-    exit 1
-  }
+begin_networks() { # [DELAY_MS]
+  begin_hosts "$@"
   networks=/proc/${hosts_ends% *}/ns/net,/proc/${hosts_ends#* }/ns/net
 }
 samples() { # ROUND DELAY_MS OPERATION BYTES OPTIONS...: of all peers
@@ -85,7 +66,7 @@ samples() { # ROUND DELAY_MS OPERATION BYTES OPTIONS...: of all peers
 }
 load() { cut -d ' ' -f 1 /proc/loadavg; }
 loads=$(load)
-begin_hosts
+begin_networks
 for round in $(seq "${ROUNDS:-3}"); do
   for n in $each; do
     samples "$round" 0 allreduce "${BYTES:-8,1024,32768,65536,262144,1048576,4194304,16777216}" --fewest 6
@@ -96,7 +77,7 @@ for round in $(seq "${ROUNDS:-3}"); do
 done
 hosts_remove
 delay=${DELAY_MS:-20}
-begin_hosts "$delay"
+begin_networks "$delay"
 for round in $(seq "${DELAY_ROUNDS:-3}"); do
   for n in $each; do
     samples "$round" "$delay" allreduce "${DELAY_BYTES:-8,65536,1048576,16777216}" --fewest 1
