@@ -1,4 +1,4 @@
-/* matrix.c: gpt-matrix TEXT [--short | --launched]: every combination of the strategies of the four axes, by
+/* matrix.c: gpt-matrix TEXT [--short] [--launched]: every combination of the strategies of the four axes, by
  * configuration alone, as a Markdown table. Each is tried twice against one rank: with exact arithmetic
  * (exact_layers.c), where the parameters must be the same bit for bit, and as the GPT that it is, whose loss may differ
  * by the rounding of sums in another order. The exit status is 0 when all is as it should be.
@@ -222,12 +222,17 @@ static gsel_comm* join_launched(void) {
 }
 
 int main(int argc, char** argv) {
-  const int is_short = argc == 3 && !strcmp(argv[2], "--short"),
-            is_launched = argc == 3 && !strcmp(argv[2], "--launched");
+  int is_short = 0, is_launched = 0, known = argc > 1;
+  for (int i = 2; i < argc; ++i) {
+    const int asks_short = !strcmp(argv[i], "--short"), asks_launched = !strcmp(argv[i], "--launched");
+    is_short |= asks_short;
+    is_launched |= asks_launched;
+    known &= asks_short || asks_launched;
+  }
   struct text exact_text, gpt_text;
   char why[512];
-  if (argc < 2 || (argc == 3 && !is_short && !is_launched) || argc > 3) {
-    fprintf(stderr, "usage: gpt-matrix TEXT [--short | --launched]\n");
+  if (!known) {
+    fprintf(stderr, "usage: gpt-matrix TEXT [--short] [--launched]\n");
     return 2;
   }
   struct trial exact = {.job = {.steps = 3, .sizes = {4, 16, 4, 8, 0}, .kinds = &exact_layers, .text = &exact_text},
