@@ -35,6 +35,7 @@
 # of TRAIN and bench-train: TRAIN=--short; bench/train/run.py --help.
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
+TEST_JOBS ?= $(shell expr $(JOBS) + 1) # many tests mostly wait
 DATA ?= build/data/kjv.txt
 export GSEL_NO_INSTALL
 export NINJA_STATUS = gsel: step %f of %t: 
@@ -116,7 +117,7 @@ build/data/kjv.txt:
 
 test: packages-test
 	$(call build,default)
-	@.ci/tests.sh build $(JOBS)
+	@.ci/tests.sh build $(TEST_JOBS)
 
 # Each net has its share of the time; what it found stands in build/soak.log, with the seed to try it again.
 SOAK_MINUTES ?= 60
@@ -126,7 +127,7 @@ soak: packages-test
 
 asan tsan: packages-test
 	$(call build,$@)
-	@.ci/tests.sh build-$@ $(JOBS)
+	@.ci/tests.sh build-$@ $(TEST_JOBS)
 
 # Clang compiles nothing here: it reads what it would compile, the files of a folder as one.
 docs: packages-docs

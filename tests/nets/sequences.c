@@ -45,7 +45,7 @@ static void play_sequences(net_trial* t, void* user) {
 }
 
 static void play(net_log* log, int worker) {
-  const double seconds = (double)net_number("GSEL_NET_SECONDS", 10);
+  const double seconds = (double)net_number("GSEL_NET_SECONDS", 5);
   job j = {worker, net_number("GSEL_NET_SEED", 1), net_seconds() + seconds};
   if (worker == 0) print_message("GSEL_NET_SEED=%ld\n", j.seed);
   net_contain(log, play_sequences, &j, 180 + seconds);

@@ -186,7 +186,7 @@ static void all_calls(net_log* log, int worker) {
 }
 
 static void drawn_allocations(net_log* log, int worker) {
-  const double all = (double)net_number("GSEL_NET_SECONDS", 8), each = all / (2 * N_WORLDS - 1);
+  const double all = (double)net_number("GSEL_NET_SECONDS", 5), each = all / (2 * N_WORLDS - 1);
   const long seed = net_number("GSEL_NET_SEED", 1);
   if (worker == 0) print_message("GSEL_NET_SEED=%ld\n", seed);
   for (int k = 0; k < N_WORLDS; ++k)

@@ -84,7 +84,7 @@ static void no_signal_harms(void** state) {
   (void)state;
   net_log* log = net_open();
   signals = (long*)shared_memory(sizeof *signals);
-  const double each = (double)net_number("GSEL_NET_SECONDS", 10) / N_WORLDS;
+  const double each = (double)net_number("GSEL_NET_SECONDS", 5) / N_WORLDS;
   for (int i = 0; i < N_WORLDS; ++i) {
     if (!net_wanted(worlds[i].name)) continue;
     const long before = log->trials;

@@ -193,7 +193,7 @@ void dies_at_some_time(const char* hosts, int32_t first, int32_t middle) {
   death.makes = Makes::shrink;
   death.first = first;
   death.middle = middle;
-  for (death.after_us = 0; death.after_us < 3000; death.after_us += 150) assert_true(dies_in_call(death, -1));
+  for (death.after_us = 0; death.after_us < 3000; death.after_us += 300) assert_true(dies_in_call(death, -1));
 }
 
 void test_a_shrink_goes_on_without_those_who_die_at_some_time_of_it(void**) {
@@ -203,8 +203,8 @@ void test_a_shrink_goes_on_without_those_who_die_at_some_time_of_it(void**) {
 }
 
 void test_a_shrink_goes_on_without_those_who_die_in_it(void**) {
-  dies_in_each_call(Makes::shrink, "0011", 3, 0, 1);  // who has the chair
-  dies_in_each_call(Makes::shrink, "0011", 3, 2, 1);  // a host
+  dies_in_each_call(Makes::shrink, "0011", 3, 0, 2);  // who has the chair
+  dies_in_each_call(Makes::shrink, "0011", 3, 2, 2);  // a host
   dies_in_each_call(Makes::shrink, "0011", 1, 2, 3);  // the first of its host
   dies_in_each_call(Makes::shrink, "001122", 5, 0, 3);
   dies_in_each_call(Makes::shrink, "001122", 0, 2, 3);
