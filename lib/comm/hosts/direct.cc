@@ -7,7 +7,7 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr uint64_t kMostDirectBytes = 1 << 20;  // of all ranks together
+constexpr uint64_t kMostDirectBytes = 1 << 19;  // of all ranks together
 
 }  // namespace
 

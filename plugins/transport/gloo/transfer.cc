@@ -47,7 +47,7 @@ gsel_status post(gsel_link* link, const gsel_transfer* transfer, gsel_posted** o
     const int32_t peer = transfer->peer;
     if (peer < 0 || peer >= link->world_size || peer == link->rank)
       fail(GSEL_ERR_ARG, "gloo: bytes between rank " + std::to_string(link->rank) + " and rank " +
-                             std::to_string(peer) + "; another rank of the link would work");
+                             std::to_string(peer) + "; expected another rank of the link");
     const bool sends = transfer->send != nullptr || transfer->recv == nullptr;
     void* memory = sends ? const_cast<void*>(transfer->send) : transfer->recv;
     if (link->aborting) fail(GSEL_ERR_ABORTED, "gloo: the link was ended");

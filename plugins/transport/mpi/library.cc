@@ -60,7 +60,7 @@ std::string mapped(const char* file) {
 void refuse_the_other() {
   if (const std::string path = mapped(kOther); !path.empty())
     fail(GSEL_ERR_PLUGIN, std::string(kPlugin) + ": " + path + " is in this process, which is " + kOtherName +
-                              "; the transport of that would work");
+                              "; use the transport of that");
   if (secure_getenv(kOtherLauncher) && !secure_getenv(kOwnLauncher))
     fail(GSEL_ERR_PLUGIN, std::string(kPlugin) + ": the launcher is one of " + kOtherName + " (" + kOtherLauncher +
                               " is set) and this transport one of " + kName + "; start it by " + kStart +
