@@ -62,6 +62,19 @@ class ArenaCheck {
     uint64_t bytes = 0;
   };
 
+  static constexpr uint64_t kNone = ArenaOperands::kNone;
+  const ArenaOperands& here() const { return plan_.operands(at_); }
+  // A value, of a micro-batch or its whole, where an instruction finds it.
+  const ArenaOperands::OfValue& operand(size_t position, int32_t v, int32_t mb) const {
+    const gsel_instr& instr = program_.step[position];
+    const ArenaOperands& operands = plan_.operands(position);
+    if (instr.layer < 0) return mb == instr.microbatch ? operands.inputs[0] : operands.outputs[0];
+    const Layer& layer = model_.layers()[instr.layer];
+    const auto input = std::ranges::find(layer.inputs, v), output = std::ranges::find(layer.outputs, v);
+    return input != layer.inputs.end() ? operands.inputs[input - layer.inputs.begin()]
+                                       : operands.outputs[output - layer.outputs.begin()];
+  }
+
   [[noreturn]] void wrong(const std::string& why) const {
     fail_msg("%s: %s", where(program_, false, at_).c_str(), why.c_str());
     throw 0;  // not reached
@@ -69,7 +82,7 @@ class ArenaCheck {
 
   // ---- painting ----
   Buffer fresh(const std::string& name, uint64_t offset, uint64_t bytes) {
-    if (offset == ArenaPlan::kNone) wrong(name + " has no place");
+    if (offset == kNone) wrong(name + " has no place");
     if (offset % kTensorAlign || offset + bytes > plan_.bytes()) wrong(name + " is misplaced");
     const Buffer buffer{offset, bytes, ++last_paint_};
     lives_[buffer.paint] = {at_, at_, round_up(bytes, kTensorAlign)};
@@ -132,25 +145,26 @@ class ArenaCheck {
   void write_value(int32_t v, int32_t mb) {
     if (!bytes_of(v, mb)) return;
     const std::string name = name_of("value", v, mb);
-    buffers_[{kValue, v, mb}] = fresh(name, plan_.value(at_, v, mb), bytes_of(v, mb));
+    buffers_[{kValue, v, mb}] = fresh(name, operand(at_, v, mb).value, bytes_of(v, mb));
     write(name, buffers_[{kValue, v, mb}]);
   }
   void read_value(int32_t v, int32_t mb) {
-    if (bytes_of(v, mb)) read(name_of("value", v, mb), buffers_.at({kValue, v, mb}), plan_.value(at_, v, mb));
+    if (bytes_of(v, mb)) read(name_of("value", v, mb), buffers_.at({kValue, v, mb}), operand(at_, v, mb).value);
   }
   void read_gradient(int32_t v, int32_t mb) {
-    if (bytes_of(v, mb)) read(name_of("gradient", v, mb), buffers_.at({kGradient, v, mb}), plan_.gradient(at_, v, mb));
+    if (bytes_of(v, mb))
+      read(name_of("gradient", v, mb), buffers_.at({kGradient, v, mb}), operand(at_, v, mb).gradient);
   }
   void contribute(int32_t v, int32_t mb) {
     if (!bytes_of(v, mb)) return;
     const std::string name = name_of("gradient", v, mb);
     if (buffers_.contains({kGradient, v, mb})) {
       read_gradient(v, mb);
-      return only_here("scratch of " + name, plan_.scratch(at_, v, mb), bytes_of(v, mb));
+      return only_here("scratch of " + name, operand(at_, v, mb).scratch, bytes_of(v, mb));
     }
-    buffers_[{kGradient, v, mb}] = fresh(name, plan_.gradient(at_, v, mb), bytes_of(v, mb));
+    buffers_[{kGradient, v, mb}] = fresh(name, operand(at_, v, mb).gradient, bytes_of(v, mb));
     write(name, buffers_[{kGradient, v, mb}]);
-    if (plan_.scratch(at_, v, mb) != ArenaPlan::kNone) wrong(name + " has scratch for its first contribution");
+    if (operand(at_, v, mb).scratch != kNone) wrong(name + " has scratch for its first contribution");
   }
 
   // ---- messages: their memory is lent while they are under way ----
@@ -160,11 +174,9 @@ class ArenaCheck {
       const size_t position = it->second;
       const gsel_instr& instr = program_.step[position];
       const std::string name = name_of("message with", instr.value, instr.microbatch);
-      uint64_t offset = plan_.value(position, instr.value, instr.microbatch);
-      if (is_gradient(position)) offset = plan_.scratch(position, instr.value, instr.microbatch);
-      if (is_gradient(position) && offset == ArenaPlan::kNone)
-        offset = plan_.gradient(position, instr.value, instr.microbatch);
-      posted_[position] = fresh(name, offset, bytes_of(instr.value, instr.microbatch));
+      const ArenaOperands::OfValue& posted = operand(position, instr.value, instr.microbatch);
+      posted_[position] = fresh(name, is_gradient(position) ? posted.contribution() : posted.value,
+                                bytes_of(instr.value, instr.microbatch));
       write(name, posted_[position]);
     }
   }
@@ -177,7 +189,7 @@ class ArenaCheck {
       buffers_[{kValue, v, mb}] = buffer;
     } else if (!buffers_.contains({kGradient, v, mb})) {
       buffers_[{kGradient, v, mb}] = buffer;
-      if (plan_.scratch(at_, v, mb) != ArenaPlan::kNone) wrong("a first contribution that is received has scratch");
+      if (operand(at_, v, mb).scratch != kNone) wrong("a first contribution that is received has scratch");
     } else {
       read_gradient(v, mb);
     }
@@ -201,7 +213,7 @@ class ArenaCheck {
     for (int32_t v : layer.outputs) write_value(v, instr.microbatch);
     if (const uint64_t bytes = saved_bytes(layer, samples(instr.microbatch))) {
       Buffer& buffer = buffers_[{kSaved, instr.layer, instr.microbatch}];
-      buffer = fresh("saved", plan_.saved(at_, instr.layer, instr.microbatch), bytes);
+      buffer = fresh("saved", here().saved, bytes);
       write("saved", buffer);
     }
     read_params(instr, layer);
@@ -215,26 +227,27 @@ class ArenaCheck {
     const uint64_t unread = layer.unread(instr.kind);
     auto read_unless = [&](bool is_unread, int32_t v) {
       if (!is_unread) return read_value(v, mb);
-      if (plan_.value(at_, v, mb) != ArenaPlan::kNone) wrong(name_of("unread value", v, mb) + " has a place");
+      if (operand(at_, v, mb).value != kNone) wrong(name_of("unread value", v, mb) + " has a place");
     };
     for (size_t i = 0; i < layer.inputs.size(); ++i) read_unless(unread & GSEL_UNREAD_INPUT(i), layer.inputs[i]);
     for (size_t i = 0; i < layer.outputs.size(); ++i) read_unless(unread & GSEL_UNREAD_OUTPUT(i), layer.outputs[i]);
     if (!(unread & GSEL_UNREAD_SAVED) && layer.saved_bytes_per_sample)
-      read("saved", buffers_.at({kSaved, instr.layer, mb}), plan_.saved(at_, instr.layer, mb));
+      read("saved", buffers_.at({kSaved, instr.layer, mb}), here().saved);
     for (int32_t v : layer.outputs)
       if (model_.values()[v].needs_gradient) read_gradient(v, mb);
     if (instr.kind != GSEL_BACKWARD_WEIGHT)
       for (int32_t v : layer.inputs)
         if (model_.values()[v].needs_gradient) contribute(v, mb);
     if (instr.kind != GSEL_BACKWARD_INPUT)
-      for (int32_t p : layer.params)
-        if (bucket_of_.contains(p)) write_weights(bucket_of_.at(p));
+      for (size_t i = 0; i < layer.params.size(); ++i)
+        if (const int32_t p = layer.params[i]; bucket_of_.contains(p))
+          write_weights(bucket_of_.at(p), here().params[i].gradient_window);
     read_params(instr, layer);
   }
 
   void visit_phases(const std::vector<gsel_phase>& phases, int32_t mb) {
     for (size_t i = 0; i < phases.size(); ++i)
-      only_here("phase", plan_.phase(at_, static_cast<int32_t>(i)), phase_bytes(phases[i], samples(mb)));
+      only_here("phase", here().phases[i].buffer, phase_bytes(phases[i], samples(mb)));
   }
 
   void read_params(const gsel_instr& instr, const Layer& layer) {
@@ -242,7 +255,7 @@ class ArenaCheck {
       const int32_t p = layer.params[i];
       if (!layer.reads_param(instr.kind, i)) continue;
       if (program_.params[p].dtype != model_.params()[p].dtype)
-        only_here("cast", plan_.cast(at_, p), 4 * static_cast<uint64_t>(model_.params()[p].n_elems));
+        only_here("cast", here().params[i].cast, 4 * static_cast<uint64_t>(model_.params()[p].n_elems));
       if (!bucket_of_.contains(p) || layouts_[bucket_of_.at(p)].whole_params) continue;
       read_window(kParams, bucket_of_.at(p));
     }
@@ -263,9 +276,9 @@ class ArenaCheck {
     read_window(what, b);
     windows_.erase({what, b, 0});
   }
-  void write_weights(int32_t b) {
+  void write_weights(int32_t b, uint64_t offset) {
     if (layouts_[b].whole_gradient) return;
-    open(kWholeGradient, b, plan_.gradient_window(at_, b), layouts_[b].gradient_window_bytes);
+    open(kWholeGradient, b, offset, layouts_[b].gradient_window_bytes);
     read_window(kWholeGradient, b);
   }
 
@@ -273,20 +286,18 @@ class ArenaCheck {
     const int32_t b = instr.bucket;
     under_way_[b] = instr.kind;
     if (instr.kind == GSEL_INSTR_ALLGATHER || instr.kind == GSEL_INSTR_BROADCAST)
-      return open(kParams, b, plan_.param_window(at_, b), layouts_[b].param_window_bytes);
-    if (!layouts_[b].whole_gradient) write_weights(b);
+      return open(kParams, b, here().window, layouts_[b].param_window_bytes);
+    if (!layouts_[b].whole_gradient) write_weights(b, here().window);
     if (instr.kind != GSEL_INSTR_REDUCE_SCATTER || layouts_[b].whole_gradient) return;
     if (has_gradients_[b])
-      open(kReduced, b, plan_.reduced(at_, b), layouts_[b].gradient_bytes);
-    else if (plan_.reduced(at_, b) != ArenaPlan::kNone)
+      open(kReduced, b, here().reduced, layouts_[b].gradient_bytes);
+    else if (here().reduced != kNone)
       wrong("a first reduction has memory of its own");
     has_gradients_[b] = true;
   }
   void visit_wait(int32_t b) {
     if (under_way_[b] == GSEL_INSTR_REDUCE_SCATTER || under_way_[b] == GSEL_INSTR_REDUCE) {
       close(kWholeGradient, b);
-      if (windows_.contains({kReduced, b, 0}) && plan_.reduced(at_, b) != windows_[{kReduced, b, 0}].offset)
-        wrong("the wait does not know the reduced gradient's place");
       close(kReduced, b);
     }
     under_way_[b] = 0;
@@ -300,7 +311,7 @@ class ArenaCheck {
     auto reads = [&](int32_t mb) { gradient ? read_gradient(v, mb) : read_value(v, mb); };
     scatter ? writes(part) : reads(part);
     if (root) scatter ? reads(whole) : writes(whole);
-    if (!root && plan_.value(at_, v, whole) != ArenaPlan::kNone) wrong("the whole has a place beside the root");
+    if (!root && operand(at_, v, whole).value != kNone) wrong("the whole has a place beside the root");
   }
 
   void visit(const gsel_instr& instr) {

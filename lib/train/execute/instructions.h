@@ -59,17 +59,16 @@ void finish_phases(State& s, const gsel_instr& instr);
 void begin_backward(State& s, const gsel_instr& instr, const Layer& layer);
 void lend_gradients(State& s, const gsel_instr& instr, const Layer& layer);
 void finish_backward(State& s, const gsel_instr& instr, const Layer& layer);
-// Where what adds to a value's gradient is written: the gradient itself for the first, scratch for others.
-void* contribution(const State& s, int32_t v, int32_t mb);
-void finish_contribution(State& s, int32_t v, int32_t mb);
+// What a contribution to a value's gradient has written is added where it is not the first.
+void finish_contribution(State& s, const ArenaOperands::OfValue& operand, int32_t v, int32_t mb);
 
 void redistribute_layer(State& s, const gsel_instr& instr);
 
 // ---- buckets: buckets.cc --------------------------------------------------------------------------------------------
 
 void close_param_window(State& s, int32_t bucket);
-// Memory of the arena for a bucket's whole gradient, where it is not kept whole.
-void open_gradient_window(State& s, int32_t bucket);
+// A place in the arena for a bucket's whole gradient, where it is not kept whole.
+void open_gradient_window(State& s, int32_t bucket, uint64_t offset);
 void zero_gradient(State& s, int32_t param);
 // A parameter that no sample of this rank reached has gradient zero.
 void zero_missing_gradients(State& s, int32_t bucket);

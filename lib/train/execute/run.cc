@@ -83,9 +83,8 @@ bool InferenceRun::keep_failure(const State& s, gsel_status status, std::string_
 }
 
 void* InferenceRun::left(int32_t value) const {
-  for (size_t i = program.step.size(); i-- > 0;)
-    if (const uint64_t offset = plan.value(i, value, 0); offset != ArenaPlan::kNone) return memory->at(offset);
-  return nullptr;
+  const uint64_t offset = plan.left(value);
+  return offset == ArenaOperands::kNone ? nullptr : memory->at(offset);
 }
 
 }  // namespace gsel::execute

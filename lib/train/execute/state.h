@@ -62,10 +62,11 @@ struct State {
         Communicator& comm);
 
   const Program& program() const { return run->program; }
-  const ArenaPlan& plan() const { return run->plan; }
+  // Of the instruction under way.
+  const ArenaOperands& operands() const { return run->plan.operands(run->position); }
   bool is_empty(int32_t mb) const { return run->empty[mb]; }
   const Layer& layer_of(const gsel_instr& instr) const { return model.layers()[instr.layer]; }
-  void* at(uint64_t offset) const { return offset == ArenaPlan::kNone ? nullptr : run->memory->at(offset); }
+  void* at(uint64_t offset) const { return offset == ArenaOperands::kNone ? nullptr : run->memory->at(offset); }
   // Whether the instruction under way is the last backward of the run.
   bool is_at_last_backward() const { return static_cast<int32_t>(run->position) == run->last_backward; }
 

@@ -20,4 +20,8 @@ Packing packing_of(Redistribution redistribution, const Value& from, const Value
 // Whether source and result can be one memory: nothing is done, or a sum is made in place.
 bool stays_in_place(Redistribution redistribution, int32_t ranks);
 
+// By layer: whether it redistributes and may sum where its input lies: nobody else reads that, neither its producer in
+// backward nor a recomputation that finds the sum where its input was.
+std::vector<bool> sums_in_place(const Model& model, const Program& program);
+
 }  // namespace gsel

@@ -16,11 +16,11 @@ namespace {
 
 void open_param_window(State& s, int32_t bucket) {
   if (s.params.whole_params(bucket)) return;
-  const uint64_t offset = s.plan().param_window(s.run->position, bucket);
-  if (offset == ArenaPlan::kNone)
+  void* memory = s.at(s.operands().window);
+  if (!memory)
     fail(GSEL_ERR_INTERNAL, "the parameters of bucket {} have no memory at step instruction {}", bucket,
          s.run->position);
-  s.params.open_params(bucket, s.at(offset));
+  s.params.open_params(bucket, memory);
 }
 
 void forget_contributions(State& s, int32_t bucket) {
@@ -106,10 +106,9 @@ void finish_collective(State& s, int32_t b, gsel_instr_kind kind) {
 
 }  // namespace
 
-void open_gradient_window(State& s, int32_t bucket) {
+void open_gradient_window(State& s, int32_t bucket, uint64_t offset) {
   if (s.params.whole_gradient(bucket)) return;
-  const uint64_t offset = s.plan().gradient_window(s.run->position, bucket);
-  if (offset == ArenaPlan::kNone)
+  if (offset == ArenaOperands::kNone)
     fail(GSEL_ERR_INTERNAL, "the gradient of bucket {} has no memory at step instruction {}", bucket, s.run->position);
   s.params.open_gradient(bucket, s.at(offset));
   forget_contributions(s, bucket);
@@ -192,7 +191,7 @@ void allreduce_gradients(State& s, const gsel_instr& instr) {
 
 void reduce_gradients(State& s, const gsel_instr& instr) {
   const int32_t b = instr.bucket;
-  open_gradient_window(s, b);
+  open_gradient_window(s, b, s.operands().window);
   zero_missing_gradients(s, b);
   if (s.axis_size(instr.axis) == 1) return finish_collective(s, b, instr.kind);
   float* data = s.params.whole_gradient(b);
@@ -205,12 +204,12 @@ void reduce_scatter_gradients(State& s, const gsel_instr& instr) {
   const int32_t b = instr.bucket;
   BucketState& bucket = s.buckets[b];
   const BucketLayout& layout = s.params.layout(b);
-  open_gradient_window(s, b);
+  open_gradient_window(s, b, s.operands().window);
   zero_missing_gradients(s, b);
   const float* whole = s.params.whole_gradient(b);
   float* result = s.params.own_gradient(b);
   // Where the shard already holds the sum of earlier micro-batches the plan has memory for this one's.
-  if (void* apart = s.at(s.plan().reduced(s.run->position, b))) result = bucket.reduced = static_cast<float*>(apart);
+  if (void* apart = s.at(s.operands().reduced)) result = bucket.reduced = static_cast<float*>(apart);
   if (s.axis_size(instr.axis) == 1) {
     const float* own = whole + layout.own.begin;
     if (result != own)

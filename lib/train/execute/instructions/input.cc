@@ -8,8 +8,7 @@ bool hand_out_input(State& s, const gsel_instr& instr) {
   if (s.is_empty(instr.microbatch) || s.run->is_without_callbacks()) return false;
   const Microbatch& mb = s.program().microbatches[instr.microbatch];
   list_samples(s, mb);
-  const gsel_tensor dst = value_view(s, instr.value, instr.microbatch,
-                                     s.at(s.plan().value(s.run->position, instr.value, instr.microbatch)));
+  const gsel_tensor dst = value_view(s, instr.value, instr.microbatch, s.at(s.operands().inputs[0].value));
   s.lent.request = {};
   s.lent.request.struct_size = sizeof s.lent.request;
   s.lent.request.value = instr.value;

@@ -19,7 +19,7 @@ int32_t work_kind(gsel_instr_kind kind) {
 
 // ---- what is lent -------------------------------------------------------------------------------------------------
 
-gsel_tensor lend_param(State& s, int32_t p, bool reads) {
+gsel_tensor lend_param(State& s, const ArenaOperands::OfParam& operand, int32_t p, bool reads) {
   const Param& param = s.model.params()[p];
   if (!reads) return param_tensor(param, nullptr);
   void* kept = s.params.param(p);
@@ -28,7 +28,7 @@ gsel_tensor lend_param(State& s, int32_t p, bool reads) {
          s.run->position);
   const gsel_dtype kept_as = s.params.layout(s.params.bucket_of(p)).dtype;
   if (kept_as == param.dtype) return s.lender.lend(param_tensor(param, kept), Access::read);
-  void* cast = s.at(s.plan().cast(s.run->position, p));
+  void* cast = s.at(operand.cast);
   s.device->run(&gsel_device_v1::cast, cast, param.dtype, static_cast<const void*>(kept), kept_as,
                 static_cast<uint64_t>(param.n_elems), static_cast<gsel_stream*>(nullptr));
   return s.lender.lend(param_tensor(param, cast), Access::read);
@@ -37,26 +37,25 @@ gsel_tensor lend_param(State& s, int32_t p, bool reads) {
 // What a forward writes is lent to be written at first, and to be changed in later phases.
 void lend_values(State& s, const gsel_instr& instr, const Layer& layer) {
   const int32_t mb = instr.microbatch;
+  const ArenaOperands& operands = s.operands();
   const Access written = !is_forward(instr.kind) ? Access::read : s.run->phase ? Access::update : Access::write;
   s.lent.t_params.clear();
   s.lent.t_inputs.clear();
   s.lent.t_outputs.clear();
   s.lent.t_reductions.clear();
   for (size_t i = 0; i < layer.params.size(); ++i)
-    s.lent.t_params.push_back(lend_param(s, layer.params[i], layer.reads_param(instr.kind, i)));
+    s.lent.t_params.push_back(lend_param(s, operands.params[i], layer.params[i], layer.reads_param(instr.kind, i)));
   for (size_t i = 0; i < layer.inputs.size(); ++i) {
     const int32_t v = layer.inputs[i];
-    void* data = layer.reads_input(instr.kind, i) ? s.at(s.plan().value(s.run->position, v, mb)) : nullptr;
-    s.lent.t_inputs.push_back(s.lender.lend(value_view(s, v, mb, data), Access::read));
+    s.lent.t_inputs.push_back(s.lender.lend(value_view(s, v, mb, s.at(operands.inputs[i].value)), Access::read));
   }
   for (size_t i = 0; i < layer.outputs.size(); ++i) {
     const int32_t v = layer.outputs[i];
-    void* data = layer.reads_output(instr.kind, i) ? s.at(s.plan().value(s.run->position, v, mb)) : nullptr;
-    s.lent.t_outputs.push_back(s.lender.lend(value_view(s, v, mb, data), written));
+    s.lent.t_outputs.push_back(s.lender.lend(value_view(s, v, mb, s.at(operands.outputs[i].value)), written));
   }
   const uint64_t bytes = saved_bytes(layer, s.program().microbatches[mb].count);
   if (bytes && layer.reads_saved(instr.kind)) {
-    s.lent.call.saved = s.lender.lend_bytes(s.at(s.plan().saved(s.run->position, instr.layer, mb)), bytes, written);
+    s.lent.call.saved = s.lender.lend_bytes(s.at(operands.saved), bytes, written);
     s.lent.call.saved_bytes = bytes;
   }
   const std::vector<gsel_phase>& buffers = buffers_of(s, instr);
@@ -122,10 +121,8 @@ void lend_call(State& s, const gsel_instr& instr, const Layer& layer) {
 }
 
 void collect_loss(State& s, const gsel_instr& instr) {
-  for (size_t i = 0; i < 2; ++i) {
-    const uint64_t offset = s.plan().value(s.run->position, s.layer_of(instr).outputs[i], instr.microbatch);
-    s.copy(&s.run->losses[instr.microbatch][i], s.at(offset), sizeof(double), GSEL_COPY_TO_HOST);
-  }
+  for (size_t i = 0; i < 2; ++i)
+    s.copy(&s.run->losses[instr.microbatch][i], s.at(s.operands().outputs[i].value), sizeof(double), GSEL_COPY_TO_HOST);
   look_at_loss(s, instr);
 }
 

@@ -39,20 +39,20 @@ void finish_weight_gradients(State& s, const Layer& layer) {
 
 // For kernels that add to what is there.
 void zero_contributions(State& s, const Layer& layer, int32_t mb) {
-  for (int32_t v : layer.inputs) {
-    const Value& value = s.model.values()[v];
+  for (size_t i = 0; i < layer.inputs.size(); ++i) {
+    const Value& value = s.model.values()[layer.inputs[i]];
     if (value.needs_gradient)
-      s.device->run(&gsel_device_v1::zero, contribution(s, v, mb),
+      s.device->run(&gsel_device_v1::zero, s.at(s.operands().inputs[i].contribution()),
                     static_cast<uint64_t>(value_bytes(value, s.program().microbatches[mb].count)),
                     static_cast<gsel_stream*>(nullptr));
   }
 }
 
 // From here on all gradients of the step carry the loss scale.
-void scale_contribution(State& s, int32_t v, int32_t mb) {
+void scale_contribution(State& s, const ArenaOperands::OfValue& operand, int32_t v, int32_t mb) {
   if (s.loss_scale.value() == 1) return;
   const Value& value = s.model.values()[v];
-  s.device->run(&gsel_device_v1::scale, contribution(s, v, mb), value.dtype, s.loss_scale.value(),
+  s.device->run(&gsel_device_v1::scale, s.at(operand.contribution()), value.dtype, s.loss_scale.value(),
                 static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count)),
                 static_cast<gsel_stream*>(nullptr));
 }
@@ -61,34 +61,34 @@ void scale_contribution(State& s, int32_t v, int32_t mb) {
 
 // ---- before the callback ------------------------------------------------------------------------------------------
 
-// Before the first phase. Opens the windows of gradients, also for a micro-batch whose data has ended. A micro-batch that
-// the program knows to be empty opens none; they open at the first instruction that needs them.
+// Before the first phase. Opens the windows of gradients, also for a micro-batch whose data has ended. A micro-batch
+// that the program knows to be empty opens none; they open at the first instruction that needs them.
 void begin_backward(State& s, const gsel_instr& instr, const Layer& layer) {
   s.lent.call.accumulate = 0;
   if (layer.always_accumulates() && has_input_half(instr.kind) && !s.is_empty(instr.microbatch))
     zero_contributions(s, layer, instr.microbatch);
   if (!has_weight_half(instr.kind)) return;
-  for (int32_t p : layer.params)
-    if (s.model.params()[p].trainable() && s.program().microbatches[instr.microbatch].count > 0)
-      open_gradient_window(s, s.params.bucket_of(p));
+  for (size_t i = 0; i < layer.params.size(); ++i)
+    if (const int32_t p = layer.params[i];
+        s.model.params()[p].trainable() && s.program().microbatches[instr.microbatch].count > 0)
+      open_gradient_window(s, s.params.bucket_of(p), s.operands().params[i].gradient_window);
   if (!s.is_empty(instr.microbatch)) begin_weight_gradients(s, layer);
 }
 
 void lend_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
   const int32_t mb = instr.microbatch;
+  const ArenaOperands& operands = s.operands();
   const Access written = s.run->phase ? Access::update : Access::write;
   s.lent.t_d_outputs.clear();
   s.lent.t_d_inputs.clear();
   s.lent.t_d_params.clear();
-  for (int32_t v : layer.outputs)
+  for (size_t i = 0; i < layer.outputs.size(); ++i)
     s.lent.t_d_outputs.push_back(
-        s.lender.lend(value_view(s, v, mb, s.at(s.plan().gradient(s.run->position, v, mb))), Access::read));
-  for (int32_t v : layer.inputs) {
-    void* memory = nullptr;
-    if (has_input_half(instr.kind) && s.model.values()[v].needs_gradient) memory = contribution(s, v, mb);
+        s.lender.lend(value_view(s, layer.outputs[i], mb, s.at(operands.outputs[i].gradient)), Access::read));
+  for (size_t i = 0; i < layer.inputs.size(); ++i)
     s.lent.t_d_inputs.push_back(
-        s.lender.lend(value_view(s, v, mb, memory), layer.always_accumulates() ? Access::update : written));
-  }
+        s.lender.lend(value_view(s, layer.inputs[i], mb, s.at(operands.inputs[i].contribution())),
+                      layer.always_accumulates() ? Access::update : written));
   if (!has_weight_half(instr.kind)) return;
   for (int32_t p : layer.params)
     s.lent.t_d_params.push_back(s.lender.lend(gradient_tensor(s.model.params()[p], s.params.gradient(p)),
@@ -100,10 +100,11 @@ void lend_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
 void finish_backward(State& s, const gsel_instr& instr, const Layer& layer) {
   const int32_t mb = instr.microbatch;
   if (has_input_half(instr.kind))
-    for (int32_t v : layer.inputs) {
+    for (size_t i = 0; i < layer.inputs.size(); ++i) {
+      const int32_t v = layer.inputs[i];
       if (!s.model.values()[v].needs_gradient) continue;
-      if (layer.is_loss()) scale_contribution(s, v, mb);
-      finish_contribution(s, v, mb);
+      if (layer.is_loss()) scale_contribution(s, s.operands().inputs[i], v, mb);
+      finish_contribution(s, s.operands().inputs[i], v, mb);
     }
   if (has_weight_half(instr.kind)) finish_weight_gradients(s, layer);
   look_for_non_finite(s, instr, layer);
@@ -112,17 +113,11 @@ void finish_backward(State& s, const gsel_instr& instr, const Layer& layer) {
 
 // ---- contributions to a value's gradient --------------------------------------------------------------------------
 
-// In place for the first contribution; where the plan has scratch, others came before it.
-void* contribution(const State& s, int32_t v, int32_t mb) {
-  void* scratch = s.at(s.plan().scratch(s.run->position, v, mb));
-  return scratch ? scratch : s.at(s.plan().gradient(s.run->position, v, mb));
-}
-
-void finish_contribution(State& s, int32_t v, int32_t mb) {
-  const void* scratch = s.at(s.plan().scratch(s.run->position, v, mb));
+void finish_contribution(State& s, const ArenaOperands::OfValue& operand, int32_t v, int32_t mb) {
+  const void* scratch = s.at(operand.scratch);
   if (!scratch) return;
   const Value& value = s.model.values()[v];
-  s.add(s.at(s.plan().gradient(s.run->position, v, mb)), scratch, value.dtype,
+  s.add(s.at(operand.gradient), scratch, value.dtype,
         static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count)));
 }
 

@@ -56,7 +56,8 @@ void* phase_buffer(const State& s, const gsel_instr& instr, int32_t i, size_t do
   const std::vector<gsel_phase>& phases = phases_of(s, instr);
   size_t shifts = 0;
   for (size_t k = 0; k < done; ++k) shifts += ring_shift(phases[k]) && buffer_of(s, instr, k) == i;
-  return s.at(shifts % 2 ? s.plan().shifted(s.run->position, i) : s.plan().phase(s.run->position, i));
+  const ArenaOperands::OfPhase& operand = s.operands().phases[i];
+  return s.at(shifts % 2 ? operand.shifted : operand.buffer);
 }
 
 void reduce_phase(State& s, const gsel_instr& instr, size_t k) {

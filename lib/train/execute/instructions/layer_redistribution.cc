@@ -23,8 +23,8 @@ void redistribute_value(State& s, const gsel_instr& instr, const Layer& layer) {
   const auto& values = s.model.values();
   redistribute(s, GSEL_FORWARD,
                {forward_redistribution(values[from].placement, values[to].placement), from, to,
-                s.program().microbatches[mb].count, s.at(s.plan().value(s.run->position, from, mb)),
-                s.at(s.plan().value(s.run->position, to, mb)), s.at(s.plan().packing(s.run->position))});
+                s.program().microbatches[mb].count, s.at(s.operands().inputs[0].value),
+                s.at(s.operands().outputs[0].value), s.at(s.operands().packing)});
 }
 
 // The gradient of the output goes no further than this. Where it is that of the input, or is summed to it, it becomes
@@ -33,14 +33,14 @@ void redistribute_gradient(State& s, const gsel_instr& instr, const Layer& layer
   const int32_t from = layer.outputs.front(), to = layer.inputs.front(), mb = instr.microbatch;
   const auto& values = s.model.values();
   const Redistribution redistribution = backward_redistribution(values[to].placement, values[from].placement);
-  void* src = s.at(s.plan().gradient(s.run->position, from, mb));
+  const ArenaOperands& operands = s.operands();
+  void* src = s.at(operands.outputs[0].gradient);
   const bool in_place = stays_in_place(redistribution, s.axis_size(s.sharing_axis()));
-  void* dst = in_place ? src : contribution(s, to, mb);
+  void* dst = in_place ? src : s.at(operands.inputs[0].contribution());
   redistribute(s, GSEL_BACKWARD_INPUT,
-               {redistribution, from, to, s.program().microbatches[mb].count, src, dst,
-                s.at(s.plan().packing(s.run->position))});
-  if (!in_place) return finish_contribution(s, to, mb);
-  void* sum = s.at(s.plan().gradient(s.run->position, to, mb));
+               {redistribution, from, to, s.program().microbatches[mb].count, src, dst, s.at(operands.packing)});
+  if (!in_place) return finish_contribution(s, operands.inputs[0], to, mb);
+  void* sum = s.at(operands.inputs[0].gradient);
   if (sum == src) return;
   s.add(sum, src, values[to].dtype, static_cast<uint64_t>(value_elems(values[to], s.program().microbatches[mb].count)));
 }

@@ -85,9 +85,9 @@ bool is_finite(const State& s, const void* data, gsel_dtype dtype, uint64_t elem
   return true;
 }
 
-bool is_finite_gradient(const State& s, int32_t v, int32_t mb) {
+// A value or its gradient; nothing is said of one that has no memory here, or no floating-point elements.
+bool is_finite_value(const State& s, const void* data, int32_t v, int32_t mb) {
   const Value& value = s.model.values()[v];
-  const void* data = s.at(s.plan().gradient(s.run->position, v, mb));
   if (!data || value.is_scalar() || value.dtype < GSEL_F16) return true;
   return is_finite(s, data, value.dtype, static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count)));
 }
@@ -122,9 +122,9 @@ void look_at_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
     const double sum = s.sum_squares(s.params.gradient(p), static_cast<uint64_t>(s.model.params()[p].n_elems));
     if (std::isfinite(sum)) continue;
     s.run->origin = origin_in(s, instr.layer, p, instr.microbatch);
-    for (int32_t v : layer.outputs)
-      if (const int32_t reader = only_loss_reads(s.model, v);
-          reader >= 0 && !is_finite_gradient(s, v, instr.microbatch))
+    for (size_t k = 0; k < layer.outputs.size(); ++k)
+      if (const int32_t v = layer.outputs[k], reader = only_loss_reads(s.model, v);
+          reader >= 0 && !is_finite_value(s, s.at(s.operands().outputs[k].gradient), v, instr.microbatch))
         note_origin(s, origin_in(s, reader, -1, instr.microbatch));
     return;
   }
@@ -145,13 +145,9 @@ bool was_gathered(const State& s, const Value& value, int32_t mb) {
   return value.producer >= 0 && std::ranges::any_of(s.program().microbatches, is_part);
 }
 
-void look_at_value(State& s, int32_t v, int32_t mb) {
+void look_at_value(State& s, const void* data, int32_t v, int32_t mb) {
   const Value& value = s.model.values()[v];
-  if (was_gathered(s, value, mb)) return;
-  const void* data = s.at(s.plan().value(s.run->position, v, mb));
-  if (!data || value.is_scalar() || value.dtype < GSEL_F16) return;
-  if (is_finite(s, data, value.dtype, static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count))))
-    return;
+  if (was_gathered(s, value, mb) || is_finite_value(s, data, v, mb)) return;
   const int32_t id = described_value(s.model, v), producer = s.model.values()[id].producer;
   NonFiniteOrigin origin{s.comms.world().rank(), -1, -1, s.run->microbatch_number[mb], id};
   if (producer >= 0) {
@@ -169,8 +165,11 @@ void look_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer) 
   if (s.non_finite == NonFinite::off) return;
   if (!s.run->origin.is_known() && instr.kind != GSEL_BACKWARD_INPUT) look_at_gradients(s, instr, layer);
   if (!s.run->origin.is_known() || s.run->origin.microbatch != s.run->microbatch_number[instr.microbatch]) return;
-  for (const std::vector<int32_t>* values : {&layer.inputs, &layer.outputs})
-    for (int32_t v : *values) look_at_value(s, v, instr.microbatch);
+  const ArenaOperands& operands = s.operands();
+  for (size_t i = 0; i < layer.inputs.size(); ++i)
+    look_at_value(s, s.at(operands.inputs[i].value), layer.inputs[i], instr.microbatch);
+  for (size_t i = 0; i < layer.outputs.size(); ++i)
+    look_at_value(s, s.at(operands.outputs[i].value), layer.outputs[i], instr.microbatch);
 }
 
 // Behind the loss layer's forward.

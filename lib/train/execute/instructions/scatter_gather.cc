@@ -35,13 +35,10 @@ void scatter_or_gather(State& s, const gsel_instr& instr) {
   const Microbatch& part = s.program().microbatches[instr.microbatch];
   const int32_t v = instr.value, mb = instr.microbatch;
   const bool gradient = instr.flags & GSEL_INSTR_GRADIENT, scatters = instr.kind == GSEL_INSTR_SCATTER;
-  const bool is_root = s.axis_coordinate(instr.axis) == instr.peer;
   const std::vector<uint64_t>& counts = count_parts(s, instr);
-  auto memory_of = [&](int32_t m) {
-    return s.at(gradient ? s.plan().gradient(s.run->position, v, m) : s.plan().value(s.run->position, v, m));
-  };
-  void* whole = is_root ? memory_of(part.whole) : nullptr;
-  void* own = gradient ? contribution(s, v, mb) : memory_of(mb);
+  const ArenaOperands::OfValue &of_part = s.operands().inputs[0], &of_whole = s.operands().outputs[0];
+  void* whole = s.at(gradient ? of_whole.gradient : of_whole.value);
+  void* own = s.at(gradient ? of_part.contribution() : of_part.value);
   void *src = scatters ? whole : own, *dst = scatters ? own : whole;
 
   const Value& value = s.model.values()[v];
@@ -53,7 +50,7 @@ void scatter_or_gather(State& s, const gsel_instr& instr) {
     (scatters ? call.send_counts : call.recv_counts) = counts.data();
     call_now(s, instr.kind, instr.axis, call);
   }
-  if (gradient && !s.is_empty(mb)) finish_contribution(s, v, mb);
+  if (gradient && !s.is_empty(mb)) finish_contribution(s, of_part, v, mb);
 }
 
 }  // namespace gsel::execute

@@ -11,19 +11,13 @@ gsel_collective call_of_message(const State& s, size_t position) {
   const gsel_instr& instr = s.program().step[position];
   const int32_t v = instr.value, mb = instr.microbatch;
   const bool sends = instr.kind == GSEL_INSTR_SEND;
-  uint64_t offset = 0;
-  if (!(instr.flags & GSEL_INSTR_GRADIENT)) {
-    offset = s.plan().value(position, v, mb);
-  } else {
-    offset = s.plan().scratch(position, v, mb);
-    if (sends || offset == ArenaPlan::kNone) offset = s.plan().gradient(position, v, mb);
-  }
-  if (offset == ArenaPlan::kNone)
+  const ArenaOperands::OfValue& operand = s.run->plan.operands(position).inputs[0];
+  void* memory = s.at(instr.flags & GSEL_INSTR_GRADIENT ? operand.contribution() : operand.value);
+  if (!memory)
     fail(GSEL_ERR_INTERNAL, "value \"{}\" has no memory at step instruction {}", s.model.values()[v].name, position);
   const auto elems = static_cast<uint64_t>(value_elems(s.model.values()[v], s.program().microbatches[mb].count));
-  gsel_collective call =
-      make_collective(sends ? GSEL_COLLECTIVE_SEND : GSEL_COLLECTIVE_RECV, sends ? s.at(offset) : nullptr,
-                      sends ? nullptr : s.at(offset), elems, s.model.values()[v].dtype, 0, instr.peer);
+  gsel_collective call = make_collective(sends ? GSEL_COLLECTIVE_SEND : GSEL_COLLECTIVE_RECV, sends ? memory : nullptr,
+                                         sends ? nullptr : memory, elems, s.model.values()[v].dtype, 0, instr.peer);
   call.label = {s.model.values()[v].name.data(), s.model.values()[v].name.size()};
   return call;
 }
@@ -50,7 +44,7 @@ void send(State& s, const gsel_instr&) {
 void receive(State& s, const gsel_instr& instr) {
   if (s.run->message_plan.lane_of(s.run->position) < 0) return;
   waiting_for_messages(s, [&] { s.messages.wait_for(s.run->position); });
-  if (instr.flags & GSEL_INSTR_GRADIENT) finish_contribution(s, instr.value, instr.microbatch);
+  if (instr.flags & GSEL_INSTR_GRADIENT) finish_contribution(s, s.operands().inputs[0], instr.value, instr.microbatch);
   s.messages.taken(s.run->position);
 }
 
