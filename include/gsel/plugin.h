@@ -28,7 +28,7 @@ GSEL_EXTERN_C_BEGIN
 /* Version of the interface that these headers describe. A host accepts its own major version, and minor versions up to
  * its own. */
 #define GSEL_PLUGIN_ABI_MAJOR 1
-#define GSEL_PLUGIN_ABI_MINOR 6
+#define GSEL_PLUGIN_ABI_MINOR 7
 
 /* Kinds of plugins. */
 #define GSEL_PLUGIN_STRATEGY 1
@@ -103,8 +103,8 @@ typedef struct gsel_option_v1 {
   const char* default_text; /* as it would stand in the file */
 } gsel_option_v1;
 
-/* A pass: the call of one plugin's `compile`, which rewrites a program for one axis. Owned by the host and valid during
- * `compile` only. */
+/* A pass: the call of one plugin's `compile`, which rewrites a program for one axis, or of its `advise`. Owned by the
+ * host and valid during the call only. */
 typedef struct gsel_pass gsel_pass;
 
 /* How a bucket is kept. A bucket is a list of parameters that are stored side by side. Zeros and owner = -1: whole on
@@ -204,8 +204,36 @@ typedef struct gsel_placement {
   int32_t dim;  /* of GSEL_PLACEMENT_SHARD, counted with the batch dimension as 0 */
 } gsel_placement;
 
+/* What `advise` is asked for.
+ *   GSEL_ADVICE_IDLE    options of this plugin that stand in the file and change nothing for this model in this mesh
+ *   GSEL_ADVICE_MEMORY  settings of the [strategy.AXIS] section with which a rank needs less memory */
+#define GSEL_ADVICE_IDLE 1
+#define GSEL_ADVICE_MEMORY 2
+
+/* A setting of a [strategy.AXIS] section. Layout is frozen. */
+typedef struct gsel_setting {
+  const char* key;   /* an option, or "plugin" */
+  const char* value; /* as gsel_config_set takes it */
+} gsel_setting;
+
+#define GSEL_SUGGESTION_OFFLOADS 1u /* something goes to slower memory */
+
+/* What a plugin suggests; borrowed for the call of `suggest`.
+ *   settings  GSEL_ADVICE_IDLE: [1], the key that changes nothing, with value NULL. GSEL_ADVICE_MEMORY: all that
+ *             change; if "plugin" names another strategy, the section loses its other options
+ *   reason    GSEL_ADVICE_IDLE: why, and what to set; it follows "strategy.data.stage = 3 " in a warning.
+ *             GSEL_ADVICE_MEMORY: a name of the change; " needs 310.5 MiB of 512.0 MiB" follows it in a message */
+typedef struct gsel_suggestion {
+  uint32_t struct_size;
+  uint32_t flags;               /* GSEL_SUGGESTION_* */
+  const gsel_setting* settings; /* [n_settings], 1 or more */
+  int32_t n_settings;
+  int32_t reserved;
+  const char* reason;
+} gsel_suggestion;
+
 /* The functions that a pass can call. Ids and positions count from 0; a call with one out of range returns GSEL_ERR_ARG
- * or 0. Only on the thread that called compile. */
+ * or 0. Only on the thread that called compile or advise. */
 typedef struct gsel_pass_api_v1 {
   uint32_t struct_size;
   uint32_t reserved;
@@ -287,12 +315,21 @@ typedef struct gsel_pass_api_v1 {
   /* The rank whose coordinates are those of this rank, with `coordinate` on `axis`; -1 if there is none. Since plugin
    * ABI 1.1. */
   int32_t (*rank_along)(const gsel_pass* pass, gsel_axis axis, int32_t coordinate);
+  /* For advise: adds a suggestion. GSEL_ERR_ARG for one that says nothing, GSEL_ERR_STATE in compile. Since plugin
+   * ABI 1.7. */
+  gsel_status (*suggest)(gsel_pass* pass, const gsel_suggestion* suggestion);
 } gsel_pass_api_v1;
 
-/* A strategy rewrites the program of one rank for one axis of the mesh. compile runs on every rank when a trainer or
- * pipeline is made. It runs several times if its axis is the tensor or context axis, or if memory is short. It must
- * make the same decisions on every rank and every time: differences between ranks may only follow from axis_coordinate.
- * */
+/* A strategy rewrites the program of one rank for one axis of the mesh.
+ *   compile  runs on every rank when a trainer or pipeline is made. It runs several times if its axis is the tensor or
+ *            context axis, or if memory is short. It must make the same decisions on every rank and every time:
+ *            differences between ranks may only follow from axis_coordinate
+ *   advise   optional. Suggests, with `suggest`, what topic asks for (GSEL_ADVICE_*; an unknown one: nothing). The pass
+ *            is what compile gets, and what is changed in it is dropped. GSEL_ADVICE_IDLE is asked on rank 0.
+ *            GSEL_ADVICE_MEMORY is asked on every rank, of the strategy of the data axis, if the model does not fit
+ *            train.memory_bytes: the same suggestions on every rank, the cheapest first. The host tries them one after
+ *            the other, with changes of its own between, and names the first that fits. If advise fails, nothing is
+ *            suggested, and of idle settings the failure is a warning. Since plugin ABI 1.7 */
 typedef struct gsel_strategy_v1 {
   uint32_t struct_size;
   uint32_t axes;                 /* bits 1 << GSEL_AXIS_*: the axes that it serves ([strategy.AXIS] sections) */
@@ -301,6 +338,8 @@ typedef struct gsel_strategy_v1 {
   int32_t reserved;
   gsel_status (*compile)(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
                          gsel_error** err);
+  gsel_status (*advise)(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
+                        int32_t topic, gsel_error** err);
 } gsel_strategy_v1;
 
 /* Defines a plugin that is one strategy: its name, its version, and initialisers of the fields of gsel_strategy_v1

@@ -90,7 +90,8 @@ void Trainer::log_notes(const Compiled& own, const std::vector<Program>& program
     for (const std::string& note : notes) log(GSEL_LOG_INFO, "strategy", "{}", note);
   tell_default_decay();
   if (!log_wanted(GSEL_LOG_WARN)) return;
-  for (const std::string& line : idle_settings(*model_, config_, *own.model, programs))
+  const Compiler compiler(*model_, config_, programs.front().mesh);
+  for (const std::string& line : idle_settings(compiler, *model_, programs.front()))
     log(GSEL_LOG_WARN, "config", "{}", line);
 }
 
@@ -182,8 +183,18 @@ void Trainer::refuse_budget(const Compiled& own, const std::vector<Program>& pro
   PartBytes mine{};
   on_all_ranks(comm_, "trainer",
                [&] { mine = forecast_memory(*own.model, own_of(programs), Optimizer(config_, *own.model, options)); });
-  check_budget(config_, programs.front(), greatest_need(mine),
-               [&](const Config& config) { return need_of(config, options); });
+  check_budget(
+      config_, programs.front(), greatest_need(mine), [&] { return memory_advice(programs.front().mesh); },
+      [&](const Config& config) { return need_of(config, options); });
+}
+
+// Nothing where a rank cannot have any, so that all try the same.
+std::vector<Suggestion> Trainer::memory_advice(const Mesh& mesh) const {
+  std::vector<Suggestion> advice;
+  const bool can = succeeds_on_all_ranks(comm_, [&] {
+    advice = Compiler(*model_, config_, mesh).advise(GSEL_AXIS_DATA, GSEL_ADVICE_MEMORY, comm_.rank());
+  });
+  return can ? advice : std::vector<Suggestion>{};
 }
 
 // ---- push -------------------------------------------------------------------------------------------------------

@@ -146,12 +146,12 @@ static const char* const given_out[] = {
     "gsel_memory_info",
 };
 
-/* Parts of other structs and tables of plugins, whose refusals test_model.c, test_program.c, test_plugin.c and
- * test_device.cc compare.
+/* Parts of other structs and tables of plugins, whose refusals test_model.c, test_program.c, test_plugin.c,
+ * test_device.cc and test_advice.cc compare.
  */
 static const char* const checked_elsewhere[] = {
-    "gsel_phase",       "gsel_instr",     "gsel_device_options", "gsel_bucket_options",
-    "gsel_strategy_v1", "gsel_device_v1", "gsel_transport_v2",   "struct gsel_plugin_v1",
+    "gsel_phase",     "gsel_instr",        "gsel_device_options",   "gsel_bucket_options", "gsel_strategy_v1",
+    "gsel_device_v1", "gsel_transport_v2", "struct gsel_plugin_v1", "gsel_suggestion",
 };
 
 static const struct field {

@@ -94,7 +94,7 @@ static void recompute_without_a_layer_that_may_is_told(void** state) {
 static void stage_3_that_keeps_everything_is_told(void** state) {
   (void)state;
   tell(2, eq_describe, ZERO3);
-  expect_one("idle.toml:3: strategy.data.stage = 3 is stage 2 here: persist_elems, by its default, keeps",
+  expect_one("idle.toml:3: strategy.data.stage = 3 is stage 2 here: persist_elems = 100000, its default, keeps",
              "persist_elems = 24 or less");
   tell(2, eq_describe, ZERO3 "persist_elems = 25\n");
   expect_one("idle.toml:3: strategy.data.stage = 3 is stage 2 here: persist_elems = 25", "persist_elems = 24 or less");
@@ -136,7 +136,8 @@ static void a_forgotten_sequence_dim_is_told_with_its_value(void** state) {
   (void)state;
   tell(2, describe_positions, "[mesh]\ncontext = 2\n[strategy.context]\nplugin = \"cp\"\n");
   assert_int_equal(n_lines, 2); /* the other one says that cp divides nothing */
-  assert_non_null(strstr(lines[1], "idle.toml:4: layer \"line\" is not divided by positions"));
+  assert_non_null(
+      strstr(lines[1], "idle.toml:4: strategy.context.plugin = \"cp\" does not divide layer \"line\" by positions"));
   assert_non_null(strstr(lines[1], "its value \"x\" has sequence_dim 1, but its value \"y\" has none"));
 }
 

@@ -31,14 +31,23 @@ RankNeed greatest(const Model& model, const Config& config, const std::vector<Pr
 }
 
 void check(const Model& model, const Config& config, const std::vector<Program>& programs) {
-  check_budget(config, programs.front(), greatest(model, config, programs),
-               [&](const Config& other) -> std::optional<RankNeed> {
-                 try {
-                   return greatest(model, other, made::programs(model, other, programs.front().mesh));
-                 } catch (const Error&) {
-                   return {};
-                 }
-               });
+  const Mesh& mesh = programs.front().mesh;
+  check_budget(
+      config, programs.front(), greatest(model, config, programs),
+      [&]() -> std::vector<Suggestion> {
+        try {
+          return Compiler(model, config, mesh).advise(GSEL_AXIS_DATA, GSEL_ADVICE_MEMORY, 0);
+        } catch (const Error&) {
+          return {};
+        }
+      },
+      [&](const Config& other) -> std::optional<RankNeed> {
+        try {
+          return greatest(model, other, made::programs(model, other, mesh));
+        } catch (const Error&) {
+          return {};
+        }
+      });
 }
 
 // What check_budget says; empty when it fits.

@@ -1,6 +1,6 @@
 // train/compile/compile.cc: chooses the strategies and runs their passes over the base program, in the order sharing
 // axis, pipeline, data. Then adds what no strategy does: the sums of tied parameters, and how far ahead messages are
-// posted.
+// posted. A strategy is asked for advice with the pass that it compiles.
 #include <algorithm>
 #include <charconv>
 
@@ -88,6 +88,27 @@ std::map<std::string, OptionValue, std::less<>> check_options(const gsel_plugin_
   return result;
 }
 
+// Calls a function of the pass's plugin; `what` is what it is to do.
+template <class Function, class... Args>
+void call_plugin(gsel_pass& pass, const char* what, Function function, Args... args) {
+  gsel_error* err = nullptr;
+  std::string thrown;
+  const gsel_status status = call_foreign([&] { return function(&host_services(), &pass_api(), &pass, args..., &err); },
+                                          GSEL_ERR_PLUGIN, thrown);
+  if (!thrown.empty()) err = to_handle(Error(status, thrown));
+  try {
+    throw_if_failed(status, err);
+  } catch (const Error& cause) {
+    throw Error(cause.code(), fmt::format("plugin \"{}\" could not {} rank {}'s program", pass.chosen.plugin->name,
+                                          what, pass.program.rank))
+        .because(cause);
+  }
+}
+
+void run_pass(gsel_pass& pass, gsel_axis axis) {
+  call_plugin(pass, "compile", pass.chosen.strategy->compile, axis);
+}
+
 // What of a program's outline depends on the parts that a rank of the sharing axis has.
 void take_sizes(const Program& from, Program& program) {
   program.params = from.params;
@@ -109,6 +130,7 @@ Compiler::Compiler(const Model& model, const Config& config, const Mesh& mesh)
   }
 }
 
+// What is wrong with a section is told at `place`.
 ChosenStrategy Compiler::choose(gsel_axis axis) const {
   const auto& section = config_.strategy[axis];
   if (!section && mesh_.size[axis] == 1) return {};
@@ -120,7 +142,11 @@ ChosenStrategy Compiler::choose(gsel_axis axis) const {
                 fmt::format("{}mesh.{} is {} and no strategy is named for it; add [strategy.{}] with plugin = \"...\"",
                             place_prefix(place), axis_name(axis), mesh_.size[axis], axis_name(axis)))
         .at(place);
-  const std::string name = section ? section->plugin : kDefaultDataStrategy;
+  return load(axis, section ? section->plugin : kDefaultDataStrategy, section ? &*section : nullptr, place);
+}
+
+ChosenStrategy Compiler::load(gsel_axis axis, const std::string& name, const StrategySection* section,
+                              const Place& place) const {
   ChosenStrategy chosen;
   try {
     chosen.plugin = &load_plugin(GSEL_PLUGIN_STRATEGY, name);
@@ -140,26 +166,9 @@ ChosenStrategy Compiler::choose(gsel_axis axis) const {
                                              place_prefix(place), name, axis_name(axis), served))
         .at(place);
   }
-  chosen.options = check_options(*chosen.plugin, *chosen.strategy, section ? &*section : nullptr,
-                                 fmt::format("strategy.{}.", axis_name(axis)));
+  chosen.options =
+      check_options(*chosen.plugin, *chosen.strategy, section, fmt::format("strategy.{}.", axis_name(axis)));
   return chosen;
-}
-
-void Compiler::run_pass(gsel_axis axis, gsel_pass& pass) const {
-  const ChosenStrategy& chosen = strategies_[axis];
-  gsel_error* err = nullptr;
-  std::string thrown;
-  const gsel_status status =
-      call_foreign([&] { return chosen.strategy->compile(&host_services(), &pass_api(), &pass, axis, &err); },
-                   GSEL_ERR_PLUGIN, thrown);
-  if (!thrown.empty()) err = to_handle(Error(status, thrown));
-  try {
-    throw_if_failed(status, err);
-  } catch (const Error& cause) {
-    throw Error(cause.code(), fmt::format("plugin \"{}\" could not compile rank {}'s program", chosen.plugin->name,
-                                          pass.program.rank))
-        .because(cause);
-  }
 }
 
 std::vector<double> Compiler::weights_of(gsel_axis axis) const {
@@ -179,13 +188,19 @@ Compiler::Divided Compiler::divide_for(int32_t rank) const {
   uint64_t files_key = 0;
   Division division = Division::none(model_, weights_of(axis), axis);
   if (chosen.strategy) {
-    Program outline = base_program(model_, config_, mesh_, rank);
-    outline.step.clear();
+    Program outline = base_of_sharing(rank);
     gsel_pass pass{*this, model_, chosen, outline, &division};
-    run_pass(axis, pass);
+    run_pass(pass, axis);
     if (pass.files_key) files_key = derive_key(files_key, pass.files_key);
   }
   return {std::make_shared<const Model>(divide(model_, division, mesh_.sharing_index(rank))), files_key};
+}
+
+// Its pass comes before there are instructions.
+Program Compiler::base_of_sharing(int32_t rank) const {
+  Program outline = base_program(model_, config_, mesh_, rank);
+  outline.step.clear();
+  return outline;
 }
 
 const Compiler::Divided& Compiler::divided(int32_t rank) const {
@@ -196,14 +211,20 @@ const Compiler::Divided& Compiler::divided(int32_t rank) const {
 
 // Strategies of the other axes decide alike for ranks that share a model, whose parts may differ in size: they see that
 // of the first coordinate on the sharing axis.
-Program Compiler::compile_for(const Model& model, const Model& first, int32_t rank, uint64_t& files_key) const {
+Program Compiler::run_passes(const Model& first, int32_t rank, std::initializer_list<gsel_axis> axes,
+                             uint64_t& files_key) const {
   Program program = base_program(first, config_, mesh_, rank);
-  for (gsel_axis axis : {GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) {
+  for (gsel_axis axis : axes) {
     if (!strategies_[axis].strategy) continue;
     gsel_pass pass{*this, first, strategies_[axis], program};
-    run_pass(axis, pass);
+    run_pass(pass, axis);
     if (pass.files_key) files_key = derive_key(files_key, pass.files_key);
   }
+  return program;
+}
+
+Program Compiler::compile_for(const Model& model, const Model& first, int32_t rank, uint64_t& files_key) const {
+  Program program = run_passes(first, rank, {GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}, files_key);
   if (&model != &first) take_sizes(base_program(model, config_, mesh_, rank), program);
   for (const gsel_instr& instr : program.setup) check_instr(program, instr);
   for (const gsel_instr& instr : program.step) check_instr(program, instr);
@@ -217,6 +238,27 @@ Compiled Compiler::compile(int32_t rank) const {
   Compiled result{own.model, {}, own.files_key};
   result.program = compile_for(*own.model, *first.model, rank, result.files_key);
   return result;
+}
+
+std::vector<Suggestion> Compiler::advise(gsel_axis axis, int32_t topic, int32_t rank) const {
+  if (shares_layers(axis) && axis != mesh_.sharing_axis()) return {};
+  ChosenStrategy chosen = strategies_[axis];
+  auto is_mute = [&] { return !chosen.strategy || !chosen.strategy->advise; };
+  if (is_mute() && axis == GSEL_AXIS_DATA && topic == GSEL_ADVICE_MEMORY)
+    chosen = load(axis, kDefaultDataStrategy, nullptr, {});
+  if (is_mute()) return {};
+  const Model& model = shares_layers(axis) ? model_ : *divided(rank - mesh_.sharing_index(rank)).model;
+  uint64_t files_key = 0;
+  Program program = axis == GSEL_AXIS_DATA ? run_passes(model, rank, {GSEL_AXIS_PIPELINE}, files_key)
+                    : shares_layers(axis)  ? base_of_sharing(rank)
+                                           : run_passes(model, rank, {}, files_key);
+  Division division = Division::none(model, weights_of(axis), axis);
+  std::vector<Suggestion> suggestions;
+  gsel_pass pass{*this, model, chosen, program};
+  if (shares_layers(axis)) pass.division = &division;
+  pass.suggestions = &suggestions;
+  call_plugin(pass, "give advice on", chosen.strategy->advise, axis, topic);
+  return suggestions;
 }
 
 }  // namespace gsel

@@ -1,8 +1,7 @@
-// train/compile/idle_settings.h: finds settings of the file that change nothing for this model on these ranks. Does not
-// know how they are reported.
+// train/compile/idle_settings.h: finds settings of the file that change nothing for this model on these ranks: those of
+// the core, and those that strategies tell of. Does not know how they are reported.
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 
@@ -10,9 +9,7 @@
 
 namespace gsel {
 
-// local: of rank 0; programs: of its pipeline at least, the first is its own. A line for each: file, line and key, what
-// was found, what to set.
-std::vector<std::string> idle_settings(const Model& described, const Config& config, const Model& local,
-                                       std::span<const Program> programs);
+// program: of rank 0, as compiled. A line for each: file, line and key, what was found, what to set.
+std::vector<std::string> idle_settings(const Compiler& compiler, const Model& described, const Program& program);
 
 }  // namespace gsel

@@ -8,10 +8,13 @@
 
 #include <array>
 #include <deque>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/config.h"
 #include "model/divide.h"
@@ -35,6 +38,13 @@ struct ChosenStrategy {
   std::map<std::string, OptionValue, std::less<>> options;
 };
 
+// What a strategy suggests when it is asked for advice, see gsel/plugin.h.
+struct Suggestion {
+  std::vector<std::pair<std::string, std::string>> settings;  // of its section: key, value
+  std::string reason;
+  bool offloads = false;
+};
+
 // What a rank runs: its program, and the model as this rank of the sharing axis has it, which the program is of.
 struct Compiled {
   std::shared_ptr<const Model> model;
@@ -51,6 +61,10 @@ class Compiler {
   // The program of a rank, as far as it depends on no other's: exchange_programs.h has the rest.
   Compiled compile(int32_t rank) const;
 
+  // What the strategy of an axis suggests on a topic, GSEL_ADVICE_*. To need less memory, the default strategy of the
+  // data axis is asked in place of one that gives no advice. The plugin's failure is thrown.
+  std::vector<Suggestion> advise(gsel_axis axis, int32_t topic, int32_t rank) const;
+
   const Config& config() const { return config_; }
   const Mesh& mesh() const { return mesh_; }
   // Shares of the coordinates of an axis: [strategy.AXIS] weights.
@@ -58,6 +72,8 @@ class Compiler {
 
  private:
   ChosenStrategy choose(gsel_axis axis) const;
+  ChosenStrategy load(gsel_axis axis, const std::string& name, const StrategySection* section,
+                      const Place& place) const;
   // Kept, since ranks of one coordinate on the sharing axis have the same model, which the verifier holds them to.
   struct Divided {
     std::shared_ptr<const Model> model;
@@ -66,7 +82,9 @@ class Compiler {
   const Divided& divided(int32_t rank) const;
   Divided divide_for(int32_t rank) const;
   Program compile_for(const Model& model, const Model& first, int32_t rank, uint64_t& files_key) const;
-  void run_pass(gsel_axis axis, gsel_pass& pass) const;
+  Program base_of_sharing(int32_t rank) const;
+  Program run_passes(const Model& first, int32_t rank, std::initializer_list<gsel_axis> axes,
+                     uint64_t& files_key) const;
 
   const Model& model_;
   const Config& config_;
@@ -95,6 +113,7 @@ struct gsel_pass {
   std::deque<gsel::Schedule> schedules = {};                     // lent to the plugin
   mutable std::optional<gsel::ParamHolders> param_holders = {};  // since stages were set
   uint64_t files_key = 0;                                        // of what was read from files so far
+  std::vector<gsel::Suggestion>* suggestions = nullptr;          // of an advise
 };
 
 namespace gsel {

@@ -13,29 +13,12 @@ const Model& model_of(const gsel_pass* pass) {
   return pass->model;
 }
 
-template <class Info>
-bool states_its_size(const Info* info) {
-  return info && info->struct_size >= 2 * sizeof(uint32_t);
-}
-
 // Writes as much of info as the plugin's struct has room for.
 template <class Info>
 gsel_status fill(Info* out, const Info& info) {
   if (!states_its_size(out)) return GSEL_ERR_ARG;
   std::memcpy(out, &info, std::min<size_t>(out->struct_size, sizeof info));
   return GSEL_OK;
-}
-
-// Reads as much as the plugin's struct has; false when it has none, or sets fields that this version does not know.
-template <class Info>
-bool take(const Info* given, Info& out) {
-  if (!states_its_size(given)) return false;
-  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
-  if (given->struct_size > sizeof out &&
-      std::any_of(bytes + sizeof out, bytes + given->struct_size, [](unsigned char b) { return b != 0; }))
-    return false;
-  std::memcpy(&out, given, std::min<size_t>(given->struct_size, sizeof out));
-  return true;
 }
 
 int32_t axis_size(const gsel_pass* pass, gsel_axis axis) {
@@ -289,7 +272,8 @@ const gsel_pass_api_v1& pass_api() {
                                              axis_weight,
                                              split_param,
                                              set_layer_placements,
-                                             rank_along};
+                                             rank_along,
+                                             suggest};
   return table;
 }
 

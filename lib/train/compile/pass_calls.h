@@ -2,6 +2,8 @@
 // pipelines.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "train/compile/pass.h"
@@ -11,6 +13,23 @@ namespace gsel {
 template <class List>
 bool within(const List& list, int32_t i) {
   return i >= 0 && static_cast<size_t>(i) < list.size();
+}
+
+template <class Info>
+bool states_its_size(const Info* info) {
+  return info && info->struct_size >= 2 * sizeof(uint32_t);
+}
+
+// Reads as much as the plugin's struct has; false when it has none, or sets fields that this version does not know.
+template <class Info>
+bool take(const Info* given, Info& out) {
+  if (!states_its_size(given)) return false;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  if (given->struct_size > sizeof out &&
+      std::any_of(bytes + sizeof out, bytes + given->struct_size, [](unsigned char b) { return b != 0; }))
+    return false;
+  std::memcpy(&out, given, std::min<size_t>(given->struct_size, sizeof out));
+  return true;
 }
 
 // Runs an edit of the program; failures become codes.
@@ -39,6 +58,7 @@ int32_t schedule_length(const gsel_schedule* schedule, int32_t rank);
 gsel_status schedule_action(const gsel_schedule* schedule, int32_t rank, int32_t i, gsel_action* out);
 gsel_status measured(gsel_pass* pass, const char* path, double* seconds, gsel_error** err);
 void note(gsel_pass* pass, const char* line);
+gsel_status suggest(gsel_pass* pass, const gsel_suggestion* suggestion);
 double axis_weight(const gsel_pass* pass, gsel_axis axis, int32_t coordinate);
 gsel_status split_param(gsel_pass* pass, int32_t param);
 gsel_status set_layer_placements(gsel_pass* pass, int32_t layer, const gsel_placement* inputs,

@@ -1,9 +1,11 @@
 // train/compile/pass_pipeline.cc: the functions about pipelines that a strategy plugin can call while it compiles:
-// stages, schedules, measured layers, notes.
+// stages, schedules, measured layers; and those that tell people something: notes, suggestions.
 #include <algorithm>
 #include <bit>
+#include <span>
 
 #include "base/guard.h"
+#include "base/printable.h"
 #include "base/random.h"
 #include "base/read_file.h"
 #include "base/text.h"
@@ -147,11 +149,22 @@ gsel_status measured(gsel_pass* pass, const char* path, double* seconds, gsel_er
 
 void note(gsel_pass* pass, const char* line) {
   if (!line) return;
-  attempt([&] {
-    std::string text = line;
-    std::ranges::replace_if(
-        text, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
-    pass->program.notes.push_back(std::move(text));
+  attempt([&] { pass->program.notes.push_back(one_line(line)); });
+}
+
+gsel_status suggest(gsel_pass* pass, const gsel_suggestion* suggestion) {
+  if (!pass->suggestions) return GSEL_ERR_STATE;
+  gsel_suggestion given{};
+  if (!take(suggestion, given) || !given.reason || !given.settings || given.n_settings < 1 || given.reserved != 0 ||
+      given.flags & ~GSEL_SUGGESTION_OFFLOADS)
+    return GSEL_ERR_ARG;
+  const std::span<const gsel_setting> settings(given.settings, static_cast<size_t>(given.n_settings));
+  if (!std::ranges::all_of(settings, &gsel_setting::key)) return GSEL_ERR_ARG;
+  return attempt([&] {
+    Suggestion made{{}, one_line(given.reason), (given.flags & GSEL_SUGGESTION_OFFLOADS) != 0};
+    for (const gsel_setting& setting : settings)
+      made.settings.emplace_back(setting.key, setting.value ? setting.value : "");
+    pass->suggestions->push_back(std::move(made));
   });
 }
 

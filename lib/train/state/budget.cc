@@ -6,13 +6,12 @@
 #include <functional>
 #include <optional>
 
+#include "base/axis.h"
 #include "base/text.h"
 #include "train/compile/base_program.h"
 
 namespace gsel {
 namespace {
-
-constexpr const char* kZero = "zero";
 
 // "rank 3 of 4", and in a pipeline its stages: " (stage 1: layers \"fc2\" to \"loss\")". The program may be another
 // rank's.
@@ -41,42 +40,55 @@ std::string joined(const std::vector<std::string>& texts, const char* between) {
   return fmt::format("{}", fmt::join(texts, between));
 }
 
+// A section with the settings of a suggestion; another plugin's has nothing else.
+StrategySection with_settings(const std::optional<StrategySection>& section, const Suggestion& suggestion,
+                              const std::string& key_prefix) {
+  Config given = default_config();
+  if (section) given = with_setting(given, key_prefix + "plugin", section->plugin);
+  for (const auto& [key, value] : suggestion.settings) given = with_setting(given, key_prefix + key, value);
+  StrategySection made = *given.strategy[GSEL_AXIS_DATA];
+  if (section && section->plugin == made.plugin) made.options.insert(section->options.begin(), section->options.end());
+  return made;
+}
+
 class Candidates {
  public:
-  Candidates(const Config& config, const Mesh& mesh) : config_(config), ranks_(mesh.size[GSEL_AXIS_DATA]) {}
+  Candidates(const Config& config, const Mesh& mesh, const std::vector<Suggestion>& suggestions)
+      : config_(config), ranks_(mesh.size[GSEL_AXIS_DATA]) {
+    for (const Suggestion& suggestion : suggestions) {
+      try {
+        (suggestion.offloads ? offloading_ : sharding_).push_back(with(suggestion));
+      } catch (const std::exception&) {  // no file can say so
+      }
+    }
+  }
 
   // Calls `fits` with each candidate until one does; in order of preference.
   void each(const std::function<bool(const Change&)>& fits) const {
-    const bool more = sharding(fits) || recomputing(fits) || smaller(unchanged(), fits) || all_of_it("", fits);
-    if (!more && !all_of_it("state", fits)) all_of_it("all", fits);
+    for (const Change& change : sharding_)
+      if (fits(change)) return;
+    if (recomputing(unchanged(), fits) || smaller(unchanged(), fits)) return;
+    if (both(sharding_.empty() ? unchanged() : sharding_.back(), fits)) return;
+    for (const Change& change : offloading_)
+      if (fits(change) || both(change, fits)) return;
   }
 
  private:
   using Fits = std::function<bool(const Change&)>;
   Change unchanged() const { return {{}, {}, config_}; }
 
-  // Stage of ZeRO the configuration has; 0 for another strategy.
-  int64_t stage() const {
-    const auto& section = config_.strategy[GSEL_AXIS_DATA];
-    if (!section || section->plugin != kZero) return 0;
-    const auto it = section->options.find("stage");
-    return it == section->options.end() ? 1 : std::stoll(it->second.text);
-  }
-
-  Change with_stage(Change change, int64_t stage, const std::string& offload) const {
-    auto& section = change.config.strategy[GSEL_AXIS_DATA];
-    if (!section || section->plugin != kZero) section = StrategySection{kZero, {}, {}};
-    section->options["stage"] = {ConfigValue::Type::integer, std::to_string(stage), {"", 0, 0, "strategy.data.stage"}};
-    std::string line = fmt::format("[strategy.data] plugin = \"zero\", stage = {}", stage);
-    std::string name = fmt::format("ZeRO stage {} on {} rank{}", stage, ranks_, ranks_ == 1 ? "" : "s");
-    if (!offload.empty()) {
-      section->options["offload"] = {ConfigValue::Type::text, offload, {"", 0, 0, "strategy.data.offload"}};
-      line += fmt::format(", offload = \"{}\"", offload);
-      name += fmt::format(" with {} in offload memory",
-                          offload == "all" ? "optimizer state and parameters" : "optimizer state");
-    }
-    change.names.push_back(name);
-    change.lines.push_back(line);
+  // The file's lines have what is set, in the suggestion's order.
+  Change with(const Suggestion& suggestion) const {
+    Change change = unchanged();
+    const std::string section = fmt::format("strategy.{}", axis_name(GSEL_AXIS_DATA));
+    StrategySection made = with_settings(config_.strategy[GSEL_AXIS_DATA], suggestion, section + ".");
+    std::vector<std::string> settings;
+    for (const auto& [key, value] : suggestion.settings)
+      settings.push_back(
+          fmt::format("{} = {}", key, key == "plugin" ? fmt::format("\"{}\"", value) : made.options.at(key).shown()));
+    change.config.strategy[GSEL_AXIS_DATA] = std::move(made);
+    change.names.push_back(suggestion.reason);
+    change.lines.push_back(fmt::format("[{}] {}", section, joined(settings, ", ")));
     return change;
   }
 
@@ -117,35 +129,27 @@ class Candidates {
     return false;
   }
 
-  bool recomputing(const Fits& fits) const {
-    return config_.train.recompute != "all" && fits(with_recompute(unchanged()));
+  bool recomputing(const Change& change, const Fits& fits) const {
+    return config_.train.recompute != "all" && fits(with_recompute(change));
   }
 
-  bool sharding(const Fits& fits) const {
-    if (ranks_ == 1) return false;
-    for (int64_t s = stage() + 1; s <= 3; ++s)
-      if (fits(with_stage(unchanged(), s, ""))) return true;
-    return false;
-  }
-
-  // Stage 3, by itself where something is offloaded, then with recomputing and small micro-batches.
-  bool all_of_it(const std::string& offload, const Fits& fits) const {
-    if (ranks_ == 1 && offload.empty()) return false;
-    Change change = with_stage(unchanged(), 3, offload);
-    if (!offload.empty() && fits(change)) return true;
-    if (config_.train.recompute != "all") change = with_recompute(change);
-    return fits(change) || smaller(change, fits);
+  // Recomputation, then small micro-batches as well.
+  bool both(const Change& change, const Fits& fits) const {
+    if (config_.train.recompute == "all") return !change.names.empty() && smaller(change, fits);
+    return (!change.names.empty() && recomputing(change, fits)) || smaller(with_recompute(change), fits);
   }
 
   const Config& config_;
   int32_t ranks_;
+  std::vector<Change> sharding_, offloading_;  // as suggested
 };
 
 // "ZeRO stage 2 on 4 ranks needs 310.0 MiB of 512.0 MiB: [strategy.data] plugin = \"zero\", stage = 2".
-std::string advice(const Config& config, const Mesh& mesh, uint64_t budget, const NeedOf& need_of) {
+std::string best_change(const Config& config, const Mesh& mesh, uint64_t budget,
+                        const std::vector<Suggestion>& suggestions, const NeedOf& need_of) {
   std::string text, least_text;
   uint64_t least = ~uint64_t{0};
-  Candidates(config, mesh).each([&](const Change& change) {
+  Candidates(config, mesh, suggestions).each([&](const Change& change) {
     const std::optional<RankNeed> need = need_of(change.config);
     if (!need) return false;
     const std::string what =
@@ -191,7 +195,8 @@ std::string memory_table(const PartBytes& parts) {
   return text;
 }
 
-void check_budget(const Config& config, const Program& program, const RankNeed& need, const NeedOf& need_of) {
+void check_budget(const Config& config, const Program& program, const RankNeed& need, const MemoryAdvice& advice,
+                  const NeedOf& need_of) {
   if (config.train.memory_bytes <= 0) return;
   const auto budget = static_cast<uint64_t>(config.train.memory_bytes);
   if (need.total() <= budget) return;
@@ -199,7 +204,7 @@ void check_budget(const Config& config, const Program& program, const RankNeed& 
   throw Error(GSEL_ERR_NOMEM,
               fmt::format("{}train.memory_bytes = {} ({}) is not enough: {} needs {}{}\n{}", place_prefix(place),
                           budget, human_bytes(budget), named(need.rank, program), human_bytes(need.total()),
-                          memory_table(need.parts), advice(config, program.mesh, budget, need_of)))
+                          memory_table(need.parts), best_change(config, program.mesh, budget, advice(), need_of)))
       .at(place);
 }
 

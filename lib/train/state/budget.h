@@ -19,10 +19,13 @@ struct RankNeed {
 };
 // That of the ranks of another configuration; nothing where one of them cannot have its program.
 using NeedOf = std::function<std::optional<RankNeed>(const Config&)>;
+// What the strategy of the data axis suggests to need less.
+using MemoryAdvice = std::function<std::vector<Suggestion>()>;
 
 // GSEL_ERR_NOMEM when `need`, the greatest of all ranks, exceeds the budget. `program` is one of the job's. Given alike
-// on all ranks, need_of may be a collective: all of them ask for the same configurations in the same order.
-void check_budget(const Config& config, const Program& program, const RankNeed& need, const NeedOf& need_of);
+// on all ranks, advice and need_of may be collectives: all of them ask for the same configurations in the same order.
+void check_budget(const Config& config, const Program& program, const RankNeed& need, const MemoryAdvice& advice,
+                  const NeedOf& need_of);
 
 // "310.5 MiB"; below 1 KiB "12 bytes".
 std::string human_bytes(uint64_t bytes);

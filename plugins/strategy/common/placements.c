@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/advice.h"
+
 static gsel_value_info value_of(const struct placements* p, int32_t id) {
   gsel_value_info info = {.struct_size = sizeof info};
   p->api->value(p->pass, id, &info);
@@ -55,11 +57,34 @@ const char* placements_value_without_positions(const struct placements* p, const
   return NULL;
 }
 
+/* The first value with a sequence_dim; its name is NULL where there is none. */
+static gsel_value_info value_with_positions(const struct placements* p, const gsel_layer_info* layer) {
+  for (int32_t i = 0; i < layer->n_inputs + layer->n_outputs; ++i) {
+    const gsel_value_info v = value_of_layer(p, layer, i);
+    if (v.sequence_dim > 0) return v;
+  }
+  return (gsel_value_info){0};
+}
+
 int placements_all_have_positions(const struct placements* p, const gsel_layer_info* layer) {
-  if (placements_value_without_positions(p, layer)) return 0;
-  for (int32_t i = 0; i < layer->n_inputs + layer->n_outputs; ++i)
-    if (value_of_layer(p, layer, i).sequence_dim > 0) return 1;
-  return 0;
+  return !placements_value_without_positions(p, layer) && value_with_positions(p, layer).name;
+}
+
+void placements_advise_positions(struct placements* p, const char* key) {
+  for (int32_t l = 0; l < p->api->layer_count(p->pass); ++l) {
+    gsel_layer_info layer = {.struct_size = sizeof layer};
+    if (placements_layer(p, l, &layer)) return;
+    if (!(layer.flags & GSEL_LAYER_POSITIONWISE)) continue;
+    const gsel_value_info with = value_with_positions(p, &layer);
+    const char* without = placements_value_without_positions(p, &layer);
+    if (with.name && without)
+      p->status =
+          advise_idle(p->api, p->pass, key,
+                      "does not divide layer \"%.100s\" by positions: it is flagged GSEL_LAYER_POSITIONWISE and "
+                      "its value \"%.100s\" has sequence_dim %d, but its value \"%.100s\" has none; give it the "
+                      "dimension of its positions",
+                      layer.name, with.name, (int)with.sequence_dim, without);
+  }
 }
 
 static gsel_placement by_position(const gsel_value_info* v) {

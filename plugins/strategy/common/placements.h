@@ -27,6 +27,10 @@ const char* placements_value_without_positions(const struct placements* p, const
 /* Whether all values but scalars, of which there is one, have positions. */
 int placements_all_have_positions(const struct placements* p, const gsel_layer_info* layer);
 
+/* Suggests, of layers flagged GSEL_LAYER_POSITIONWISE that `key` cannot divide because of one value, what that lacks.
+ */
+void placements_advise_positions(struct placements* p, const char* key);
+
 /* The layer finds and leaves its values as they are declared; or a part of their positions each, and scalars as parts
  * of their sum. */
 void placements_as_declared(struct placements* p, int32_t id, const gsel_layer_info* layer);

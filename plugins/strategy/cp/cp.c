@@ -56,4 +56,11 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
   return placements_end(&p, "cp", err);
 }
 
-GSEL_STRATEGY_DEFINE("cp", "0.1.0", .axes = 1u << GSEL_AXIS_CONTEXT, .compile = compile);
+static gsel_status advise(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
+                          int32_t topic, gsel_error** err) {
+  struct placements p = {.host = host, .api = api, .pass = pass};
+  if (topic == GSEL_ADVICE_IDLE && api->axis_size(pass, axis) > 1) placements_advise_positions(&p, "plugin");
+  return placements_end(&p, "cp", err);
+}
+
+GSEL_STRATEGY_DEFINE("cp", "0.1.0", .axes = 1u << GSEL_AXIS_CONTEXT, .compile = compile, .advise = advise);

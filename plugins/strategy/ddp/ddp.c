@@ -3,6 +3,9 @@
  * on. Parameters of a bucket are stored side by side, so a bucket is reduced where its gradients already are.
  * Source: Li et al., "PyTorch Distributed", VLDB 2020, section 4; bucket caps as in torch (1 MiB first, then 25 MiB);
  * compression as its communication hooks. */
+#include <inttypes.h>
+
+#include "common/advice.h"
 #include "common/rewrite.h"
 
 static const gsel_option_v1 options[] = {
@@ -65,5 +68,34 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
   return rewrite_end(&w, err);
 }
 
+static int32_t count_buckets(struct rewrite* w, int64_t first_cap, int64_t cap) {
+  w->api->clear_buckets(w->pass);
+  w->n_buckets = 0;
+  make_buckets(w, first_cap, cap, NULL, NULL);
+  return w->n_buckets;
+}
+
+/* The first bucket has a size of its own, and may take what several buckets were asked for. */
+static gsel_status find_idle(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
+                             gsel_error** err) {
+  const int64_t cap = api->option_integer(pass, "bucket_bytes"),
+                first_cap = api->option_integer(pass, "first_bucket_bytes");
+  struct rewrite w;
+  rewrite_begin(&w, "ddp", host, api, pass, axis);
+  const int takes_all = count_buckets(&w, first_cap, cap) == 1 && count_buckets(&w, cap, cap) > 1;
+  const gsel_status status = rewrite_end(&w, err);
+  if (status || !takes_all) return status;
+  return advise_idle(api, pass, "bucket_bytes",
+                     "changes nothing: the first bucket is closed by first_bucket_bytes and has all gradients; set "
+                     "first_bucket_bytes = %" PRId64,
+                     cap);
+}
+
+static gsel_status advise(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
+                          int32_t topic, gsel_error** err) {
+  if (topic == GSEL_ADVICE_MEMORY) return advise_zero(api, pass, axis, 0);
+  return topic == GSEL_ADVICE_IDLE ? find_idle(host, api, pass, axis, err) : GSEL_OK;
+}
+
 GSEL_STRATEGY_DEFINE("ddp", "0.2.0", .axes = 1u << GSEL_AXIS_DATA, .options = options,
-                     .n_options = sizeof options / sizeof *options, .compile = compile);
+                     .n_options = sizeof options / sizeof *options, .compile = compile, .advise = advise);

@@ -4,6 +4,7 @@
  * A micro-batch of the program as it came becomes this rank's part of a whole one, of which the master has memory. */
 #include <stdlib.h>
 
+#include "common/advice.h"
 #include "common/rewrite.h"
 
 static const gsel_option_v1 options[] = {
@@ -208,5 +209,11 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
   return rewrite_end(w, err);
 }
 
+static gsel_status advise(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
+                          int32_t topic, gsel_error** err) {
+  (void)host, (void)err;
+  return topic == GSEL_ADVICE_MEMORY ? advise_zero(api, pass, axis, 0) : GSEL_OK;
+}
+
 GSEL_STRATEGY_DEFINE("dp", "0.1.0", .axes = 1u << GSEL_AXIS_DATA, .options = options,
-                     .n_options = sizeof options / sizeof *options, .compile = compile);
+                     .n_options = sizeof options / sizeof *options, .compile = compile, .advise = advise);

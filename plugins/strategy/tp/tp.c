@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/advice.h"
 #include "common/placements.h"
 #include "tp/exclude.h"
 
@@ -24,18 +25,22 @@ static const gsel_option_v1 options[] = {
      .default_text = ""},
 };
 
-/* Whether a layer, which nothing else divides, can take a part of the positions. */
-static int takes_positions(const struct placements* p, const gsel_layer_info* layer) {
-  return p->api->option_integer(p->pass, "sequence_parallel") && (layer->flags & GSEL_LAYER_POSITIONWISE) &&
-         placements_all_have_positions(p, layer);
+static int is_as_declared(const struct placements* p, const gsel_layer_info* layer, int is_excluded) {
+  return !is_excluded && placements_are_declared(p, layer);
+}
+
+/* Whether a layer takes a part of the positions, since nothing else divides it. */
+static int takes_positions(const struct placements* p, const gsel_layer_info* layer, int is_excluded) {
+  return p->api->option_integer(p->pass, "sequence_parallel") && !is_as_declared(p, layer, is_excluded) &&
+         (layer->flags & GSEL_LAYER_POSITIONWISE) && placements_all_have_positions(p, layer);
 }
 
 static void set_placements(struct placements* p, int32_t id, int is_excluded) {
   gsel_layer_info layer = {.struct_size = sizeof layer};
   if (placements_layer(p, id, &layer)) return;
-  if (!is_excluded && placements_are_declared(p, &layer))
+  if (is_as_declared(p, &layer, is_excluded))
     placements_as_declared(p, id, &layer);
-  else if (takes_positions(p, &layer))
+  else if (takes_positions(p, &layer, is_excluded))
     placements_by_position(p, id, &layer);
 }
 
@@ -58,5 +63,29 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
   return placements_end(&p, "tp", err);
 }
 
+static int any_takes_positions(struct placements* p, const unsigned char* excluded) {
+  for (int32_t l = 0; l < p->api->layer_count(p->pass); ++l) {
+    gsel_layer_info layer = {.struct_size = sizeof layer};
+    if (placements_layer(p, l, &layer) || takes_positions(p, &layer, excluded[l])) return 1;
+  }
+  return 0;
+}
+
+static gsel_status advise(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
+                          int32_t topic, gsel_error** err) {
+  struct placements p = {.host = host, .api = api, .pass = pass};
+  if (topic != GSEL_ADVICE_IDLE || api->axis_size(pass, axis) == 1 || !api->option_integer(pass, "sequence_parallel"))
+    return GSEL_OK;
+  unsigned char* excluded = exclude_read(&p, err);
+  if (excluded && !any_takes_positions(&p, excluded))
+    p.status =
+        advise_idle(api, pass, "sequence_parallel",
+                    "changes nothing: no layer that it could divide is flagged GSEL_LAYER_POSITIONWISE and has a "
+                    "sequence_dim in all its values; flag such layers");
+  free(excluded);
+  placements_advise_positions(&p, "sequence_parallel");
+  return placements_end(&p, "tp", err);
+}
+
 GSEL_STRATEGY_DEFINE("tp", "0.1.0", .axes = 1u << GSEL_AXIS_TENSOR, .options = options,
-                     .n_options = sizeof options / sizeof *options, .compile = compile);
+                     .n_options = sizeof options / sizeof *options, .compile = compile, .advise = advise);

@@ -3,8 +3,14 @@
  * soon as backward has produced them; parameters are gathered after the step, or in stage 3 around each use. Source:
  * Rajbhandari et al., "ZeRO", SC 2020, sections 5 and 7; prefetching and resident small parameters as in DeepSpeed;
  * keep = "forward" is torch's SHARD_GRAD_OP. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/advice.h"
 #include "common/rewrite.h"
 #include "gathers.h"
+
+#define PERSIST_ELEMS "100000"
 
 static const gsel_option_v1 options[] = {
     {sizeof(gsel_option_v1), GSEL_OPTION_INTEGER, "stage",
@@ -16,7 +22,7 @@ static const gsel_option_v1 options[] = {
     {sizeof(gsel_option_v1), GSEL_OPTION_INTEGER, "prefetch_elems",
      "stage 3: elements gathered ahead of their use at most", 0, 1e15, "50000000"},
     {sizeof(gsel_option_v1), GSEL_OPTION_INTEGER, "persist_elems",
-     "stage 3: parameters with fewer elements stay whole on every rank", 0, 1e15, "100000"},
+     "stage 3: parameters with fewer elements stay whole on every rank", 0, 1e15, PERSIST_ELEMS},
     {sizeof(gsel_option_v1), GSEL_OPTION_TEXT, "keep",
      "stage 3: gathered parameters are kept for one use (none), from forward to backward (forward), or for all "
      "micro-batches (step)",
@@ -143,5 +149,40 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
   return rewrite_end(w, err);
 }
 
+/* Of stage 3. */
+static gsel_status find_idle(const gsel_pass_api_v1* api, gsel_pass* pass) {
+  const int64_t persist = api->option_integer(pass, "persist_elems");
+  const int is_default = !strcmp(api->option_text(pass, "persist_elems"), PERSIST_ELEMS);
+  int64_t largest = 0;
+  int resident_here = 0;
+  gsel_status status = GSEL_OK;
+  for (int32_t p = 0; p < api->param_count(pass) && !status; ++p) {
+    gsel_param_info param = {.struct_size = sizeof param};
+    status = api->param(pass, p, &param);
+    if (status || param.flags & GSEL_PARAM_FROZEN) continue;
+    if (param.n_elems > largest) largest = param.n_elems;
+    resident_here |= !param.absent && param.n_elems < persist;
+  }
+  if (!status && largest < persist)
+    status = advise_idle(api, pass, "stage",
+                         "is stage 2 here: persist_elems = %" PRId64
+                         "%s keeps every parameter whole on each rank, the "
+                         "largest has %" PRId64 " element%s; set persist_elems = %" PRId64 " or less, or stage = 2",
+                         persist, is_default ? ", its default," : "", largest, largest == 1 ? "" : "s", largest);
+  if (!status && !resident_here)
+    status = advise_idle(api, pass, "bucket_bytes",
+                         "changes nothing: in stage 3 the parameters that the same layers read make up a bucket; "
+                         "prefetch_elems says how much is gathered ahead");
+  return status;
+}
+
+static gsel_status advise(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
+                          int32_t topic, gsel_error** err) {
+  const int64_t stage = api->option_integer(pass, "stage");
+  (void)host, (void)err;
+  if (topic == GSEL_ADVICE_MEMORY) return advise_zero(api, pass, axis, stage);
+  return topic == GSEL_ADVICE_IDLE && stage == 3 ? find_idle(api, pass) : GSEL_OK;
+}
+
 GSEL_STRATEGY_DEFINE("zero", "0.1.0", .axes = 1u << GSEL_AXIS_DATA, .options = options,
-                     .n_options = sizeof options / sizeof *options, .compile = compile);
+                     .n_options = sizeof options / sizeof *options, .compile = compile, .advise = advise);

@@ -901,6 +901,23 @@ pub struct gsel_placement {
 }
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct gsel_setting {
+    pub key: *const c_char,
+    pub value: *const c_char,
+}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_suggestion {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub settings: *const gsel_setting,
+    pub n_settings: i32,
+    pub reserved: i32,
+    pub reason: *const c_char,
+}
+unsafe impl crate::Sized32 for gsel_suggestion {}
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct gsel_pass_api_v1 {
     pub struct_size: u32,
     pub reserved: u32,
@@ -941,6 +958,7 @@ pub struct gsel_pass_api_v1 {
     pub split_param: Option<unsafe extern "C" fn(pass: *mut gsel_pass, param: i32) -> gsel_status>,
     pub set_layer_placements: Option<unsafe extern "C" fn(pass: *mut gsel_pass, layer: i32, inputs: *const gsel_placement, outputs: *const gsel_placement) -> gsel_status>,
     pub rank_along: Option<unsafe extern "C" fn(pass: *const gsel_pass, axis: gsel_axis, coordinate: i32) -> i32>,
+    pub suggest: Option<unsafe extern "C" fn(pass: *mut gsel_pass, suggestion: *const gsel_suggestion) -> gsel_status>,
 }
 unsafe impl crate::Sized32 for gsel_pass_api_v1 {}
 #[repr(C)]
@@ -952,6 +970,7 @@ pub struct gsel_strategy_v1 {
     pub n_options: i32,
     pub reserved: i32,
     pub compile: Option<unsafe extern "C" fn(host: *const gsel_host_v1, api: *const gsel_pass_api_v1, pass: *mut gsel_pass, axis: gsel_axis, err: *mut *mut gsel_error) -> gsel_status>,
+    pub advise: Option<unsafe extern "C" fn(host: *const gsel_host_v1, api: *const gsel_pass_api_v1, pass: *mut gsel_pass, axis: gsel_axis, topic: i32, err: *mut *mut gsel_error) -> gsel_status>,
 }
 unsafe impl crate::Sized32 for gsel_strategy_v1 {}
 #[repr(C)]
@@ -1449,6 +1468,8 @@ pub const GSEL_ERR_ALREADY_INITIALIZED: i32 = -111;
 pub const GSEL_ERR_PERMISSION: i32 = -112;
 pub const GSEL_ERR_RANK_OVERFLOW: i32 = -113;
 pub const GSEL_ERROR_LIST_END: i32 = -1000;
+pub const GSEL_ADVICE_IDLE: i32 = 1;
+pub const GSEL_ADVICE_MEMORY: i32 = 2;
 pub const GSEL_ANY_RANK: i32 = -2;
 pub const GSEL_ANY_TAG: i32 = -1;
 pub const GSEL_AVG: i32 = 5;
@@ -1630,7 +1651,7 @@ pub const GSEL_PLAN_OFFLOAD_STATE: u32 = 4;
 pub const GSEL_PLAN_RECOMPUTE: u32 = 2;
 pub const GSEL_PLAN_SEQUENCE_PARALLEL: u32 = 1;
 pub const GSEL_PLUGIN_ABI_MAJOR: i32 = 1;
-pub const GSEL_PLUGIN_ABI_MINOR: i32 = 6;
+pub const GSEL_PLUGIN_ABI_MINOR: i32 = 7;
 pub const GSEL_PLUGIN_DEVICE: i32 = 3;
 pub const GSEL_PLUGIN_STRATEGY: i32 = 1;
 pub const GSEL_PLUGIN_TRANSPORT: i32 = 5;
@@ -1641,6 +1662,7 @@ pub const GSEL_SCALED_SUM: i32 = 9;
 pub const GSEL_SHARD_DIM: i32 = 1;
 pub const GSEL_SHARD_NONE: i32 = 0;
 pub const GSEL_STREAM_HIGH_PRIORITY: u32 = 1;
+pub const GSEL_SUGGESTION_OFFLOADS: u32 = 1;
 pub const GSEL_SUM: i32 = 1;
 pub const GSEL_TIMELINE_CHROME: i32 = 2;
 pub const GSEL_TIMELINE_SVG: i32 = 1;
