@@ -9,14 +9,14 @@ namespace gsel::execute {
 namespace {
 
 // A communicator takes one call at a time: until those of this axis on the communication stream have ended.
-void drain(State& s, gsel_axis axis) {
-  if (const int32_t bucket = s.last_async[axis]; bucket >= 0) s.buckets[bucket].done.wait();
+void drain(Communication& c, gsel_axis axis) {
+  if (const int32_t bucket = c.last_async[axis]; bucket >= 0) c.buckets[bucket].done.wait();
 }
 
-void count_under(State& s, gsel_axis axis, gsel_collective_kind kind, gsel_instr_kind poster) {
-  if (s.counts.is_posted_by(axis, kind, poster)) return;
-  drain(s, axis);
-  s.counts.set_poster(axis, kind, poster);
+void count_under(Communication& c, gsel_axis axis, gsel_collective_kind kind, gsel_instr_kind poster) {
+  if (c.counts.is_posted_by(axis, kind, poster)) return;
+  drain(c, axis);
+  c.counts.set_poster(axis, kind, poster);
 }
 
 }  // namespace
@@ -90,9 +90,9 @@ void begin_async(State& s, const gsel_instr& instr, gsel_collective_kind kind) {
   bucket.axis = instr.axis;
 }
 
-void end_async(State& s, const gsel_instr& instr) {
-  s.buckets[instr.bucket].done.record(s.comm_stream->get());
-  s.last_async[instr.axis] = instr.bucket;
+void end_async(Communication& c, const gsel_instr& instr) {
+  c.buckets[instr.bucket].done.record(c.comm_stream->get());
+  c.last_async[instr.axis] = instr.bucket;
 }
 
 void post(State& s, const gsel_instr& instr, gsel_collective call) {

@@ -21,13 +21,6 @@ const char* callback_word(int32_t kind) {
   return words[kind];
 }
 
-uint64_t offload_bytes_in(const State& s) {
-  return s.params.offload_bytes_in() + (s.step_copy ? s.step_copy->offload_bytes_in() : 0);
-}
-uint64_t offload_bytes_out(const State& s) {
-  return s.params.offload_bytes_out() + (s.step_copy ? s.step_copy->offload_bytes_out() : 0);
-}
-
 }  // namespace
 
 Executor::Executor(const Model& model, const Program& program, const Config& config, const Optimizer& optimizer,
@@ -113,8 +106,8 @@ void Executor::begin(Run& run, int64_t first_sample) {
   execute::report_non_finite(s_, report);
   report.loss_scale = s_.loss_scale.value();
   report.learning_rate = s_.optimizer.learning_rate(s_.updates);
-  run.offload_in_before = offload_bytes_in(s_);
-  run.offload_out_before = offload_bytes_out(s_);
+  run.offload_in_before = s_.offload_bytes_in();
+  run.offload_out_before = s_.offload_bytes_out();
   s_.counts.begin();
   run.began = os::now_seconds();
   run.record.began_ns = os::now_ns();
@@ -132,8 +125,8 @@ void Executor::end() {
   report.loss = run.has_weight() ? run.loss_sum / run.weight : 0;
   execute::report_validated(s_, report);
   report.peak_bytes = s_.ledger.peak_total();
-  report.offload_bytes_in = offload_bytes_in(s_) - run.offload_in_before;
-  report.offload_bytes_out = offload_bytes_out(s_) - run.offload_out_before;
+  report.offload_bytes_in = s_.offload_bytes_in() - run.offload_in_before;
+  report.offload_bytes_out = s_.offload_bytes_out() - run.offload_out_before;
   execute::record_counts(s_);
   report.seconds = os::now_seconds() - run.began;
   run.record.forecast = s_.forecast;
@@ -231,7 +224,7 @@ void Executor::fail_callback(gsel_status status, std::string_view message) {
       fmt::format("{} failed in {}{} {}, micro-batch {}: {}", s_.piece_at_work(), callback_word(s_.lent.work_kind),
                   phase, s_.where_in_step(), s_.run->microbatch_number[s_.program().step[s_.run->position].microbatch],
                   reason_of(status, message));
-  break_off(Error(GSEL_ERR_CALLBACK, text).about_rank(s_.comms.world().rank()));
+  break_off(Error(GSEL_ERR_CALLBACK, text).about_rank(s_.rank));
 }
 
 }  // namespace gsel

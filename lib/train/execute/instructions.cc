@@ -1,8 +1,6 @@
 // train/execute/instructions.cc: from the kind of an instruction to what it does.
 #include "train/execute/instructions.h"
 
-#include <algorithm>
-
 namespace gsel::execute {
 namespace {
 
@@ -58,19 +56,7 @@ bool run_instr(State& s, const gsel_instr& instr) {
 }
 
 void begin_first_instr(State& s) {
-  Run& run = *s.run;
-  run.position = run.phase = 0;
-  run.loss_sum = run.weight = 0;
-  run.clip = 1;
-  run.overflowed = false;
-  run.origin = {};
-  run.odd_weight_microbatch = run.odd_weight_rank = -1;
-  for (size_t m = 0; m < run.empty.size(); ++m) run.empty[m] = run.program.microbatches[m].count == 0;
-  std::ranges::fill(run.losses, std::array<double, 2>{});
-  run.weight_begun.assign(run.weight_begun.size(), false);
-  run.used.assign(run.used.size(), false);
-  run.record.exposed_s = {};
-  run.record.intervals.clear();
+  s.run->start_over();
   begin_messages(s);
 }
 

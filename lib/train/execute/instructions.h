@@ -44,11 +44,11 @@ void begin_first_instr(State& s);
 
 bool is_forward(gsel_instr_kind kind);
 gsel_tensor value_view(const State& s, int32_t v, int32_t mb, void* data);
-void hand_out(State& s, int32_t work_kind);
-void list_samples(State& s, const Microbatch& mb);
+void hand_out(Lent& lent, int32_t work_kind);
+void list_samples(Lent& lent, const Run& run, const Microbatch& mb);
 
-const std::vector<gsel_phase>& phases_of(const State& s, const gsel_instr& instr);
-const std::vector<gsel_phase>& buffers_of(const State& s, const gsel_instr& instr);
+const std::vector<gsel_phase>& phases_of(const Layer& layer, gsel_instr_kind kind);
+const std::vector<gsel_phase>& buffers_of(const Layer& layer, gsel_instr_kind kind);
 // Memory of the i-th buffer of a layer, after so many phases.
 void* phase_buffer(const State& s, const gsel_instr& instr, int32_t i, size_t done);
 void reduce_phase(State& s, const gsel_instr& instr, size_t k);
@@ -66,7 +66,7 @@ void redistribute_layer(State& s, const gsel_instr& instr);
 
 // ---- buckets: buckets.cc --------------------------------------------------------------------------------------------
 
-void close_param_window(State& s, int32_t bucket);
+void close_param_window(HeldMemory& memory, const Lender& lender, int32_t bucket);
 // A place in the arena for a bucket's whole gradient, where it is not kept whole.
 void open_gradient_window(State& s, int32_t bucket, uint64_t offset);
 void zero_gradient(State& s, int32_t param);
@@ -84,7 +84,7 @@ void allreduce_numbers(State& s, gsel_instr_kind poster, gsel_axis axis, std::sp
 // Asynchronously, on the communication stream, after all that was computed so far: begin_async, calls of one kind, then
 // end_async; the bucket's WAIT ends it. post: all of that for one call.
 void begin_async(State& s, const gsel_instr& instr, gsel_collective_kind kind);
-void end_async(State& s, const gsel_instr& instr);
+void end_async(Communication& c, const gsel_instr& instr);
 void post(State& s, const gsel_instr& instr, gsel_collective call);
 // Communication that this rank waited for.
 void note_exposed(State& s, gsel_axis axis, double seconds);
@@ -99,14 +99,14 @@ void settle_messages(State& s);
 // ---- what the optimizer is given: loss.cc, norm.cc, non_finite.cc, post_validate.cc ---------------------------------
 
 [[noreturn]] void refuse_weight(const State& s);
-double clip_of(const State& s, double gradient_norm);
-bool shows_overflow(const State& s, double squares);
+double clip_of(const Fixed& fixed, double gradient_norm);
+bool shows_overflow(const Fixed& fixed, double squares);
 // What a backward has just produced; the loss of a micro-batch.
 void look_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer);
 void look_at_loss(State& s, const gsel_instr& instr);
 // The outcome of a step is known on all ranks, and where what is not finite came from will be.
 void end_update(State& s, bool overflowed, int64_t step, const NonFiniteOrigin& origin);
-void report_non_finite(const State& s, gsel_step_report& report);
+void report_non_finite(const Progress& progress, gsel_step_report& report);
 // An optimistic NORM or OVERFLOW starts to send its number; what STEP changes is kept; the report has what is known.
 void start_optimistic(State& s, const gsel_instr& instr, double number);
 void keep_until_validated(State& s, int32_t bucket, const Stretch& stretch);

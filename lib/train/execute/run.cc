@@ -38,6 +38,21 @@ uint64_t Run::rng_key(const State& s) const {
   return derive_key(static_cast<uint64_t>(s.config.train.seed), static_cast<uint64_t>(s.step));
 }
 
+void Run::start_over() {
+  position = phase = 0;
+  loss_sum = weight = 0;
+  clip = 1;
+  overflowed = false;
+  origin = {};
+  odd_weight_microbatch = odd_weight_rank = -1;
+  for (size_t m = 0; m < empty.size(); ++m) empty[m] = program.microbatches[m].count == 0;
+  std::ranges::fill(losses, std::array<double, 2>{});
+  weight_begun.assign(weight_begun.size(), false);
+  used.assign(used.size(), false);
+  record.exposed_s = {};
+  record.intervals.clear();
+}
+
 // ---- a training step --------------------------------------------------------------------------------------------
 
 void TrainingStep::end(State& s) {
@@ -59,7 +74,7 @@ void TrainingStep::tell_progress(const State& s) const {
 
 void TrainingStep::conclude(State& s) {
   const int64_t every = s.config.train.progress_steps;
-  if (every > 0 && s.step % every == 0 && s.comms.world().rank() == 0) tell_progress(s);
+  if (every > 0 && s.step % every == 0 && s.rank == 0) tell_progress(s);
   if (!s.config.train.timeline.empty()) write_timeline(s.config.train.timeline, program, s.last_step);
 }
 

@@ -45,6 +45,8 @@ struct Run {
   virtual bool is_without_callbacks() const { return false; }
   // Whether the weights of all ranks are what losses can be divided by.
   bool has_weight() const { return weight > 0 && std::isfinite(weight); }
+  // At its first instruction again; nothing is known of it.
+  void start_over();
   // Its last instruction is done.
   virtual void end(State&) {}
   // It has ended as it should on every rank: what fails here breaks nothing.

@@ -18,14 +18,15 @@ void refuse_precision(const Model& model, const Config& config) {
          loss.name);
 }
 
-BucketState make_bucket(State& s, int32_t b) {
-  const ProgramBucket& bucket = s.program().buckets[b];
-  BucketState state(s.device);
-  state.counts = counts_for_tie(s.program(), b);
+BucketState make_bucket(const Fixed& fixed, Ledger& ledger, const Program& program, int32_t b) {
+  const ProgramBucket& bucket = program.buckets[b];
+  BucketState state(fixed.device);
+  state.counts = counts_for_tie(program, b);
   if (bucket.compression != GSEL_COMPRESS_NONE)
-    state.compressor = make_compressor(s.device, s.ledger, s.program(), b, static_cast<uint64_t>(s.config.train.seed));
+    state.compressor =
+        make_compressor(fixed.device, ledger, program, b, static_cast<uint64_t>(fixed.config.train.seed));
   if (!bucket.shards_state() || !(bucket.flags & GSEL_BUCKET_WHOLE_PARAMS)) return state;
-  const std::vector<int64_t> bounds = shard_bounds(s.program(), b);
+  const std::vector<int64_t> bounds = shard_bounds(program, b);
   for (size_t i = 0; i + 1 < bounds.size(); ++i)
     state.shard_counts.push_back(static_cast<uint64_t>(bounds[i + 1] - bounds[i]));
   return state;
@@ -33,48 +34,68 @@ BucketState make_bucket(State& s, int32_t b) {
 
 }  // namespace
 
-State::State(const Model& m, const Program& program, const Config& c, const Optimizer& o, Communicator& comm)
+// ---- parts ------------------------------------------------------------------------------------------------------
+
+Fixed::Fixed(const Model& m, const Program& program, const Config& c, const Optimizer& o)
     : model(m),
       config(c),
       optimizer(o),
-      comms(comm, program),
-      device(DeviceContext::open_host()),
-      ledger(static_cast<uint64_t>(c.train.memory_bytes)),
-      params(device, m, program, c, o, ledger),
-      training(m, program, params, arena),
-      arena(device, ledger, Part::windows, training.plan.bytes()),
-      staging(device, ledger, Part::staging, staging_bytes(program, o)),
-      compute_done(device),
-      backward_done(device),
-      began_event(device),
-      messages(comm),
-      lender(device, c.train.lending == "moved"),
-      redistributor(device, m, program.mesh.sharing_size()),
-      loss_scale(c),
+      mesh(program.mesh),
+      rank(program.rank),
       non_finite(non_finite_of(c)),
       forecast(forecast_memory(m, program, o)),
-      counts(comms, training.program.mesh) {
+      device(DeviceContext::open_host()) {
   refuse_precision(m, c);
-  last_async.fill(-1);
-  if (comm.world_size() > 1) comm_stream = std::make_unique<Stream>(device);
-  for (size_t b = 0; b < program.buckets.size(); ++b) buckets.push_back(make_bucket(*this, static_cast<int32_t>(b)));
-  if (has_optimistic_steps(program))
-    step_copy.emplace(device, bucket_layouts(program, params), c.train.offload_folder, ledger);
 }
 
-void State::copy(void* dst, const void* src, uint64_t bytes, int32_t direction) const {
+void Fixed::copy(void* dst, const void* src, uint64_t bytes, int32_t direction) const {
   device->run(&gsel_device_v1::copy, dst, src, bytes, direction, static_cast<gsel_stream*>(nullptr));
 }
 
-void State::add(void* dst, const void* src, gsel_dtype dtype, uint64_t elems) const {
+void Fixed::add(void* dst, const void* src, gsel_dtype dtype, uint64_t elems) const {
   device->run(&gsel_device_v1::add, dst, src, dtype, elems, static_cast<gsel_stream*>(nullptr));
 }
 
-double State::sum_squares(const float* data, uint64_t elems) const {
+double Fixed::sum_squares(const void* data, gsel_dtype dtype, uint64_t elems) const {
   double sum = 0;
-  device->run(&gsel_device_v1::sum_squares, static_cast<const void*>(data), gsel_dtype{GSEL_F32}, elems, &sum,
-              static_cast<gsel_stream*>(nullptr));
+  device->run(&gsel_device_v1::sum_squares, data, dtype, elems, &sum, static_cast<gsel_stream*>(nullptr));
   return sum;
+}
+
+HeldMemory::HeldMemory(const Fixed& fixed, const Program& program)
+    : ledger(static_cast<uint64_t>(fixed.config.train.memory_bytes)),
+      params(fixed.device, fixed.model, program, fixed.config, fixed.optimizer, ledger) {}
+
+Runs::Runs(const Model& model, const Program& program, const HeldMemory& memory)
+    : training(model, program, memory.params, memory.arena) {}
+
+Communication::Communication(const Fixed& fixed, const Program& program, Communicator& comm)
+    : comms(comm, program),
+      redistributor(fixed.device, fixed.model, fixed.mesh.sharing_size()),
+      compute_done(fixed.device),
+      backward_done(fixed.device),
+      began_event(fixed.device),
+      messages(comm),
+      counts(comms, fixed.mesh) {
+  last_async.fill(-1);
+  if (comm.world_size() > 1) comm_stream = std::make_unique<Stream>(fixed.device);
+}
+
+// ---- all of them ------------------------------------------------------------------------------------------------
+
+State::State(const Model& m, const Program& program, const Config& c, const Optimizer& o, Communicator& comm)
+    : Fixed(m, program, c, o),
+      HeldMemory(*this, program),
+      Runs(m, program, *this),
+      Communication(*this, program, comm),
+      Progress(c),
+      lent(*this) {
+  arena = CountedMemory(device, ledger, Part::windows, training.plan.bytes());
+  staging = CountedMemory(device, ledger, Part::staging, staging_bytes(program, o));
+  for (size_t b = 0; b < program.buckets.size(); ++b)
+    buckets.push_back(make_bucket(*this, ledger, program, static_cast<int32_t>(b)));
+  if (has_optimistic_steps(program))
+    step_copy.emplace(device, bucket_layouts(program, params), c.train.offload_folder, ledger);
 }
 
 std::string State::piece_at_work() const {

@@ -1,5 +1,6 @@
-// train/execute/state.h: what the instructions of a rank work on: memory, communicators, streams, the tensors of the
-// current callback, and the run under way. Data alone; the functions that change it are in instructions.h.
+// train/execute/state.h: what the instructions of a rank work on, in parts by who writes them: what is fixed, memory,
+// runs, what is under way between ranks, where training stands, and what is lent to the embedder. A function takes the
+// part that it needs, or all of them. Data alone; the functions that change it are in instructions.h.
 #pragma once
 
 #include <gsel/train.h>
@@ -27,7 +28,72 @@
 
 namespace gsel::execute {
 
-// What becomes of a bucket in the step under way.
+// What the others are made with. Nobody writes it.
+struct Fixed {
+  Fixed(const Model& model, const Program& program, const Config& config, const Optimizer& optimizer);
+
+  const Layer& layer_of(const gsel_instr& instr) const { return model.layers()[instr.layer]; }
+  // An axis below 0 is one of a single rank.
+  int32_t axis_size(gsel_axis axis) const { return axis < 0 ? 1 : mesh.size[axis]; }
+  int32_t axis_coordinate(gsel_axis axis) const { return axis < 0 ? 0 : mesh.coordinate(rank, axis); }
+  gsel_axis sharing_axis() const { return mesh.sharing_axis(); }
+
+  // On the calling thread; direction: GSEL_COPY_*.
+  void copy(void* dst, const void* src, uint64_t bytes, int32_t direction) const;
+  // To the gradients, or values, at dst.
+  void add(void* dst, const void* src, gsel_dtype dtype, uint64_t elems) const;
+  double sum_squares(const void* data, gsel_dtype dtype, uint64_t elems) const;
+
+  const Model& model;
+  const Config config;
+  const Optimizer& optimizer;
+  const Mesh mesh;
+  const int32_t rank;
+  const NonFinite non_finite;
+  const PartBytes forecast;
+  const std::shared_ptr<DeviceContext> device;
+};
+
+// Memory of this rank. Layers, collectives and STEP write what is in it; windows of parameters and gradients are opened
+// and closed by buckets.cc, the copy of a step is kept and put back by step.cc and post_validate.cc.
+struct HeldMemory {
+  HeldMemory(const Fixed& fixed, const Program& program);
+
+  uint64_t offload_bytes_in() const {
+    return params.offload_bytes_in() + (step_copy ? step_copy->offload_bytes_in() : 0);
+  }
+  uint64_t offload_bytes_out() const {
+    return params.offload_bytes_out() + (step_copy ? step_copy->offload_bytes_out() : 0);
+  }
+
+  Ledger ledger;
+  ParamStorage params;
+  CountedMemory arena;    // of values, their gradients, windows: as the plans of runs say
+  CountedMemory staging;  // numbers that ranks exchange
+  std::optional<StepCopy> step_copy;
+};
+
+// What is run through. The executor begins and ends runs and alone writes here; what the instructions of the run under
+// way find, they write to *run.
+struct Runs {
+  Runs(const Model& model, const Program& program, const HeldMemory& memory);
+
+  const Program& program() const { return run->program; }
+  // Of the instruction under way.
+  const ArenaOperands& operands() const { return run->plan.operands(run->position); }
+  void* at(uint64_t offset) const { return offset == ArenaOperands::kNone ? nullptr : run->memory->at(offset); }
+  bool is_empty(int32_t mb) const { return run->empty[mb]; }
+  // Whether the instruction under way is the last backward of the run.
+  bool is_at_last_backward() const { return static_cast<int32_t>(run->position) == run->last_backward; }
+
+  TrainingStep training;
+  std::unique_ptr<Program> forward_program;  // made by the first evaluation
+  std::unique_ptr<Evaluation> evaluation;
+  Run* run = &training;  // under way, or the last one
+  bool under_way = false, broken = false;
+};
+
+// What becomes of a bucket in the step under way: written by calls.cc and buckets.cc.
 struct BucketState {
   explicit BucketState(const std::shared_ptr<DeviceContext>& device) : began(device), done(device) {}
   Event began, done;              // of the collective under way
@@ -40,8 +106,42 @@ struct BucketState {
   bool counts = true;                  // in norms: of the ranks that hold the same parameters one does
 };
 
-// What is lent with the work handed out.
+// What is under way between ranks, and counted of it: written by calls.cc and by the instructions that make calls.
+struct Communication {
+  Communication(const Fixed& fixed, const Program& program, Communicator& comm);
+
+  Communicator& axis_comm(gsel_axis axis) { return comms.axis(axis); }
+
+  AxisComms comms;
+  Redistributor redistributor;
+  Event compute_done, backward_done, began_event;  // of the run: all computed so far, its last backward, its beginning
+  Messages messages;
+  Validation validation;
+  std::vector<BucketState> buckets;
+  std::unique_ptr<Stream> comm_stream;    // after all that its work uses: its end waits for that work
+  std::array<int32_t, kAxes> last_async;  // by axis: bucket of its last call on that stream; -1: none yet
+  CallCounts counts;
+};
+
+// Where training stands: written when the outcome of a step is known (end_update in non_finite.cc), when a run has
+// ended (run.cc), and while a step is taken again (post_validate.cc).
+struct Progress {
+  explicit Progress(const Config& config) : loss_scale(config) {}
+
+  int64_t step = 0;     // the next one, or the one under way
+  int64_t updates = 0;  // steps that were not skipped
+  LossScale loss_scale;
+  NonFiniteOrigin non_finite_origin;  // of the last step that all ranks know the outcome of
+  StepRecord last_step;
+  bool has_step = false;
+  std::optional<gsel_step_report> last_evaluation;
+};
+
+// What is lent with the work handed out: written by input.cc and layer*.cc, and read by the executor.
 struct Lent {
+  explicit Lent(const Fixed& fixed) : lender(fixed.device, fixed.config.train.lending == "moved") {}
+
+  Lender lender;
   bool handed_out = false;
   uint64_t ticket = 0;
   int32_t work_kind = 0;
@@ -57,71 +157,14 @@ struct Lent {
   std::array<char, 512> message{};
 };
 
-struct State {
+// A part may use those before it.
+struct State : Fixed, HeldMemory, Runs, Communication, Progress {
   State(const Model& model, const Program& program, const Config& config, const Optimizer& optimizer,
         Communicator& comm);
-
-  const Program& program() const { return run->program; }
-  // Of the instruction under way.
-  const ArenaOperands& operands() const { return run->plan.operands(run->position); }
-  bool is_empty(int32_t mb) const { return run->empty[mb]; }
-  const Layer& layer_of(const gsel_instr& instr) const { return model.layers()[instr.layer]; }
-  void* at(uint64_t offset) const { return offset == ArenaOperands::kNone ? nullptr : run->memory->at(offset); }
-  // Whether the instruction under way is the last backward of the run.
-  bool is_at_last_backward() const { return static_cast<int32_t>(run->position) == run->last_backward; }
-
-  // An axis below 0 is one of a single rank.
-  int32_t axis_size(gsel_axis axis) const { return axis < 0 ? 1 : mesh().size[axis]; }
-  int32_t axis_coordinate(gsel_axis axis) const { return axis < 0 ? 0 : mesh().coordinate(program().rank, axis); }
-  gsel_axis sharing_axis() const { return mesh().sharing_axis(); }
-  Communicator& axis_comm(gsel_axis axis) { return comms.axis(axis); }
-  const Mesh& mesh() const { return training.program.mesh; }
-
-  // On the calling thread; direction: GSEL_COPY_*.
-  void copy(void* dst, const void* src, uint64_t bytes, int32_t direction) const;
-  // To the gradients, or values, at dst.
-  void add(void* dst, const void* src, gsel_dtype dtype, uint64_t elems) const;
-  double sum_squares(const float* data, uint64_t elems) const;
 
   std::string piece_at_work() const;  // "layer "fc1""
   std::string where_in_step() const;  // "on rank 1, step 7"
 
-  const Model& model;
-  const Config config;
-  const Optimizer& optimizer;
-  AxisComms comms;
-  std::shared_ptr<DeviceContext> device;
-  Ledger ledger;
-  ParamStorage params;
-  TrainingStep training;
-  std::unique_ptr<Program> forward_program;  // made by the first evaluation
-  std::unique_ptr<Evaluation> evaluation;
-  CountedMemory arena;
-  CountedMemory staging;  // numbers that ranks exchange
-  Event compute_done, backward_done, began_event;
-  std::optional<StepCopy> step_copy;
-  // After the memory they are in.
-  Messages messages;
-  Validation validation;
-  std::vector<BucketState> buckets;
-  // After all that its work uses: its end waits for that work.
-  std::unique_ptr<Stream> comm_stream;
-  std::array<int32_t, kAxes> last_async;  // by axis: bucket of its last call on that stream; -1: none yet
-  Lender lender;
-  Redistributor redistributor;
-  LossScale loss_scale;
-  const NonFinite non_finite;
-  const PartBytes forecast;
-
-  Run* run = &training;  // under way, or the last one
-  bool under_way = false, broken = false;
-  int64_t step = 0;                   // the next one, or the one under way
-  int64_t updates = 0;                // steps that were not skipped
-  NonFiniteOrigin non_finite_origin;  // of the last step that all ranks know the outcome of
-  StepRecord last_step;
-  bool has_step = false;
-  std::optional<gsel_step_report> last_evaluation;
-  CallCounts counts;
   Lent lent;
 };
 

@@ -23,16 +23,16 @@ void open_param_window(State& s, int32_t bucket) {
   s.params.open_params(bucket, memory);
 }
 
-void forget_contributions(State& s, int32_t bucket) {
-  for (int32_t p : s.program().buckets[bucket].params) s.run->weight_begun[p] = false;
+void forget_contributions(Run& run, int32_t bucket) {
+  for (int32_t p : run.program.buckets[bucket].params) run.weight_begun[p] = false;
 }
 
 void close_gradient_window(State& s, int32_t b) {
   const BucketLayout& layout = s.params.layout(b);
   if (layout.whole_gradient) return;
-  if (s.lender.moves()) s.lender.poison(s.params.whole_gradient(b), layout.gradient_window_bytes);
+  if (s.lent.lender.moves()) s.lent.lender.poison(s.params.whole_gradient(b), layout.gradient_window_bytes);
   s.params.close_gradient(b);
-  forget_contributions(s, b);
+  forget_contributions(*s.run, b);
 }
 
 // ---- what WAIT takes -----------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ void open_gradient_window(State& s, int32_t bucket, uint64_t offset) {
   if (offset == ArenaOperands::kNone)
     fail(GSEL_ERR_INTERNAL, "the gradient of bucket {} has no memory at step instruction {}", bucket, s.run->position);
   s.params.open_gradient(bucket, s.at(offset));
-  forget_contributions(s, bucket);
+  forget_contributions(*s.run, bucket);
 }
 
 void zero_gradient(State& s, int32_t p) {
@@ -160,16 +160,16 @@ void allgather_params(State& s, const gsel_instr& instr) {
   end_async(s, instr);
 }
 
-void close_param_window(State& s, int32_t bucket) {
-  const BucketLayout& layout = s.params.layout(bucket);
+void close_param_window(HeldMemory& memory, const Lender& lender, int32_t bucket) {
+  const BucketLayout& layout = memory.params.layout(bucket);
   if (layout.whole_params) return;
-  if (s.lender.moves() && s.params.whole_params(bucket))
-    s.lender.poison(s.params.whole_params(bucket), layout.param_window_bytes);
-  s.params.close_params(bucket);
+  if (lender.moves() && memory.params.whole_params(bucket))
+    lender.poison(memory.params.whole_params(bucket), layout.param_window_bytes);
+  memory.params.close_params(bucket);
 }
 
 void release_params(State& s, const gsel_instr& instr) {
-  close_param_window(s, instr.bucket);
+  close_param_window(s, s.lent.lender, instr.bucket);
 }
 
 // ---- gradients over the data axis ----------------------------------------------------------------------------------

@@ -27,11 +27,11 @@ gsel_tensor lend_param(State& s, const ArenaOperands::OfParam& operand, int32_t 
     fail(GSEL_ERR_INTERNAL, "parameter \"{}\" is read at step instruction {} and not gathered", param.name,
          s.run->position);
   const gsel_dtype kept_as = s.params.layout(s.params.bucket_of(p)).dtype;
-  if (kept_as == param.dtype) return s.lender.lend(param_tensor(param, kept), Access::read);
+  if (kept_as == param.dtype) return s.lent.lender.lend(param_tensor(param, kept), Access::read);
   void* cast = s.at(operand.cast);
   s.device->run(&gsel_device_v1::cast, cast, param.dtype, static_cast<const void*>(kept), kept_as,
                 static_cast<uint64_t>(param.n_elems), static_cast<gsel_stream*>(nullptr));
-  return s.lender.lend(param_tensor(param, cast), Access::read);
+  return s.lent.lender.lend(param_tensor(param, cast), Access::read);
 }
 
 // What a forward writes is lent to be written at first, and to be changed in later phases.
@@ -47,38 +47,37 @@ void lend_values(State& s, const gsel_instr& instr, const Layer& layer) {
     s.lent.t_params.push_back(lend_param(s, operands.params[i], layer.params[i], layer.reads_param(instr.kind, i)));
   for (size_t i = 0; i < layer.inputs.size(); ++i) {
     const int32_t v = layer.inputs[i];
-    s.lent.t_inputs.push_back(s.lender.lend(value_view(s, v, mb, s.at(operands.inputs[i].value)), Access::read));
+    s.lent.t_inputs.push_back(s.lent.lender.lend(value_view(s, v, mb, s.at(operands.inputs[i].value)), Access::read));
   }
   for (size_t i = 0; i < layer.outputs.size(); ++i) {
     const int32_t v = layer.outputs[i];
-    s.lent.t_outputs.push_back(s.lender.lend(value_view(s, v, mb, s.at(operands.outputs[i].value)), written));
+    s.lent.t_outputs.push_back(s.lent.lender.lend(value_view(s, v, mb, s.at(operands.outputs[i].value)), written));
   }
   const uint64_t bytes = saved_bytes(layer, s.program().microbatches[mb].count);
   if (bytes && layer.reads_saved(instr.kind)) {
-    s.lent.call.saved = s.lender.lend_bytes(s.at(operands.saved), bytes, written);
+    s.lent.call.saved = s.lent.lender.lend_bytes(s.at(operands.saved), bytes, written);
     s.lent.call.saved_bytes = bytes;
   }
-  const std::vector<gsel_phase>& buffers = buffers_of(s, instr);
+  const std::vector<gsel_phase>& buffers = buffers_of(layer, instr.kind);
   for (size_t i = 0; i < buffers.size(); ++i) {
     void* data = phase_buffer(s, instr, static_cast<int32_t>(i), s.run->phase);
     s.lent.t_reductions.push_back(
-        s.lender.lend(phase_tensor(buffers[i], s.program().microbatches[mb].count, data), Access::update));
+        s.lent.lender.lend(phase_tensor(buffers[i], s.program().microbatches[mb].count, data), Access::update));
   }
 }
 
-void lend_parts(State& s, const Layer& layer) {
-  Lent& lent = s.lent;
+void lend_parts(const Fixed& fixed, Lent& lent, const Layer& layer) {
   lent.param_parts.clear();
   lent.input_parts.clear();
   lent.output_parts.clear();
-  for (int32_t p : layer.params) lent.param_parts.push_back(s.model.params()[p].part.view());
-  for (int32_t v : layer.inputs) lent.input_parts.push_back(s.model.values()[v].part.view());
-  for (int32_t v : layer.outputs) lent.output_parts.push_back(s.model.values()[v].part.view());
+  for (int32_t p : layer.params) lent.param_parts.push_back(fixed.model.params()[p].part.view());
+  for (int32_t v : layer.inputs) lent.input_parts.push_back(fixed.model.values()[v].part.view());
+  for (int32_t v : layer.outputs) lent.output_parts.push_back(fixed.model.values()[v].part.view());
   lent.call.param_parts = lent.param_parts.data();
   lent.call.input_parts = lent.input_parts.data();
   lent.call.output_parts = lent.output_parts.data();
-  lent.call.shard_index = s.axis_coordinate(s.sharing_axis());
-  lent.call.shard_count = s.axis_size(s.sharing_axis());
+  lent.call.shard_index = fixed.axis_coordinate(fixed.sharing_axis());
+  lent.call.shard_count = fixed.axis_size(fixed.sharing_axis());
 }
 
 void lend_call(State& s, const gsel_instr& instr, const Layer& layer) {
@@ -86,7 +85,7 @@ void lend_call(State& s, const gsel_instr& instr, const Layer& layer) {
   Lent& lent = s.lent;
   gsel_call& call = lent.call;
   const int32_t accumulate = call.accumulate;  // decided when the backward began
-  list_samples(s, mb);
+  list_samples(lent, *s.run, mb);
   call = {};
   lend_values(s, instr, layer);
   if (!is_forward(instr.kind)) {
@@ -117,7 +116,7 @@ void lend_call(State& s, const gsel_instr& instr, const Layer& layer) {
   call.reductions = lent.t_reductions.data();
   call.n_reductions = static_cast<int32_t>(lent.t_reductions.size());
   call.produced = lent.produced.data();
-  lend_parts(s, layer);
+  lend_parts(s, lent, layer);
 }
 
 void collect_loss(State& s, const gsel_instr& instr) {
@@ -136,16 +135,16 @@ gsel_tensor value_view(const State& s, int32_t v, int32_t mb, void* data) {
   return value_tensor(s.model.values()[v], s.program().microbatches[mb].count, data);
 }
 
-void list_samples(State& s, const Microbatch& mb) {
-  s.lent.sample_ids.resize(mb.count);
-  std::iota(s.lent.sample_ids.begin(), s.lent.sample_ids.end(), s.run->first_sample + mb.first);
+void list_samples(Lent& lent, const Run& run, const Microbatch& mb) {
+  lent.sample_ids.resize(mb.count);
+  std::iota(lent.sample_ids.begin(), lent.sample_ids.end(), run.first_sample + mb.first);
 }
 
-void hand_out(State& s, int32_t kind) {
-  s.lent.message[0] = '\0';
-  s.lent.work_kind = kind;
-  s.lent.handed_out = true;
-  ++s.lent.ticket;
+void hand_out(Lent& lent, int32_t kind) {
+  lent.message[0] = '\0';
+  lent.work_kind = kind;
+  lent.handed_out = true;
+  ++lent.ticket;
 }
 
 // ---- the instruction ----------------------------------------------------------------------------------------------
@@ -171,13 +170,13 @@ bool hand_out_layer(State& s, const gsel_instr& instr) {
   }
   if (s.run->phase > 0) reduce_phase(s, instr, s.run->phase - 1);
   lend_call(s, instr, layer);
-  hand_out(s, work_kind(instr.kind));
+  hand_out(s.lent, work_kind(instr.kind));
   return true;
 }
 
 void take_back_layer(State& s, const gsel_instr& instr) {
-  s.lender.take_back();
-  if (s.run->phase < phases_of(s, instr).size()) {
+  s.lent.lender.take_back();
+  if (s.run->phase < phases_of(s.layer_of(instr), instr.kind).size()) {
     ++s.run->phase;
     return;
   }

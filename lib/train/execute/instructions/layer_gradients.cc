@@ -84,15 +84,15 @@ void lend_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
   s.lent.t_d_params.clear();
   for (size_t i = 0; i < layer.outputs.size(); ++i)
     s.lent.t_d_outputs.push_back(
-        s.lender.lend(value_view(s, layer.outputs[i], mb, s.at(operands.outputs[i].gradient)), Access::read));
+        s.lent.lender.lend(value_view(s, layer.outputs[i], mb, s.at(operands.outputs[i].gradient)), Access::read));
   for (size_t i = 0; i < layer.inputs.size(); ++i)
     s.lent.t_d_inputs.push_back(
-        s.lender.lend(value_view(s, layer.inputs[i], mb, s.at(operands.inputs[i].contribution())),
-                      layer.always_accumulates() ? Access::update : written));
+        s.lent.lender.lend(value_view(s, layer.inputs[i], mb, s.at(operands.inputs[i].contribution())),
+                           layer.always_accumulates() ? Access::update : written));
   if (!has_weight_half(instr.kind)) return;
   for (int32_t p : layer.params)
-    s.lent.t_d_params.push_back(s.lender.lend(gradient_tensor(s.model.params()[p], s.params.gradient(p)),
-                                              s.lent.call.accumulate ? Access::update : written));
+    s.lent.t_d_params.push_back(s.lent.lender.lend(gradient_tensor(s.model.params()[p], s.params.gradient(p)),
+                                                   s.lent.call.accumulate ? Access::update : written));
 }
 
 // ---- behind it ----------------------------------------------------------------------------------------------------

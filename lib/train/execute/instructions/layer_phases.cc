@@ -13,8 +13,8 @@ namespace {
 
 const std::vector<gsel_phase> kNone;
 
-int32_t buffer_of(const State& s, const gsel_instr& instr, size_t k) {
-  return (is_forward(instr.kind) ? s.layer_of(instr).forward_buffer_of : s.layer_of(instr).backward_buffer_of)[k];
+int32_t buffer_of(const Layer& layer, gsel_instr_kind kind, size_t k) {
+  return (is_forward(kind) ? layer.forward_buffer_of : layer.backward_buffer_of)[k];
 }
 
 // In an inference the samples of a replica are all there are.
@@ -24,8 +24,9 @@ int32_t ranks_of(const State& s, const gsel_phase& phase) {
 
 // To the next rank of the axis, from the last to the first.
 void shift_ring(State& s, const gsel_instr& instr, size_t k) {
-  const gsel_phase& phase = phases_of(s, instr)[k];
-  const int32_t i = buffer_of(s, instr, k), n = ranks_of(s, phase), own = s.axis_coordinate(phase.axis);
+  const gsel_phase& phase = phases_of(s.layer_of(instr), instr.kind)[k];
+  const int32_t i = buffer_of(s.layer_of(instr), instr.kind, k), n = ranks_of(s, phase),
+                own = s.axis_coordinate(phase.axis);
   const void* src = phase_buffer(s, instr, i, k);
   void* dst = phase_buffer(s, instr, i, k + 1);
   const auto elems = static_cast<uint64_t>(phase_elems(phase, s.program().microbatches[instr.microbatch].count));
@@ -41,39 +42,39 @@ void shift_ring(State& s, const gsel_instr& instr, size_t k) {
 
 }  // namespace
 
-const std::vector<gsel_phase>& phases_of(const State& s, const gsel_instr& instr) {
-  if (is_forward(instr.kind)) return s.layer_of(instr).forward_phases;
-  return instr.kind == GSEL_BACKWARD_WEIGHT ? kNone : s.layer_of(instr).backward_phases;
+const std::vector<gsel_phase>& phases_of(const Layer& layer, gsel_instr_kind kind) {
+  if (is_forward(kind)) return layer.forward_phases;
+  return kind == GSEL_BACKWARD_WEIGHT ? kNone : layer.backward_phases;
 }
 
-const std::vector<gsel_phase>& buffers_of(const State& s, const gsel_instr& instr) {
-  if (is_forward(instr.kind)) return s.layer_of(instr).forward_buffers;
-  return instr.kind == GSEL_BACKWARD_WEIGHT ? kNone : s.layer_of(instr).backward_buffers;
+const std::vector<gsel_phase>& buffers_of(const Layer& layer, gsel_instr_kind kind) {
+  if (is_forward(kind)) return layer.forward_buffers;
+  return kind == GSEL_BACKWARD_WEIGHT ? kNone : layer.backward_buffers;
 }
 
 // Of the i-th buffer, after so many phases.
 void* phase_buffer(const State& s, const gsel_instr& instr, int32_t i, size_t done) {
-  const std::vector<gsel_phase>& phases = phases_of(s, instr);
+  const std::vector<gsel_phase>& phases = phases_of(s.layer_of(instr), instr.kind);
   size_t shifts = 0;
-  for (size_t k = 0; k < done; ++k) shifts += ring_shift(phases[k]) && buffer_of(s, instr, k) == i;
+  for (size_t k = 0; k < done; ++k) shifts += ring_shift(phases[k]) && buffer_of(s.layer_of(instr), instr.kind, k) == i;
   const ArenaOperands::OfPhase& operand = s.operands().phases[i];
   return s.at(shifts % 2 ? operand.shifted : operand.buffer);
 }
 
 void reduce_phase(State& s, const gsel_instr& instr, size_t k) {
-  const gsel_phase& phase = phases_of(s, instr)[k];
+  const gsel_phase& phase = phases_of(s.layer_of(instr), instr.kind)[k];
   if (phase.axis < 0) return;
   if (ring_shift(phase)) return shift_ring(s, instr, k);
   if (ranks_of(s, phase) == 1) return;
   const int64_t elems = phase_elems(phase, s.program().microbatches[instr.microbatch].count);
-  void* data = phase_buffer(s, instr, buffer_of(s, instr, k), k);
+  void* data = phase_buffer(s, instr, buffer_of(s.layer_of(instr), instr.kind, k), k);
   const gsel_instr_kind counted_under = is_forward(instr.kind) ? GSEL_FORWARD : GSEL_BACKWARD_INPUT;
   call_now(s, counted_under, phase.axis,
            make_collective(GSEL_COLLECTIVE_ALLREDUCE, data, data, static_cast<uint64_t>(elems), phase.dtype, phase.op));
 }
 
 void join_phases(State& s, const gsel_instr& instr) {
-  const std::vector<gsel_phase>& phases = phases_of(s, instr);
+  const std::vector<gsel_phase>& phases = phases_of(s.layer_of(instr), instr.kind);
   for (size_t k = 0; k < phases.size(); ++k) {
     const auto elems = static_cast<size_t>(phase_elems(phases[k], s.program().microbatches[instr.microbatch].count));
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -84,14 +85,15 @@ void join_phases(State& s, const gsel_instr& instr) {
       std::fill_n(reinterpret_cast<float*>(bytes.data()), elems, static_cast<float>(neutral));
     else
       std::fill_n(reinterpret_cast<double*>(bytes.data()), elems, neutral);
-    s.copy(phase_buffer(s, instr, buffer_of(s, instr, k), k), bytes.data(), bytes.size(), GSEL_COPY_TO_DEVICE);
+    s.copy(phase_buffer(s, instr, buffer_of(s.layer_of(instr), instr.kind, k), k), bytes.data(), bytes.size(),
+           GSEL_COPY_TO_DEVICE);
     reduce_phase(s, instr, k);
   }
 }
 
 // Those that are left, so that others do not wait: what is in them no longer matters.
 void finish_phases(State& s, const gsel_instr& instr) {
-  for (size_t k = s.run->phase > 0 ? s.run->phase - 1 : 0; k < phases_of(s, instr).size(); ++k)
+  for (size_t k = s.run->phase > 0 ? s.run->phase - 1 : 0; k < phases_of(s.layer_of(instr), instr.kind).size(); ++k)
     reduce_phase(s, instr, k);
   s.run->phase = 0;
 }

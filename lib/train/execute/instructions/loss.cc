@@ -33,10 +33,10 @@ void send_losses(State& s, std::span<double, 2> parts) {
 
 // Which all ranks know to have none that losses can be divided by.
 void agree_on_odd_weight(State& s) {
-  const int32_t n = s.comms.world().world_size();
+  const int32_t n = s.mesh.world_size();
   double first = s.run->odd_weight_microbatch < 0
                      ? std::numeric_limits<double>::infinity()
-                     : static_cast<double>(int64_t{s.run->odd_weight_microbatch} * n + s.comms.world().rank());
+                     : static_cast<double>(int64_t{s.run->odd_weight_microbatch} * n + s.rank);
   for (gsel_axis axis : {s.sharing_axis(), GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA})
     allreduce_numbers(s, 0, axis, {&first, 1}, GSEL_MIN);
   if (!std::isfinite(first)) return;

@@ -16,17 +16,17 @@ namespace {
 
 // A collective of all ranks, which all know that the step has one.
 void agree_on_non_finite(State& s, NonFiniteOrigin origin) {
-  double first = origin.order(s.model, s.comms.world().world_size());
+  double first = origin.order(s.model, s.mesh.world_size());
   for (gsel_axis axis : {s.sharing_axis(), GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA})
     allreduce_numbers(s, 0, axis, {&first, 1}, GSEL_MIN);
-  s.non_finite_origin = NonFiniteOrigin::of_order(first, s.model, s.comms.world().world_size());
+  s.non_finite_origin = NonFiniteOrigin::of_order(first, s.model, s.mesh.world_size());
 }
 
-std::string text_of(const State& s, const NonFiniteOrigin& origin, int64_t step) {
+std::string text_of(const Model& model, const NonFiniteOrigin& origin, int64_t step) {
   if (!origin.is_known())
     return fmt::format("a sum of gradients is not finite in step {}, though what each rank has produced is", step);
   std::string layer;
-  for (const Layer& candidate : s.model.layers())
+  for (const Layer& candidate : model.layers())
     if (candidate.origin == origin.layer) layer = candidate.name;
   const std::string where = fmt::format("on rank {}, micro-batch {}", origin.rank, origin.microbatch);
   if (origin.value < 0 && origin.param < 0)
@@ -37,8 +37,8 @@ std::string text_of(const State& s, const NonFiniteOrigin& origin, int64_t step)
     return fmt::format(
         "the gradient of parameter \"{}\" is not finite in step {}, first on rank {}, in the backward of layer \"{}\", "
         "micro-batch {}",
-        s.model.params()[origin.param].name, step, origin.rank, layer, origin.microbatch);
-  const std::string& value = s.model.values()[origin.value].name;
+        model.params()[origin.param].name, step, origin.rank, layer, origin.microbatch);
+  const std::string& value = model.values()[origin.value].name;
   if (origin.layer < 0)
     return fmt::format("input \"{}\" is not finite in step {}, {}, and so are gradients", value, step, where);
   return fmt::format(
@@ -48,39 +48,32 @@ std::string text_of(const State& s, const NonFiniteOrigin& origin, int64_t step)
 
 // Of a dynamic loss scale that may still fall, an overflow is what it looks for and no error.
 void judge_non_finite(const State& s, int64_t step) {
-  const std::string what = text_of(s, s.non_finite_origin, step);
+  const std::string what = text_of(s.model, s.non_finite_origin, step);
   const bool searches = s.loss_scale.may_fall();
   if (s.non_finite == NonFinite::error && !searches)
     throw Error(GSEL_ERR_CALLBACK, what + "; train.non_finite = \"skip\" would go on without this step")
         .about_rank(s.non_finite_origin.rank);
-  if (s.comms.world().rank() == 0)
-    log(searches ? GSEL_LOG_INFO : GSEL_LOG_WARN, "train", "{}; the step is skipped on all ranks", what);
+  if (s.rank == 0) log(searches ? GSEL_LOG_INFO : GSEL_LOG_WARN, "train", "{}; the step is skipped on all ranks", what);
 }
 
 // ---- what this rank has seen --------------------------------------------------------------------------------------
 
 // The earlier of two counts.
 void note_origin(State& s, const NonFiniteOrigin& origin) {
-  const int32_t n = s.comms.world().world_size();
+  const int32_t n = s.mesh.world_size();
   if (origin.order(s.model, n) < s.run->origin.order(s.model, n)) s.run->origin = origin;
 }
 
-bool is_finite(const State& s, const void* data, gsel_dtype dtype, uint64_t elems) {
-  auto* const now = static_cast<gsel_stream*>(nullptr);
+bool is_finite(const Fixed& fixed, const void* data, gsel_dtype dtype, uint64_t elems) {
   constexpr uint64_t kChunk = 16384;
-  auto sum_squares = [&](const void* numbers, gsel_dtype type, uint64_t count) {
-    double sum = 0;
-    s.device->run(&gsel_device_v1::sum_squares, numbers, type, count, &sum, now);
-    return sum;
-  };
-  if (dtype == GSEL_F32 || dtype == GSEL_F64) return std::isfinite(sum_squares(data, dtype, elems));
-  const Memory room(s.device, kChunk * sizeof(float));
+  if (dtype == GSEL_F32 || dtype == GSEL_F64) return std::isfinite(fixed.sum_squares(data, dtype, elems));
+  const Memory room(fixed.device, kChunk * sizeof(float));
   for (uint64_t done = 0; done < elems; done += kChunk) {
     const uint64_t count = std::min(kChunk, elems - done);
-    s.device->run(&gsel_device_v1::cast, room.data(), gsel_dtype{GSEL_F32},
-                  static_cast<const void*>(static_cast<const char*>(data) + done * dtype_bytes(dtype)), dtype, count,
-                  now);
-    if (!std::isfinite(sum_squares(room.data(), GSEL_F32, count))) return false;
+    fixed.device->run(&gsel_device_v1::cast, room.data(), gsel_dtype{GSEL_F32},
+                      static_cast<const void*>(static_cast<const char*>(data) + done * dtype_bytes(dtype)), dtype,
+                      count, static_cast<gsel_stream*>(nullptr));
+    if (!std::isfinite(fixed.sum_squares(room.data(), GSEL_F32, count))) return false;
   }
   return true;
 }
@@ -110,8 +103,8 @@ int32_t only_loss_reads(const Model& model, int32_t v) {
 
 NonFiniteOrigin origin_in(const State& s, int32_t layer, int32_t param, int32_t mb) {
   const int32_t away = pipeline_rank_of_layer(s.program(), layer) - s.axis_coordinate(GSEL_AXIS_PIPELINE);
-  return {s.comms.world().rank() + away * s.mesh().stride(GSEL_AXIS_PIPELINE),
-          s.model.layers()[static_cast<size_t>(layer)].origin, param, s.run->microbatch_number[mb], -1};
+  return {s.rank + away * s.mesh.stride(GSEL_AXIS_PIPELINE), s.model.layers()[static_cast<size_t>(layer)].origin, param,
+          s.run->microbatch_number[mb], -1};
 }
 
 // The backward of the loss was given nothing, so that it made what a backward before it was given.
@@ -119,7 +112,8 @@ void look_at_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
   for (size_t i = 0; i < layer.params.size(); ++i) {
     const int32_t p = layer.params[i];
     if (!s.model.params()[p].trainable() || !s.lent.produced[i]) continue;
-    const double sum = s.sum_squares(s.params.gradient(p), static_cast<uint64_t>(s.model.params()[p].n_elems));
+    const double sum =
+        s.sum_squares(s.params.gradient(p), GSEL_F32, static_cast<uint64_t>(s.model.params()[p].n_elems));
     if (std::isfinite(sum)) continue;
     s.run->origin = origin_in(s, instr.layer, p, instr.microbatch);
     for (size_t k = 0; k < layer.outputs.size(); ++k)
@@ -140,20 +134,20 @@ int32_t described_value(const Model& model, int32_t v) {
 }
 
 // A value of a whole micro-batch was made in parts, and gathered: the ranks that made them tell.
-bool was_gathered(const State& s, const Value& value, int32_t mb) {
+bool was_gathered(const Program& program, const Value& value, int32_t mb) {
   auto is_part = [mb](const Microbatch& part) { return part.whole == mb; };
-  return value.producer >= 0 && std::ranges::any_of(s.program().microbatches, is_part);
+  return value.producer >= 0 && std::ranges::any_of(program.microbatches, is_part);
 }
 
 void look_at_value(State& s, const void* data, int32_t v, int32_t mb) {
   const Value& value = s.model.values()[v];
-  if (was_gathered(s, value, mb) || is_finite_value(s, data, v, mb)) return;
+  if (was_gathered(s.program(), value, mb) || is_finite_value(s, data, v, mb)) return;
   const int32_t id = described_value(s.model, v), producer = s.model.values()[id].producer;
-  NonFiniteOrigin origin{s.comms.world().rank(), -1, -1, s.run->microbatch_number[mb], id};
+  NonFiniteOrigin origin{s.rank, -1, -1, s.run->microbatch_number[mb], id};
   if (producer >= 0) {
     origin.layer = s.model.layers()[static_cast<size_t>(producer)].origin;
     const int32_t away = pipeline_rank_of_layer(s.program(), producer) - s.axis_coordinate(GSEL_AXIS_PIPELINE);
-    origin.rank += away * s.mesh().stride(GSEL_AXIS_PIPELINE);
+    origin.rank += away * s.mesh.stride(GSEL_AXIS_PIPELINE);
   }
   note_origin(s, origin);
 }
@@ -178,18 +172,18 @@ void look_at_loss(State& s, const gsel_instr& instr) {
   const int32_t number = s.run->microbatch_number[instr.microbatch];
   for (size_t i = 0; i < 2; ++i)
     if (!std::isfinite(s.run->losses[instr.microbatch][i]))
-      note_origin(s, {s.comms.world().rank(), layer.origin, -1, number, layer.outputs[i]});
+      note_origin(s, {s.rank, layer.origin, -1, number, layer.outputs[i]});
   const double weight = s.run->losses[instr.microbatch][1];
   if (s.run->odd_weight_microbatch < 0 && !(weight >= 0 && std::isfinite(weight)))
     s.run->odd_weight_microbatch = number;
 }
 
-void report_non_finite(const State& s, gsel_step_report& report) {
-  report.non_finite_rank = s.non_finite_origin.rank;
-  report.non_finite_layer = s.non_finite_origin.layer;
-  report.non_finite_param = s.non_finite_origin.param;
-  report.non_finite_microbatch = s.non_finite_origin.microbatch;
-  report.non_finite_value = s.non_finite_origin.value;
+void report_non_finite(const Progress& progress, gsel_step_report& report) {
+  report.non_finite_rank = progress.non_finite_origin.rank;
+  report.non_finite_layer = progress.non_finite_origin.layer;
+  report.non_finite_param = progress.non_finite_origin.param;
+  report.non_finite_microbatch = progress.non_finite_origin.microbatch;
+  report.non_finite_value = progress.non_finite_origin.value;
 }
 
 void end_update(State& s, bool overflowed, int64_t step, const NonFiniteOrigin& origin) {

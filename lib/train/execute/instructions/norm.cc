@@ -25,7 +25,7 @@ double own_squares(State& s, int32_t b, const std::function<bool(const Param&)>&
   double sum = 0;
   for (const Piece& piece : s.params.layout(b).pieces)
     if (counts(s.model.params()[piece.param]))
-      sum += s.sum_squares(own + piece.first, static_cast<uint64_t>(piece.count));
+      sum += s.sum_squares(own + piece.first, GSEL_F32, static_cast<uint64_t>(piece.count));
   return sum;
 }
 
@@ -78,13 +78,13 @@ void norm(State& s, const gsel_instr& instr) {
 }
 
 // A norm is finite if and only if all gradients that count in it are.
-bool shows_overflow(const State& s, double squares) {
-  return s.non_finite != NonFinite::off && !std::isfinite(squares);
+bool shows_overflow(const Fixed& fixed, double squares) {
+  return fixed.non_finite != NonFinite::off && !std::isfinite(squares);
 }
 
-double clip_of(const State& s, double gradient_norm) {
-  if (s.config.train.clip_norm <= 0) return 1;
-  return std::min(1.0, s.config.train.clip_norm / (gradient_norm + kClipEpsilon));
+double clip_of(const Fixed& fixed, double gradient_norm) {
+  if (fixed.config.train.clip_norm <= 0) return 1;
+  return std::min(1.0, fixed.config.train.clip_norm / (gradient_norm + kClipEpsilon));
 }
 
 }  // namespace gsel::execute

@@ -14,8 +14,8 @@ namespace gsel::execute {
 namespace {
 
 // Each at the end of the memory for numbers.
-void* memory_of_optimistic(const State& s, bool is_norm) {
-  return s.staging.at(s.staging.bytes() - (is_norm ? 1 : 2) * sizeof(double));
+void* memory_of_optimistic(const HeldMemory& memory, bool is_norm) {
+  return memory.staging.at(memory.staging.bytes() - (is_norm ? 1 : 2) * sizeof(double));
 }
 
 void take_optimistic(State& s, OptimisticNumber& number) {
@@ -27,16 +27,16 @@ void take_optimistic(State& s, OptimisticNumber& number) {
 }
 
 // Calls of one size each, made since the last ones were counted.
-void count_optimistic(State& s, int32_t n) {
-  const gsel_comm_count all = s.comms.validation().counts(GSEL_COLLECTIVE_ALLREDUCE);
-  const gsel_comm_count seen = std::exchange(s.validation.counted, all);
+void count_optimistic(Communication& c, int32_t n) {
+  const gsel_comm_count all = c.comms.validation().counts(GSEL_COLLECTIVE_ALLREDUCE);
+  const gsel_comm_count seen = std::exchange(c.validation.counted, all);
   for (const auto& [kind, number] :
-       {std::pair{GSEL_INSTR_NORM, &s.validation.squares}, std::pair{GSEL_INSTR_OVERFLOW, &s.validation.overflow}}) {
+       {std::pair{GSEL_INSTR_NORM, &c.validation.squares}, std::pair{GSEL_INSTR_OVERFLOW, &c.validation.overflow}}) {
     if (!number->is_open) continue;
     gsel_comm_count each = difference(all, seen);
     each.calls /= static_cast<uint64_t>(n);
     each.bytes_sent /= static_cast<uint64_t>(n);
-    s.counts.add(GSEL_AXIS_PIPELINE, kind, each);
+    c.counts.add(GSEL_AXIS_PIPELINE, kind, each);
   }
 }
 
@@ -46,7 +46,7 @@ void close_forward(State& s) {
   if (!s.under_way) return;
   for (int32_t b = 0; b < static_cast<int32_t>(s.buckets.size()); ++b) {
     wait_bucket(s, b);
-    close_param_window(s, b);
+    close_param_window(s, s.lent.lender, b);
   }
   settle_messages(s);
 }

@@ -36,8 +36,7 @@ void step_optimizer(State& s, const gsel_instr& instr) {
   } catch (const Error& cause) {
     s.params.done_with(b, true);
     if (cause.code() != GSEL_ERR_CALLBACK) throw;
-    throw Error(GSEL_ERR_CALLBACK, fmt::format("{}: {}", s.where_in_step(), cause.message()))
-        .about_rank(s.comms.world().rank());
+    throw Error(GSEL_ERR_CALLBACK, fmt::format("{}: {}", s.where_in_step(), cause.message())).about_rank(s.rank);
   }
   s.params.done_with(b, true);
   s.run->record.report.optimizer_s += os::now_seconds() - began;
