@@ -5,7 +5,6 @@
 #include <string>
 
 #include "program/program.h"
-#include "program/text/placements_table.h"
 
 struct gsel_program {
   gsel::Program impl;

@@ -1,7 +1,7 @@
 // program/optimistic.h: optimistic steps, taken before the number of all ranks (norm, overflow) is known. An optimistic
 // NORM or OVERFLOW starts an all-reduce and goes on; POST_VALIDATE in the next step takes the result. If the step was
 // wrong, every rank begins the next step again. This file finds what stands where; the rules are in
-// verify/post_validation.h. Source: Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024, "post-validation"; in the
+// verify/checks.h. Source: Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024, "post-validation"; in the
 // paper the number goes along the pipeline in messages.
 #pragma once
 

@@ -144,6 +144,9 @@ std::string to_text(const Program& program, const gsel_instr& instr);
 std::string where(const Program& program, bool in_setup, size_t position);
 
 std::string to_text(const Program& program);
+// A table, for people, of the placements of parameters and values on the sharing axis, tensor or context, and of the
+// redistributions between them.
+std::string placements_table(const Program& program);
 Program parse_program(std::string_view text, const std::string& file);
 
 // Checks the ids an instruction names and that it has the operands its kind needs.

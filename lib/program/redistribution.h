@@ -47,6 +47,13 @@ constexpr bool communicates(Redistribution redistribution) {
 }
 
 // What an instruction of a layer that redistributes does; `none` where it has nothing to do.
-Redistribution redistribution_of(const Program& program, const ProgramLayer& layer, gsel_instr_kind kind);
+inline Redistribution redistribution_of(const Program& program, const ProgramLayer& layer, gsel_instr_kind kind) {
+  if (!layer.redistributes) return Redistribution::none;
+  const Placement from = program.values[layer.inputs.front()].placement,
+                  to = program.values[layer.outputs.front()].placement;
+  if (work_of(kind) == InstrWork::forward) return forward_redistribution(from, to);
+  return work_of(kind) == InstrWork::backward && kind != GSEL_BACKWARD_WEIGHT ? backward_redistribution(from, to)
+                                                                              : Redistribution::none;
+}
 
 }  // namespace gsel

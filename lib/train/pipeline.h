@@ -11,7 +11,7 @@
 
 #include "base/os.h"
 #include "train/compile/pass.h"
-#include "train/execute/push.h"
+#include "train/execute/executor.h"
 #include "train/optimize/optimizer.h"
 #include "train/ranks/agree.h"
 

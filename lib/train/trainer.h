@@ -7,7 +7,6 @@
 #include "base/os.h"
 #include "train/compile/pass.h"
 #include "train/execute/executor.h"
-#include "train/execute/push.h"
 #include "train/query/inference.h"
 #include "train/query/whole_params.h"
 #include "train/ranks/agree.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <random>
 
-#include "program/forward_only.h"
+#include "program/forward_programs.h"
 #include "support/trainer_trial.h"
 #include "support/verdict.h"
 #include "train/compile/pass.h"

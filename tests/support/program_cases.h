@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "program/forward_only.h"
+#include "program/forward_programs.h"
 #include "support/program_maker.h"
 #include "support/verdict.h"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "program/verify/transfers.h"
+#include "program/verify/verify.h"
 
 namespace gsel::test {
 

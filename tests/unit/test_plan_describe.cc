@@ -1,7 +1,6 @@
 // Described transformers: they have as many parameters as the closed form says, and strategies compile them.
 #include "base/config.h"
 #include "plan/describe.h"
-#include "program/verify/transfers.h"
 #include "program/verify/verify.h"
 #include "support/check.h"
 #include "train/compile/pass.h"

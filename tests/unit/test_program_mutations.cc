@@ -4,7 +4,7 @@
 // that does not is accepted.
 #include <gsel/model.h>
 
-#include "program/forward_only.h"
+#include "program/forward_programs.h"
 #include "support/program_judge.h"
 #include "support/program_maker.h"
 #include "support/share.h"

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "program/forward_only.h"
-#include "program/text/placements_table.h"
+#include "program/forward_programs.h"
 #include "program/traffic.h"
 #include "support/pipeline_maker.h"
 #include "support/share.h"

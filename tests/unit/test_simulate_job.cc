@@ -4,7 +4,6 @@
 
 #include "program/simulate/processors.h"
 #include "program/simulate/simulate_job.h"
-#include "program/verify/transfers.h"
 #include "program/verify/verify.h"
 #include "schedule/simulate.h"
 #include "support/check.h"

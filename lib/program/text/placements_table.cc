@@ -1,10 +1,9 @@
-// program/text/placements_table.cc: see placements_table.h. A value stands below the one that it is redistributed from.
-#include "program/text/placements_table.h"
-
+// program/text/placements_table.cc: see program.h. A value stands below the one that it is redistributed from.
 #include <algorithm>
 
 #include "base/dtype.h"
 #include "base/text.h"
+#include "program/program.h"
 #include "program/redistribution.h"
 #include "program/traffic.h"
 #include "program/words/attributes.h"

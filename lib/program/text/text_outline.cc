@@ -7,8 +7,7 @@
 #include "base/dtype.h"
 #include "base/text.h"
 #include "program/stages.h"
-#include "program/verify/outline.h"
-#include "program/verify/placements.h"
+#include "program/verify/checks.h"
 #include "program/words/part.h"
 
 namespace gsel {

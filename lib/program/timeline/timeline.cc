@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/json_object.h"
 #include "base/printable.h"
-#include "program/timeline/timeline_simulation.h"
+#include "program/timeline/timeline_chart.h"
 
 namespace gsel {
 namespace {

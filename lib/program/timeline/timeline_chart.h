@@ -8,6 +8,8 @@
 
 namespace gsel {
 
+class JsonObject;
+
 struct ChartAction {
   char kind = 'F';  // F, I, W, B as in gsel/schedule.h; S: what ends a step
   int32_t stage = -1, chunk = 0, microbatch = -1;
@@ -42,6 +44,8 @@ struct Chart {
 void number_chunks(std::vector<ChartAction>& actions, int32_t& most);
 // "2F0", as schedules are written; "F0" where the stage is unknown.
 std::string to_text(const ChartAction& action);
+// The document of a simulated schedule (docs/pipeline.md), read strictly: at most `n_actions` of them. GSEL_ERR_PARSE.
+Chart simulated_chart(JsonObject& root, size_t n_actions);
 // "33", "25.5", "0.333"
 std::string amount_text(double amount);
 

@@ -1,6 +1,4 @@
-// program/timeline/timeline_simulation.cc: a simulated schedule as a chart; see timeline_simulation.h.
-#include "program/timeline/timeline_simulation.h"
-
+// program/timeline/timeline_simulation.cc: a simulated schedule as a chart; see timeline_chart.h.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -9,6 +7,7 @@
 
 #include "base/json_object.h"
 #include "base/text.h"
+#include "program/timeline/timeline_chart.h"
 
 namespace gsel {
 namespace {

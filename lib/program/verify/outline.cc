@@ -1,6 +1,4 @@
-// program/verify/outline.cc: see outline.h.
-#include "program/verify/outline.h"
-
+// program/verify/outline.cc: see checks.h.
 #include <algorithm>
 
 #include "base/axis.h"
@@ -8,7 +6,7 @@
 #include "base/shard.h"
 #include "base/text.h"
 #include "program/stages.h"
-#include "program/verify/placements.h"
+#include "program/verify/checks.h"
 
 namespace gsel {
 namespace {

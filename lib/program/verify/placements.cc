@@ -1,12 +1,11 @@
-// program/verify/placements.cc: see placements.h. A sum over the sharing axis is made by a redistribution, by a phase
+// program/verify/placements.cc: see checks.h. A sum over the sharing axis is made by a redistribution, by a phase
 // in the middle of a layer, or, for gradients of whole parameters, by ALLREDUCE_PARTIAL. Any other combination would be
 // summed never or more than once.
-#include "program/verify/placements.h"
-
 #include <algorithm>
 
 #include "base/dtype.h"
 #include "base/text.h"
+#include "program/verify/checks.h"
 #include "program/words/attributes.h"
 #include "program/words/part.h"
 

@@ -1,12 +1,11 @@
-// program/verify/post_validation.cc: see post_validation.h. Calls of a group are in the same order on all its ranks, so
+// program/verify/post_validation.cc: see checks.h. Calls of a group are in the same order on all its ranks, so
 // counting them tells whether the same ones stand before POST_VALIDATE.
-#include "program/verify/post_validation.h"
-
 #include <algorithm>
 
 #include "base/axis.h"
 #include "base/text.h"
 #include "program/optimistic.h"
+#include "program/verify/checks.h"
 
 namespace gsel {
 namespace {

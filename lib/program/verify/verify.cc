@@ -2,11 +2,12 @@
 // that is a deadlock.
 #include "program/verify/verify.h"
 
+#include <algorithm>
 #include <deque>
+#include <map>
 
+#include "program/verify/checks.h"
 #include "program/verify/coverage.h"
-#include "program/verify/outline.h"
-#include "program/verify/post_validation.h"
 #include "program/verify/walker.h"
 
 namespace gsel {
@@ -48,6 +49,38 @@ void verify(std::span<const Program* const> programs, Purpose purpose) {
 
 void verify(std::span<const Program> programs, Purpose purpose) {
   verify(whole_job(programs), purpose);
+}
+
+// ---- how many messages may be under way ----------------------------------------------------------------------------
+
+namespace {
+
+// Of one program to one rank at most.
+int64_t most_messages(std::span<const Program* const> programs) {
+  int64_t most = 0;
+  for (const Program* p : programs) {
+    std::map<int32_t, int64_t> counts;
+    for (const gsel_instr& instr : p->step)
+      if (instr.kind == GSEL_INSTR_SEND) most = std::max(most, ++counts[instr.peer]);
+  }
+  return most;
+}
+
+}  // namespace
+
+// Follows the programs as the verifier does, but a SEND blocks while as many messages as allowed are under way.
+int32_t enough_transfers(const Job& job) {
+  check_outlines(job);
+  const int64_t most = most_messages(job.programs);
+  if (most == 0) return kLeastTransfers;
+  for (int32_t transfers = kLeastTransfers;; transfers *= 2) {
+    Exchange exchange(job);
+    std::deque<Walker> walkers;
+    for (const Program* p : job.programs) walkers.emplace_back(*p, exchange, Purpose::training, transfers);
+    follow(walkers);
+    if (all_finished(walkers)) return transfers;
+    if (transfers >= most) check_finished(walkers);
+  }
 }
 
 }  // namespace gsel

@@ -99,7 +99,6 @@ class Walker {
   void overflow(const gsel_instr& instr);
   void step(const gsel_instr& instr);
   void check_bucket_end(int32_t bucket) const;
-  // walker_post_validation.cc
   void post_validate();
   bool goes_on(const gsel_instr& instr, const RankGroup& group) const;
 

@@ -1,10 +1,12 @@
 // program/verify/walker_step.cc: rules of the end of a step: the loss, the norm, the overflow and the optimizer see
-// what is complete, and nothing is left open.
+// what is complete, and nothing is left open. Of an optimistic step: POST_VALIDATE comes before everything that the
+// step before might still change, and nothing reads the number of an optimistic instruction.
 #include <algorithm>
 
 #include "base/axis.h"
 #include "base/dtype.h"
 #include "base/text.h"
+#include "program/optimistic.h"
 #include "program/shards.h"
 #include "program/stages.h"
 #include "program/verify/walker.h"
@@ -171,6 +173,16 @@ void Walker::check_bucket_end(int32_t b) const {
     refuse_end(
         fmt::format("the parameters of bucket {} are stale since its step; an allgather after it is missing", b));
   if (const std::string why = lacks(b); !why.empty()) refuse_end(why);
+}
+
+void Walker::post_validate() {
+  if (validated_) refuse("the step before is already validated");
+  validated_ = true;
+}
+
+// Pipeline ranks exchange the numbers asynchronously, while they go on with what follows.
+bool Walker::goes_on(const gsel_instr& instr, const RankGroup& group) const {
+  return is_optimistic(instr) && &group == groups_[GSEL_AXIS_PIPELINE];
 }
 
 }  // namespace gsel

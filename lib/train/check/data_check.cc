@@ -1,6 +1,4 @@
-// train/check/data_check.cc: see data_check.h.
-#include "train/check/data_check.h"
-
+// train/check/data_check.cc: see model_check.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include "base/foreign.h"
 #include "base/text.h"
 #include "train/check/ground.h"
+#include "train/check/model_check.h"
 
 namespace gsel::check {
 namespace {

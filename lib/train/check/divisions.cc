@@ -1,13 +1,12 @@
-// train/check/divisions.cc: see divisions.h. Makes the same decisions as the plugins tp and cp
+// train/check/divisions.cc: see model_check.h. Makes the same decisions as the plugins tp and cp
 // (plugins/strategy/common), but examines layers that compute each position independently apart from all others.
-#include "train/check/divisions.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/text.h"
 #include "model/divide.h"
+#include "train/check/model_check.h"
 
 namespace gsel::check {
 namespace {

@@ -8,9 +8,6 @@
 #include "base/random.h"
 #include "model/divide.h"
 #include "model/views.h"
-#include "train/check/data_check.h"
-#include "train/check/divisions.h"
-#include "train/check/optimizer_check.h"
 #include "train/state/initial.h"
 
 namespace gsel::check {

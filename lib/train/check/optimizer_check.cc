@@ -1,7 +1,5 @@
-// train/check/optimizer_check.cc: see optimizer_check.h. Two steps are run several times from the same start: whole,
+// train/check/optimizer_check.cc: see model_check.h. Two steps are run several times from the same start: whole,
 // whole again, whole at other addresses, and in pieces. All must give the same bits.
-#include "train/check/optimizer_check.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 #include "base/text.h"
 #include "model/views.h"
 #include "train/check/ground.h"
+#include "train/check/model_check.h"
 #include "train/state/initial.h"
 
 namespace gsel::check {

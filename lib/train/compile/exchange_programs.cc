@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/random.h"
-#include "program/verify/transfers.h"
 #include "program/verify/verify.h"
 #include "train/compile/place_post_validation.h"
 #include "train/ranks/agree.h"

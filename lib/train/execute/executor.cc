@@ -2,10 +2,12 @@
 // to the embedder and takes it back, and ends a run that failed.
 #include "train/execute/executor.h"
 
+#include <algorithm>
+
 #include "base/current_error.h"
 #include "base/foreign.h"
 #include "base/os.h"
-#include "program/forward_only.h"
+#include "program/forward_programs.h"
 #include "program/redistribution.h"
 #include "train/execute/instructions.h"
 
@@ -204,7 +206,8 @@ void Executor::end_all(std::string_view reason, int32_t about) noexcept {
 }
 
 // No step can follow a failed one: ranks may differ in what they have applied. A rank that hears of it from a
-// neighbour reports the first reason. A death is told to all as what it is, even where this rank is the first to see it.
+// neighbour reports the first reason. A death is told to all as what it is, even where this rank is the first to see
+// it.
 void Executor::break_off(const Error& error) {
   if (error.code() == GSEL_ERR_PEER) s_.comms.world().break_with(error);
   end_all(error.message(), error.rank());
@@ -225,6 +228,44 @@ void Executor::fail_callback(gsel_status status, std::string_view message) {
                   phase, s_.where_in_step(), s_.run->microbatch_number[s_.program().step[s_.run->position].microbatch],
                   reason_of(status, message));
   break_off(Error(GSEL_ERR_CALLBACK, text).about_rank(s_.rank));
+}
+
+// ---- push mode --------------------------------------------------------------------------------------------------
+
+namespace {
+
+gsel_status call_embedder(const Model& model, const gsel_work& work, const DataSource& data) {
+  if (work.kind == GSEL_INPUT) return data.fill(work.input, data.user_data);
+  const Layer& layer = model.layers()[work.call->layer];
+  switch (work.kind) {
+    case GSEL_FORWARD:
+      return layer.forward(work.call, layer.user_data);
+    case GSEL_BACKWARD_INPUT:
+      return layer.backward_input(work.call, layer.user_data);
+    case GSEL_BACKWARD_WEIGHT:
+      return layer.backward_weight(work.call, layer.user_data);
+    default:
+      return layer.backward(work.call, layer.user_data);
+  }
+}
+
+}  // namespace
+
+void push(Executor& executor, const Model& model, const DataSource& data) {
+  for (;;) {
+    const gsel_work work = executor.next();
+    if (work.kind == GSEL_WORK_DONE) return;
+    std::string thrown;
+    const gsel_status status =
+        call_foreign([&] { return call_embedder(model, work, data); }, GSEL_ERR_CALLBACK, thrown);
+    if (!thrown.empty()) executor.write_message(thrown);
+    executor.complete(work.ticket, status, executor.callback_message());
+  }
+}
+
+const Layer* find_pull_only(const Model& model) {
+  const auto found = std::ranges::find_if(model.layers(), &Layer::pull_only);
+  return found == model.layers().end() ? nullptr : &*found;
 }
 
 }  // namespace gsel

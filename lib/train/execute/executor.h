@@ -1,6 +1,6 @@
 // train/execute/executor.h: runs a rank's program. It stops at each instruction that needs the embedder (an input, a
 // callback), hands it out as work, and goes on when the caller says that the work is complete. It runs all other
-// instructions itself, through the device. This is pull mode; push mode is a loop over it. Does not know strategies,
+// instructions itself, through the device. This is pull mode. Does not know strategies,
 // nor what an instruction does:
 //   run.h            the kinds of runs through a program: a training step, an evaluation, an inference
 //   state.h          what instructions work on
@@ -81,5 +81,20 @@ class Executor {
 
   execute::State s_;
 };
+
+// ---- push mode: a loop over pull mode -------------------------------------------------------------------------------
+
+// Who fills inputs.
+struct DataSource {
+  gsel_data_fn fill = nullptr;
+  void* user_data = nullptr;
+};
+
+// Calls the model's callbacks on the calling thread until what is under way in the executor, or a new step, has ended.
+// Throws what the executor does.
+void push(Executor& executor, const Model& model, const DataSource& data);
+
+// The first layer without callbacks, or nullptr.
+const Layer* find_pull_only(const Model& model);
 
 }  // namespace gsel

@@ -13,10 +13,11 @@
 
 #include "base/config.h"
 #include "comm/communicator.h"
+#include "comm/request.h"
 #include "train/compile/settings.h"
 #include "train/execute/call_counts.h"
 #include "train/execute/messages.h"
-#include "train/execute/post_validation.h"
+#include "train/execute/non_finite.h"
 #include "train/execute/redistribute.h"
 #include "train/execute/run.h"
 #include "train/memory/lender.h"
@@ -104,6 +105,26 @@ struct BucketState {
   std::unique_ptr<Compressor> compressor;
   std::vector<uint64_t> shard_counts;  // elements of each rank's shard; empty where all are alike
   bool counts = true;                  // in norms: of the ranks that hold the same parameters one does
+};
+
+// A number that ranks of the pipeline bring together asynchronously, while they go on with what follows.
+struct OptimisticNumber {
+  bool is_open = false;
+  double value = 0;                      // this rank's; then that of all
+  std::optional<CallRequest> under_way;  // nothing where the pipeline has one rank
+};
+
+// Written by post_validate.cc; a step that fails leaves nothing of it under way.
+struct Validation {
+  bool is_open = false;  // a step has been made that is to be validated
+  OptimisticNumber squares, overflow;
+  double weight = 0;          // of the open step
+  NonFiniteOrigin origin;     // the same
+  gsel_comm_count counted{};  // of the calls that brought numbers so far
+  // The last validated step; -1: none yet.
+  int64_t step = -1;
+  double gradient_norm = 0;
+  bool overflowed = false;
 };
 
 // What is under way between ranks, and counted of it: written by calls.cc and by the instructions that make calls.

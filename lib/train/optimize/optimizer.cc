@@ -5,8 +5,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "train/optimize/optimizer_rates.h"
-
 namespace gsel {
 namespace {
 

@@ -74,7 +74,13 @@ class Optimizer {
             std::span<const int32_t> params, const SumOverOwners& sum_over_owners) const;
 
  private:
-  struct Rates;
+  // The factors of one parameter in one step.
+  struct Rates {
+    double gradient = 1;  // from the sum to the clipped mean
+    double learning = 0;  // with schedule and lr_factor
+    double decay = 0;
+    bool operator==(const Rates&) const = default;
+  };
   Rates rates_of(const Piece& piece, const StepScale& scale) const;
   void step_built_in(const DeviceContext& device, const Stretch& stretch, const StepScale& scale) const;
   void step_user(const DeviceContext& device, const Stretch& stretch, const StepScale& scale,

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/foreign.h"
-#include "train/optimize/optimizer_rates.h"
+#include "train/optimize/optimizer.h"
 
 namespace gsel {
 namespace {

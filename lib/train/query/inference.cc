@@ -7,7 +7,7 @@
 
 #include "base/current_error.h"
 #include "model/views.h"
-#include "program/forward_to.h"
+#include "program/forward_programs.h"
 
 namespace gsel {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <optional>
 
-#include "train/execute/push.h"
+#include "train/execute/executor.h"
 #include "train/query/whole_tensor.h"
 
 namespace gsel {

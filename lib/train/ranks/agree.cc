@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/random.h"
-#include "train/ranks/describe_model.h"
 
 namespace gsel {
 namespace {

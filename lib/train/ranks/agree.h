@@ -29,6 +29,12 @@ struct Particular {
   Particular(std::string n, std::string value) : name(std::move(n)), fields{{"", std::move(value)}} {}
 };
 using Particulars = std::vector<Particular>;
+// Parameters, values and layers as named fields in text, with flags and kinds by the names that the public headers give
+// them: describe_model.cc.
+std::vector<Particular::Field> fields_of(const Param& param);
+std::vector<Particular::Field> fields_of(const Value& value);
+std::vector<Particular::Field> fields_of(const Model& model, const Layer& layer);
+std::string needs_text(int32_t needs);  // GSEL_NEEDS_*
 Particulars particulars_of(const Model& model);
 Particulars particulars_of(const gsel_optimizer_options* optimizer);  // nullptr: train.optimizer
 

@@ -1,11 +1,10 @@
-// train/ranks/describe_model.cc: see describe_model.h.
-#include "train/ranks/describe_model.h"
-
+// train/ranks/describe_model.cc: see agree.h.
 #include <span>
 
 #include "base/axis.h"
 #include "base/dtype.h"
 #include "base/text.h"
+#include "train/ranks/agree.h"
 
 namespace gsel {
 namespace {

@@ -7,6 +7,8 @@
 #include "program/optimistic.h"
 #include "program/shards.h"
 #include "program/stages.h"
+#include "train/optimize/compress.h"
+#include "train/state/arena_plan.h"
 #include "train/state/step_copy.h"
 
 namespace gsel {
@@ -127,6 +129,20 @@ uint64_t staging_bytes(const Program& program, const Optimizer& optimizer) {
   if (optimizer.needs_param_norms())
     for (const ProgramBucket& bucket : program.buckets) most = std::max(most, bucket.params.size());
   return (std::max<uint64_t>(8, 2 * most) + (has_optimistic_steps(program) ? kOptimisticNumbers : 0)) * sizeof(double);
+}
+
+PartBytes forecast_memory(const Model& model, const Program& program, const Optimizer& optimizer) {
+  PartBytes parts{};
+  const std::vector<BucketLayout> layouts = layouts_of(program, optimizer);
+  for (const BucketLayout& layout : layouts) layout.add_to(parts);
+  for (size_t b = 0; b < program.buckets.size(); ++b) {
+    if (program.buckets[b].compression == GSEL_COMPRESS_NONE) continue;
+    const PartBytes compressor = Compressor::bytes(program, static_cast<int32_t>(b));
+    for (size_t i = 0; i < kParts; ++i) parts[i] += compressor[i];
+  }
+  parts[static_cast<size_t>(Part::windows)] += ArenaPlan(model, program, layouts).bytes();
+  parts[static_cast<size_t>(Part::staging)] += staging_bytes(program, optimizer);
+  return parts;
 }
 
 }  // namespace gsel
