@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "select/emit.h"
+#include "select/resolve.h"
 
 namespace gsel {
 

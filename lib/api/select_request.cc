@@ -10,9 +10,9 @@
 #include "base/options.h"
 #include "base/read_file.h"
 #include "base/text.h"
-#include "select/probe/driver_state.h"
 #include "select/reserve/reserve.h"
-#include "select/tokens.h"
+#include "select/resolve.h"
+#include "select/words/tokens.h"
 
 namespace gsel {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "select/inventory/inventory.h"
-#include "select/request.h"
+#include "select/request/request.h"
 #include "select/resolve.h"
 #include "select/rules/rules.h"
 

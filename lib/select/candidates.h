@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "select/unit.h"
+#include "select/inventory/unit.h"
 
 namespace gsel {
 

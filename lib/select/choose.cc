@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "select/shortage.h"
-
 namespace gsel {
 namespace {
 

@@ -8,7 +8,6 @@
 #include "select/choose.h"
 #include "select/filter.h"
 #include "select/picker.h"
-#include "select/shortage.h"
 
 namespace gsel {
 namespace {

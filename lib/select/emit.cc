@@ -1,13 +1,12 @@
-// select/emit.cc: see emit.h.
-#include "select/emit.h"
-
+// select/emit.cc: see resolve.h: variables for child processes, JSON for programs, a table for people.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/json.h"
-#include "select/table.h"
+#include "select/resolve.h"
+#include "select/words/table.h"
 
 namespace gsel {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 #include "select/rules/rules.h"
-#include "select/table.h"
+#include "select/words/table.h"
 
 namespace gsel {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "select/candidates.h"
-#include "select/spec.h"
+#include "select/request/spec.h"
 
 namespace gsel {
 

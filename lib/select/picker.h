@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "select/candidates.h"
-#include "select/identity.h"
+#include "select/inventory/identity.h"
+#include "select/request/spec.h"
 #include "select/rules/rules.h"
-#include "select/spec.h"
 
 namespace gsel {
 

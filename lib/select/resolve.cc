@@ -10,9 +10,8 @@
 #include "base/status.h"
 #include "select/choose.h"
 #include "select/compat/compat.h"
-#include "select/hosts.h"
-#include "select/lint.h"
-#include "select/visible.h"
+#include "select/request/hosts.h"
+#include "select/rules/rules.h"
 
 namespace gsel {
 namespace {

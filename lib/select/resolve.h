@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "select/candidates.h"
-#include "select/request.h"
+#include "select/request/request.h"
 #include "select/rules/rules.h"
-#include "select/trace.h"
+#include "select/words/tokens.h"
 
 namespace gsel {
 
@@ -32,5 +32,23 @@ struct Selection {
 };
 
 Selection resolve(std::shared_ptr<const Inventory> inventory, const Environment& environment, const Request& request);
+
+// Whether this process's CUDA driver has been started already, and with which devices: a mask that is set after that is
+// silently ignored, so a selection by it would be wrong. GSEL_ERR_ALREADY_INITIALIZED when the driver is up and sees
+// other devices than the environment now names. Asks only a driver that is loaded and initialised; loads and starts
+// nothing (driver_state.cc).
+void check_driver_state(const Inventory& inventory, const Environment& environment);
+
+// ---- outputs of a selection (emit.cc): never change the caller's own environment ----
+
+// Hosts with a selected unit, in the order of the selection.
+std::vector<int32_t> selected_hosts(const Selection& selection);
+
+// Variables for a child process on `host` that is to see all of the host's share (local_rank -1) or the unit of one
+// local rank; one unit, or a CPU, serves every rank. GSEL_ERR_RANK_OVERFLOW, GSEL_ERR_ARG.
+Emission selection_env(const Selection& selection, int32_t host, int32_t local_rank);
+
+std::string selection_json(const Selection& selection);
+std::string selection_text(const Selection& selection);
 
 }  // namespace gsel

@@ -1,9 +1,8 @@
-// select/shortage.cc: see shortage.h.
-#include "select/shortage.h"
-
+// select/shortage.cc: see choose.h.
 #include <fmt/ranges.h>
 
 #include "base/text.h"
+#include "select/choose.h"
 #include "select/rules/rules.h"
 
 namespace gsel {

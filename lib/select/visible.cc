@@ -1,7 +1,7 @@
-// select/visible.cc: see visible.h.
-#include "select/visible.h"
-
+// select/visible.cc: see choose.h.
 #include <algorithm>
+
+#include "select/choose.h"
 
 namespace gsel {
 namespace {

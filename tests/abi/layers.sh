@@ -28,8 +28,9 @@ api         base plugin device comm model program schedule train select checkpoi
 
 # Rooms of floors in order; "." are the files of the floor itself.
 rooms='
-device      . formulas host
+select      words inventory probe rules request compat . reserve
 program     . words verify text timeline simulate
+device      . formulas host
 train       ranks compile memory optimize state report execute query check .'
 
 # includes FOLDER: every include line of its sources, as file:line:text. A tree may lack a folder, and a folder may
@@ -50,49 +51,47 @@ is_own() {
   return 1
 }
 
-check_lib() {
-  includes lib | awk -F: -v allowed="$allowed" '
-    BEGIN {
-      n = split(allowed, row, "\n")
-      for (i = 1; i <= n; ++i) {
-        m = split(row[i], word, " ")
-        for (j = 1; j <= m; ++j) may[word[1], word[j]] = 1
-        if (m) floors[word[1]] = substr(row[i], length(word[1]) + 1)
-      }
+# Of awk. read_rows: of rows "NAME WORD ..." the words by name, and by name and word the place. path_of: of an include.
+functions='
+  function read_rows(text, words, place,   row, word, n, m, i, j) {
+    n = split(text, row, "\n")
+    for (i = 1; i <= n; ++i) {
+      m = split(row[i], word, " ")
+      if (m) words[word[1]] = ""
+      for (j = 2; j <= m; ++j) { words[word[1]] = words[word[1]] " " word[j]; place[word[1], word[j]] = j }
     }
+  }
+  function path_of(line) { sub(/^[^"]*"/, "", line); sub(/".*/, "", line); return line }'
+
+check_lib() {
+  includes lib | awk -F: -v allowed="$allowed" "$functions"'
+    BEGIN { read_rows(allowed, floors, may) }
     $3 ~ /"/ {
       split($1, folder, "/"); from = folder[2]
-      path = $3; sub(/^[^"]*"/, "", path); sub(/".*/, "", path)
+      path = path_of($3)
       to = path; sub(/\/.*/, "", to)
       if (!(from in floors)) { print $1 ":" $2 ": lib/" from " is no floor that design and layers.sh know"; next }
-      if (may[from, to]) next
-      gsub(/ +/, " ", floors[from])
-      print $1 ":" $2 ": includes \"" path "\"; lib/" from " may include" \
-            (floors[from] ~ /[a-z]/ ? " itself and" floors[from] : " only itself")
+      if (from != to && !((from, to) in may))
+        print $1 ":" $2 ": includes \"" path "\"; lib/" from " may include" \
+              (floors[from] ? " itself and" floors[from] : " only itself")
     }'
 }
 
 check_rooms() {
-  includes lib | awk -F: -v rooms="$rooms" '
-    BEGIN {
-      n = split(rooms, row, "\n")
-      for (i = 1; i <= n; ++i) {
-        m = split(row[i], word, " ")
-        for (j = 2; j <= m; ++j) place[word[1], word[j]] = j
-        if (m) order[word[1]] = substr(row[i], length(word[1]) + 1)
-      }
-    }
+  includes lib | awk -F: -v rooms="$rooms" "$functions"'
+    BEGIN { read_rows(rooms, order, place) }
     function room_of(path, depth,   part) { return split(path, part, "/") > depth ? part[depth] : "." }
     $3 ~ /"/ {
-      split($1, folder, "/"); floor = folder[2]
-      if (!(floor in order)) next
-      path = $3; sub(/^[^"]*"/, "", path); sub(/".*/, "", path)
-      if (index(path, floor "/") != 1) next
-      from = room_of($1, 3); to = room_of(path, 2)
-      gsub(/ +/, " ", order[floor])
-      if (!((floor, from) in place)) print $1 ":" $2 ": room " from " of lib/" floor " has no place in layers.sh"
-      else if (!((floor, to) in place) || place[floor, to] > place[floor, from])
-        print $1 ":" $2 ": includes \"" path "\"; the rooms of lib/" floor " are, each sees those before it:" order[floor]
+      path = path_of($3)
+      n = split($1, folder, "/"); floor = ""
+      for (i = 2; i < n; ++i) {
+        floor = floor (i > 2 ? "/" : "") folder[i]
+        if (!(floor in order) || index(path, floor "/") != 1) continue
+        from = room_of($1, i + 1); to = room_of(path, i)
+        if (!((floor, from) in place)) print $1 ":" $2 ": room " from " of lib/" floor " has no place in layers.sh"
+        else if (!((floor, to) in place) || place[floor, to] > place[floor, from])
+          print $1 ":" $2 ": includes \"" path "\"; the rooms of lib/" floor " are, each sees those before it:" order[floor]
+      }
     }'
 }
 

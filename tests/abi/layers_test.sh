@@ -10,6 +10,7 @@ put lib/train/step.cc '#include "base/os.h"' '#include "comm/ring.h"' '#include 
 put lib/api/libgsel.map '    gsel_status_text;' '    gsel_comm_free;'
 put lib/base/said.cc 'fail("gsel_status_text() said so");  // not gsel_status_text(1)' 'call->gsel_comm_free(x);'
 put lib/train/execute/run.cc '#include "train/compile/pass.h"' '#include "train/execute/run.h"' '#include "base/os.h"'
+put lib/select/reserve/lock.h '#include "select/resolve.h"' '#include "select/words/tokens.h"'
 put plugins/strategy/dp/dp.c '#include <gsel/plugin.h>' '#include "dp.h"' '#include <cuda.h>'
 put plugins/strategy/dp/dp.h ''
 put examples/app/main.c '#include <gsel/gsel.h>' '#include "parts/part.h"'
@@ -23,6 +24,7 @@ put lib/base/up.cc '#include "base/os.h"' '#include "train/step.h"'
 put lib/comm/across.h '' '  #  include "select/rules.h"'
 put lib/train/compile/late.cc '#include "train/compile/pass.h"' '#include "train/execute/run.h"' '#include "train/step.h"'
 put lib/train/attic/late.cc '#include "train/ranks/agree.h"'
+put lib/select/resolve.h '#include "select/rules/rules.h"' '#include "select/reserve/lock.h"'
 put lib/base/calls.cc 'return gsel_status_text(1);'
 put lib/attic/old.cc '#include "base/os.h"'
 put plugins/strategy/dp/wide.c '#include <gsel/gsel.h>' '#include "base/os.h"'
@@ -40,6 +42,7 @@ lib/attic/old.cc:1:
 lib/base/calls.cc:1:
 lib/base/up.cc:2:
 lib/comm/across.h:2:
+lib/select/resolve.h:2:
 lib/train/attic/late.cc:1:
 lib/train/compile/late.cc:2:
 lib/train/compile/late.cc:3:

@@ -3,7 +3,7 @@
 // (tests/unit/launcher/test_run.py), the refusals are gsel's own: where deepspeed sorts, merges, drops or ignores.
 #include <fmt/ranges.h>
 
-#include "select/hosts.h"
+#include "select/request/hosts.h"
 #include "support/check.h"
 
 namespace {

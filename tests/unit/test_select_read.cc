@@ -182,8 +182,7 @@ void memory_counts_as_free_where_nothing_computes(void**) {
 
 // Each row is found by its own name, so no row hides another.
 void every_known_product_is_found_by_its_name(void**) {
-  for (size_t i = 0; i < known_accelerator_count(); ++i) {
-    const Known& row = known_accelerator_at(i);
+  for (const Known& row : known_table()) {
     const std::string name(row.name);
     expect(&known_accelerator(row.vendor, row.name) == &row, "the row of that name", name);
     expect(row.memory_bytes <= 512 * kGiB && row.compute_units < 1000 && row.clock_khz < 4000000,

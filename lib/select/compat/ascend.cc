@@ -3,7 +3,7 @@
 // environment variable reference, ASCEND_RT_VISIBLE_DEVICES.
 #include "select/compat/compat.h"
 #include "select/compat/numbers.h"
-#include "select/variables.h"
+#include "select/rules/rules.h"
 
 namespace gsel {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "select/request.h"
+#include "select/request/request.h"
 #include "select/rules/rules.h"
 
 namespace gsel {

@@ -12,7 +12,7 @@
 #include "select/compat/deepspeed_text.h"
 #include "select/compat/python_literal.h"
 #include "select/compat/torch_devices.h"
-#include "select/hosts.h"
+#include "select/request/hosts.h"
 
 namespace gsel {
 namespace {

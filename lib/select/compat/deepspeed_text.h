@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "select/hosts.h"
+#include "select/request/hosts.h"
 
 namespace gsel {
 

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "select/compat/compat.h"
 #include "select/compat/numbers.h"
-#include "select/variables.h"
+#include "select/rules/rules.h"
 
 namespace gsel {
 namespace {

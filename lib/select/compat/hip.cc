@@ -10,8 +10,8 @@
 #include "base/text.h"
 #include "select/compat/compat.h"
 #include "select/compat/numbers.h"
-#include "select/prefix_index.h"
-#include "select/variables.h"
+#include "select/inventory/identity.h"
+#include "select/rules/rules.h"
 
 namespace gsel {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "select/compat/python_literal.h"
-#include "select/trace.h"
+#include "select/words/tokens.h"
 
 namespace gsel {
 

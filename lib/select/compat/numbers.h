@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "select/trace.h"
+#include "select/words/tokens.h"
 
 namespace gsel {
 

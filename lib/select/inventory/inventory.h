@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,9 @@ namespace gsel {
 
 // Who may compute on an NVIDIA device, as nvidia-smi -c sets it.
 enum class ComputeMode : int8_t { standard, exclusive_process, prohibited };
+// As the text forms of an inventory spell it: "default", "exclusive_process", "prohibited".
+const char* compute_mode_name(ComputeMode mode);
+std::optional<ComputeMode> compute_mode_of(std::string_view name);
 
 // A MIG instance.
 struct Partition {

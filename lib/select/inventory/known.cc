@@ -6,8 +6,6 @@
 #include <charconv>
 #include <unordered_map>
 
-#include "select/inventory/known_table.h"
-
 namespace gsel {
 namespace {
 
@@ -91,14 +89,6 @@ const Known& known_accelerator(std::string_view vendor, std::string_view name) {
     at += first_word(rest).size() + 1;
   }
   return *best;
-}
-
-size_t known_accelerator_count() {
-  return known_table().size();
-}
-
-const Known& known_accelerator_at(size_t place) {
-  return known_table()[place];
 }
 
 // NVLink: NVIDIA's architecture white papers (P100 20 GB/s a link in one direction; V100, A100 and H100 25;

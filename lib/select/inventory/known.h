@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "select/inventory/inventory.h"
@@ -28,9 +29,7 @@ struct Known {
 // own.
 const Known& known_accelerator(std::string_view vendor, std::string_view name);
 
-// Every row of the table, for tests.
-size_t known_accelerator_count();
-const Known& known_accelerator_at(size_t place);
+std::span<const Known> known_table();  // every row; known_table.cc
 
 // Typical figures of a kind of link from `device`, in one direction; zeros when the kind is not known.
 struct LinkFigures {

@@ -3,7 +3,7 @@
 // Max and Flex, Arc and ARK pages; Intel Gaudi 1 to 3 white papers; Huawei Ascend 910 product page), capabilities from
 // the list of CUDA GPUs. Memory is nominal: a driver reports a little less. Clocks are the boost clock, or the highest
 // that the driver lists where no boost clock is published (B200, GB200, H20, GH200).
-#include "select/inventory/known_table.h"
+#include "select/inventory/known.h"
 
 namespace gsel {
 namespace {

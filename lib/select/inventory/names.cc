@@ -1,7 +1,7 @@
-// select/inventory/names.cc: see names.h; and PCI addresses in one form.
-#include "select/inventory/names.h"
-
+// select/inventory/names.cc: see inventory.h: modes and PCI addresses as text.
 #include <cctype>
+
+#include "select/inventory/inventory.h"
 
 namespace gsel {
 namespace {

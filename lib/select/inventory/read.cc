@@ -15,7 +15,6 @@
 #include "base/text.h"
 #include "select/inventory/inventory.h"
 #include "select/inventory/known.h"
-#include "select/inventory/names.h"
 
 namespace gsel {
 namespace {

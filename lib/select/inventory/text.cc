@@ -5,8 +5,7 @@
 #include <algorithm>
 
 #include "select/inventory/inventory.h"
-#include "select/inventory/names.h"
-#include "select/table.h"
+#include "select/words/table.h"
 
 namespace gsel {
 namespace {

@@ -5,7 +5,6 @@
 #include "base/json.h"
 #include "select/inventory/inventory.h"
 #include "select/inventory/known.h"
-#include "select/inventory/names.h"
 
 namespace gsel {
 namespace {

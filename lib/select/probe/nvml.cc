@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "select/inventory/known.h"
 #include "select/probe/nvml_api.h"
-#include "select/probe/nvml_links.h"
 #include "select/probe/probes.h"
 
 namespace gsel {

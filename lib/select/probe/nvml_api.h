@@ -1,12 +1,15 @@
 // select/probe/nvml_api.h: the functions of NVML that are used, found at run time, so that no NVIDIA header is needed.
-// Does not know what is asked of them. Source: NVML API reference; layouts are those of the names with _v2 and _v3,
-// which do not change.
+// nvml_links.cc asks for the links between devices, nvml.cc for all else. Source: NVML API reference; layouts are those
+// of the names with _v2 and _v3, which do not change.
 #pragma once
 
 #include <dlfcn.h>
 
 #include <memory>
 #include <string>
+#include <vector>
+
+#include "select/probe/probes.h"
 
 namespace gsel::nvml {
 
@@ -64,3 +67,16 @@ struct Api {
 void open_api(Api& api);
 
 }  // namespace gsel::nvml
+
+namespace gsel {
+
+struct NvmlDevice {
+  nvml::Handle* handle;
+  std::string pci;
+};
+
+// The links between devices of one host: NVLinks where there are any, else the way over PCI, as nvidia-smi topo names
+// it. What is not told is left out.
+void find_nvml_links(const nvml::Api& api, const std::vector<NvmlDevice>& devices, Found& found);
+
+}  // namespace gsel

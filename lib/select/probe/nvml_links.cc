@@ -1,11 +1,11 @@
-// select/probe/nvml_links.cc: see nvml_links.h. Active NVLinks are counted by what is at their other end: another
+// select/probe/nvml_links.cc: see nvml_api.h. Active NVLinks are counted by what is at their other end: another
 // device of the list, or a switch, which joins every two devices that have links to one.
-#include "select/probe/nvml_links.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+
+#include "select/probe/nvml_api.h"
 
 namespace gsel {
 namespace {

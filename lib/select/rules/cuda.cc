@@ -7,9 +7,8 @@
 #include <optional>
 
 #include "base/text.h"
-#include "select/identity.h"
+#include "select/inventory/identity.h"
 #include "select/rules/rules.h"
-#include "select/variables.h"
 
 namespace gsel {
 namespace {

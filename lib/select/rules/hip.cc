@@ -5,7 +5,6 @@
 
 #include "select/rules/rules.h"
 #include "select/rules/strict_list.h"
-#include "select/variables.h"
 
 namespace gsel {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "select/rules/ze_devices.h"
-#include "select/trace.h"
+#include "select/words/tokens.h"
 
 namespace gsel {
 

@@ -9,13 +9,26 @@
 #include <utility>
 #include <vector>
 
-#include "select/trace.h"
-#include "select/unit.h"
+#include "select/inventory/unit.h"
+#include "select/words/tokens.h"
 
 namespace gsel {
 
 using Environment = std::map<std::string, std::string, std::less<>>;
 using EnvLines = std::vector<std::pair<std::string, std::string>>;
+
+// Names of variables that several readers of masks share.
+constexpr const char* kCudaMask = "CUDA_VISIBLE_DEVICES";
+constexpr const char* kCudaOrder = "CUDA_DEVICE_ORDER";
+constexpr const char* kHipMask = "HIP_VISIBLE_DEVICES";
+constexpr const char* kRocrMask = "ROCR_VISIBLE_DEVICES";
+constexpr const char* kZeMask = "ZE_AFFINITY_MASK";
+constexpr const char* kZeHierarchy = "ZE_FLAT_DEVICE_HIERARCHY";
+constexpr const char* kZeOrder = "ZE_ENABLE_PCI_ID_DEVICE_ORDER";
+constexpr const char* kOneapiSelector = "ONEAPI_DEVICE_SELECTOR";
+constexpr const char* kHabanaModules = "HABANA_VISIBLE_MODULES";
+constexpr const char* kHabanaDevices = "HABANA_VISIBLE_DEVICES";
+constexpr const char* kAscendMask = "ASCEND_RT_VISIBLE_DEVICES";
 
 // The value of a variable, nullptr when it is unset.
 const std::string* find_variable(const Environment& environment, std::string_view name);
@@ -89,5 +102,9 @@ Visible visible_ascend(const Group& group, const Environment& environment, Trace
 Emission emit_ascend(const Group& group, const std::vector<Unit>& units);
 Visible visible_apple(const Group& group, const Environment& environment, Trace& trace);
 Emission emit_apple(const Group& group, const std::vector<Unit>& units);
+
+// Warns of each variable that nothing reads and whose name nearly equals that of one about devices, such as
+// CUDA_VISIBLE_DEVICE, with the name that was meant (lint.cc).
+void warn_of_misspelt(const Environment& environment, Trace& trace);
 
 }  // namespace gsel

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/text.h"
-#include "select/prefix_index.h"
+#include "select/inventory/identity.h"
 #include "select/rules/rules.h"
 
 namespace gsel {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "select/trace.h"
-#include "select/unit.h"
+#include "select/inventory/unit.h"
+#include "select/words/tokens.h"
 
 namespace gsel {
 

@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "select/rules/oneapi_selector.h"
 #include "select/rules/rules.h"
-#include "select/variables.h"
 
 namespace gsel {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "select/tokens.h"
+#include "select/words/tokens.h"
 
 namespace gsel {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "select/unit.h"
+#include "select/inventory/unit.h"
 
 namespace gsel {
 

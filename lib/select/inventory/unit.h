@@ -1,4 +1,4 @@
-// select/unit.h: a unit: one thing that a program can be given, a whole device or a part of one.
+// select/inventory/unit.h: a unit: one thing that a program can be given, a whole device or a part of one.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// select/table.h: rows of text under a heading, columns aligned, for people.
+// select/words/table.h: rows of text under a heading, columns aligned, for people.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// select/spec.h: the request as data. Its grammar:
+// select/request/spec.h: the request as data. Its grammar:
 //
 //   spec    = choice { "|" choice }         the first choice that can be had
 //   choice  = clause { "&" clause }         all of them hold; at most one of them names devices
@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "select/tokens.h"
+#include "select/words/tokens.h"
 
 namespace gsel {
 

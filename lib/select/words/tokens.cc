@@ -1,5 +1,5 @@
-// select/tokens.cc: see tokens.h.
-#include "select/tokens.h"
+// select/words/tokens.cc: see tokens.h.
+#include "select/words/tokens.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,11 +1,12 @@
-// select/host_filters.cc: what a hostfile and filters leave of the devices that a request may take; see hosts.h.
+// select/request/host_filters.cc: what a hostfile and filters leave of the devices that a request may take; see
+// hosts.h.
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "base/nearest.h"
 #include "base/text.h"
-#include "select/hosts.h"
+#include "select/request/hosts.h"
 
 namespace gsel {
 namespace {

@@ -1,5 +1,5 @@
-// select/hosts.cc: see hosts.h.
-#include "select/hosts.h"
+// select/request/hosts.cc: see hosts.h.
+#include "select/request/hosts.h"
 
 #include <algorithm>
 #include <set>

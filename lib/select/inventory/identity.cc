@@ -1,5 +1,5 @@
-// select/identity.cc: see identity.h.
-#include "select/identity.h"
+// select/inventory/identity.cc: see identity.h.
+#include "select/inventory/identity.h"
 
 #include <algorithm>
 

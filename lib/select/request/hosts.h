@@ -1,6 +1,6 @@
-// select/hosts.h: hosts and their slots: a hostfile, and filters NAME[:SLOT[,SLOT]] joined by @, read strictly. The
-// order written is kept; what a launcher would merge, sort or drop silently is refused with its column or line. Slot k
-// of a host is its k-th accelerator in bus order. Does not know masks and requests for devices.
+// select/request/hosts.h: hosts and their slots: a hostfile, and filters NAME[:SLOT[,SLOT]] joined by @, read strictly.
+// The order written is kept; what a launcher would merge, sort or drop silently is refused with its column or line.
+// Slot k of a host is its k-th accelerator in bus order. Does not know masks and requests for devices.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "select/request.h"
-#include "select/trace.h"
-#include "select/unit.h"
+#include "select/inventory/unit.h"
+#include "select/request/request.h"
+#include "select/words/tokens.h"
 
 namespace gsel {
 

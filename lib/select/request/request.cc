@@ -1,5 +1,5 @@
-// select/question.cc: see question.h.
-#include "select/question.h"
+// select/request/request.cc: see request.h.
+#include "select/request/request.h"
 
 #include <fmt/ranges.h>
 

@@ -1,5 +1,5 @@
-// select/table.cc: see table.h.
-#include "select/table.h"
+// select/words/table.cc: see table.h.
+#include "select/words/table.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
-// select/order.cc: see order.h.
-#include "select/order.h"
+// select/request/order.cc: see order.h.
+#include "select/request/order.h"
 
 #include <algorithm>
 #include <cmath>

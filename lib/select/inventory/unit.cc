@@ -1,5 +1,5 @@
-// select/unit.cc: see unit.h.
-#include "select/unit.h"
+// select/inventory/unit.cc: see unit.h.
+#include "select/inventory/unit.h"
 
 #include <fmt/format.h>
 

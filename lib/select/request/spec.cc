@@ -1,5 +1,5 @@
-// select/spec.cc: see spec.h.
-#include "select/spec.h"
+// select/request/spec.cc: see spec.h.
+#include "select/request/spec.h"
 
 #include <fmt/ranges.h>
 

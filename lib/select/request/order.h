@@ -1,5 +1,5 @@
-// select/order.h: the orders that a request can ask for, each with its tie-break, so that the same machine always gives
-// the same answer. Does not know what is visible.
+// select/request/order.h: the orders that a request can ask for, each with its tie-break, so that the same machine
+// always gives the same answer. Does not know what is visible.
 #pragma once
 
 #include <optional>
@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "select/tokens.h"
-#include "select/unit.h"
+#include "select/inventory/unit.h"
+#include "select/words/tokens.h"
 
 namespace gsel {
 

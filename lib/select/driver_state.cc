@@ -1,6 +1,4 @@
-// select/probe/driver_state.cc: see driver_state.h.
-#include "select/probe/driver_state.h"
-
+// select/driver_state.cc: see resolve.h.
 #include <dlfcn.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "select/compat/compat.h"
+#include "select/resolve.h"
 
 namespace gsel {
 namespace {

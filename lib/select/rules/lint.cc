@@ -1,9 +1,8 @@
-// select/lint.cc: see lint.h.
-#include "select/lint.h"
-
+// select/rules/lint.cc: see rules.h.
 #include <algorithm>
 
 #include "base/nearest.h"
+#include "select/rules/rules.h"
 
 namespace gsel {
 namespace {
