@@ -9,7 +9,7 @@
 #include "base/forked.h"
 #include "base/guard.h"
 #include "base/options.h"
-#include "comm/group.h"
+#include "comm/communicator.h"
 
 namespace {
 

@@ -14,8 +14,7 @@
 #include "base/options.h"
 #include "base/os.h"
 #include "base/text.h"
-#include "comm/local.h"
-#include "comm/operation.h"
+#include "comm/call/operation.h"
 #include "comm/shm/trace/trace.h"
 
 struct gsel_trace {

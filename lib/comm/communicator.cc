@@ -10,8 +10,8 @@
 #include "base/current_error.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "comm/check.h"
-#include "comm/collective.h"
+#include "comm/call/check.h"
+#include "comm/call/collective.h"
 #include "comm/device/device_backend.h"
 #include "comm/hosts/join.h"
 

@@ -14,10 +14,10 @@
 
 #include "base/error.h"
 #include "base/os.h"
-#include "comm/backend.h"
-#include "comm/control.h"
 #include "comm/device/accelerator.h"
-#include "comm/join_options.h"
+#include "comm/interface/backend.h"
+#include "comm/interface/control.h"
+#include "comm/launch/join_options.h"
 
 namespace gsel {
 
@@ -37,7 +37,6 @@ inline gsel_collective make_collective(gsel_collective_kind kind, const void* se
   return call;
 }
 
-constexpr size_t kMostNameBytes = 31;      // of a communicator's name that the caller gives
 constexpr size_t kMostReasonBytes = 1900;  // of why it is aborted; what says who did has room beside it
 
 class DeviceBackend;
@@ -133,15 +132,12 @@ class Communicator {
   uint64_t fork_generation_ = os::fork_generation();
 };
 
-// Fills what `config` leaves open from the environment and from defaults; see gsel_comm_init.
-JoinOptions complete_join(const gsel_comm_options& options);
-// The device that is this rank's, as far as options and launcher say.
-struct OwnDevice {
-  std::string_view uuid;    // empty: none is named
-  int32_t local_rank = -1;  // among the ranks of this host; -1: not known
+// Calls that run together: those of one communicator, and those of several at the same time. group.cc
+struct GroupCall {
+  Communicator* communicator;
+  gsel_collective call;
 };
-OwnDevice own_device(const gsel_comm_options& options);
-// The token of the job that `gsel run` started, when those who join are its ranks; else empty.
-std::string job_of_launcher(const JoinOptions& join);
+// Checks all, then runs all; throws the first failure.
+void run_group(std::span<GroupCall> calls);
 
 }  // namespace gsel

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/os.h"
-#include "comm/backend.h"
+#include "comm/interface/backend.h"
 
 namespace gsel {
 

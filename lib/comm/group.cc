@@ -1,14 +1,12 @@
-// comm/group.cc: see group.h.
-#include "comm/group.h"
-
+// comm/group.cc: see communicator.h.
 #include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "base/current_error.h"
-#include "comm/buffers.h"
-#include "comm/collective.h"
+#include "comm/call/check.h"
+#include "comm/call/collective.h"
 #include "comm/communicator.h"
 #include "comm/device/device_backend.h"
 

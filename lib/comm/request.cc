@@ -9,7 +9,7 @@
 
 #include "base/os.h"
 #include "base/text.h"
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 
 namespace gsel {
 namespace {

@@ -1,7 +1,8 @@
 #!/bin/sh
 # layers.sh SOURCE: who includes whom. An arrow only points down; each offence is a line "file:line: what, and why not".
 #   lib/FLOOR     its own floor and those the table names; public headers freely
-#   lib/FLOOR/ROOM   of its floor itself, the rooms before it, and the floor's own files where "." stands before it
+#   lib/FLOOR/ROOM   of its floor itself, the rooms before it, and the floor's own files where "." stands before it;
+#                 so do rooms within a room
 #   include/gsel  stdint.h, stddef.h and gsel/*.h
 #   plugins       of ours gsel/plugin.h, gsel/device.h, gsel/transport.h, with gsel/types.h, gsel/error.h and gsel/log.h that they are
 #                 made of, and gsel/strategies.h, the list of them; examples/plugin too. Kernels of devices also device/formulas, which needs nothing of lib
@@ -26,11 +27,13 @@ checkpoint  base plugin device comm model program schedule train
 plan        base plugin device comm model program schedule train select
 api         base plugin device comm model program schedule train select checkpoint plan'
 
-# Rooms of floors in order; "." are the files of the floor itself.
+# Rooms of floors, and of rooms, in order; "." are the files of the floor or room itself.
 rooms='
 select      words inventory probe rules request compat . reserve
 program     . words verify text timeline simulate
 device      . formulas host
+comm        call launch interface shm device hosts .
+comm/shm    call tuning memory trace members wait message collective engine regroup join .
 train       ranks compile memory optimize state report execute query check .'
 
 # includes FOLDER: every include line of its sources, as file:line:text. A tree may lack a folder, and a folder may

@@ -10,6 +10,8 @@ put lib/train/step.cc '#include "base/os.h"' '#include "comm/ring.h"' '#include 
 put lib/api/libgsel.map '    gsel_status_text;' '    gsel_comm_free;'
 put lib/base/said.cc 'fail("gsel_status_text() said so");  // not gsel_status_text(1)' 'call->gsel_comm_free(x);'
 put lib/train/execute/run.cc '#include "train/compile/pass.h"' '#include "train/execute/run.h"' '#include "base/os.h"'
+put lib/comm/shm/engine/engine.h '#include "comm/shm/call/call.h"' '#include "comm/call/check.h"'
+put lib/comm/hosts/carrier.h '#include "comm/shm/engine/engine.h"'
 put lib/select/reserve/lock.h '#include "select/resolve.h"' '#include "select/words/tokens.h"'
 put plugins/strategy/dp/dp.c '#include <gsel/plugin.h>' '#include "dp.h"' '#include <cuda.h>'
 put plugins/strategy/dp/dp.h ''
@@ -24,6 +26,9 @@ put lib/base/up.cc '#include "base/os.h"' '#include "train/step.h"'
 put lib/comm/across.h '' '  #  include "select/rules.h"'
 put lib/train/compile/late.cc '#include "train/compile/pass.h"' '#include "train/execute/run.h"' '#include "train/step.h"'
 put lib/train/attic/late.cc '#include "train/ranks/agree.h"'
+put lib/comm/call/late.h '#include "comm/request.h"' '#include "comm/call/check.h"'
+put lib/comm/shm/call/late.cc '#include "comm/shm/engine/engine.h"' '#include "comm/hosts/carrier.h"'
+put lib/comm/shm/attic/late.h '#include "comm/shm/call/call.h"'
 put lib/select/resolve.h '#include "select/rules/rules.h"' '#include "select/reserve/lock.h"'
 put lib/base/calls.cc 'return gsel_status_text(1);'
 put lib/attic/old.cc '#include "base/os.h"'
@@ -42,6 +47,10 @@ lib/attic/old.cc:1:
 lib/base/calls.cc:1:
 lib/base/up.cc:2:
 lib/comm/across.h:2:
+lib/comm/call/late.h:1:
+lib/comm/shm/attic/late.h:1:
+lib/comm/shm/call/late.cc:1:
+lib/comm/shm/call/late.cc:2:
 lib/select/resolve.h:2:
 lib/train/attic/late.cc:1:
 lib/train/compile/late.cc:2:

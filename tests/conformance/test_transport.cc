@@ -1,6 +1,6 @@
-// conformance/test_transport.cc: what any control and its backend must do, asked through comm/control.h and
-// comm/backend.h only: collectives on streams, failures that show at waits, with ranks as threads. Those of one host
-// are the ones at hand.
+// conformance/test_transport.cc: what any control and its backend must do, asked through comm/interface/control.h and
+// comm/interface/backend.h only: collectives on streams, failures that show at waits, with ranks as threads. Those of
+// one host are the ones at hand.
 #include <cstring>
 #include <vector>
 

@@ -10,7 +10,7 @@
 #include <functional>
 #include <vector>
 
-#include "comm/shm/engine.h"
+#include "comm/shm/engine/engine.h"
 #include "support/check.h"
 
 using namespace gsel;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/hosts/endpoint.h"
+#include "comm/hosts/board.h"
 #include "fake/torchrun/store.h"
 #include "support/ranks.h"
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/device/device_memory.h"
 #include "comm/device/transport.h"
@@ -25,5 +26,16 @@ struct Accelerator {
 
   std::unique_ptr<DeviceMemory> memory;  // of gsel_mem_alloc
 };
+
+// Which transport the ranks of a communicator use together: each says what it has, and all come to the same answer.
+struct Agreement {
+  bool through_host = true;
+  std::string reason;               // why that one, and why the others were not taken
+  std::vector<int32_t> reached_by;  // devices of other ranks of this process, which reach buffers where they are
+};
+
+// Collective. Throws where a transport that some rank names cannot be used, or where some rank does not allow what the
+// ranks would have to do: flags are GSEL_COMM_*. agreement.cc
+Agreement agree_on_transport(const Accelerator& accelerator, Control& control, uint32_t flags);
 
 }  // namespace gsel

@@ -1,6 +1,4 @@
-// comm/device/agreement.cc: see agreement.h.
-#include "comm/device/agreement.h"
-
+// comm/device/agreement.cc: see accelerator.h.
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
+#include "comm/device/accelerator.h"
 
 namespace gsel {
 namespace {

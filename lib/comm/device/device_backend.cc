@@ -13,8 +13,8 @@
 #include "base/forked.h"
 #include "base/log.h"
 #include "base/quiet_thread.h"
-#include "comm/check.h"
-#include "comm/collective.h"
+#include "comm/call/check.h"
+#include "comm/call/collective.h"
 
 namespace gsel {
 namespace {

@@ -15,13 +15,12 @@
 
 #include "base/forked.h"
 #include "base/os.h"
-#include "comm/backend.h"
-#include "comm/control.h"
 #include "comm/device/accelerator.h"
-#include "comm/device/agreement.h"
 #include "comm/device/call_clock.h"
-#include "comm/device/memory_check.h"
+#include "comm/device/device_memory.h"
 #include "comm/device/through_host.h"
+#include "comm/interface/backend.h"
+#include "comm/interface/control.h"
 
 namespace gsel {
 

@@ -6,8 +6,8 @@
 
 #include "base/current_error.h"
 #include "base/log.h"
-#include "comm/buffers.h"
-#include "comm/collective.h"
+#include "comm/call/check.h"
+#include "comm/call/collective.h"
 #include "comm/device/device_backend.h"
 
 namespace gsel {

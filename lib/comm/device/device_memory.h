@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 
 #include "device/device.h"
 
@@ -33,5 +34,14 @@ class DeviceMemory {
   std::mutex mutex_;
   std::map<void*, std::shared_ptr<Transport>> allocations_;
 };
+
+struct Accelerator;
+
+// Whether the buffers of a call are memory that the device reaches. Asks the device in every call: what an address
+// means changes when memory is freed and given out again. GSEL_ERR_ARG for memory of the host that is not page-locked,
+// for that of another device, for a buffer that ends before `bytes`, and for one that is closed to a device of
+// reached_by. function, name: whose buffer it is. memory_check.cc
+void check_device_memory(const Accelerator& accelerator, std::span<const int32_t> reached_by, const char* function,
+                         const void* memory, uint64_t bytes, const char* name);
 
 }  // namespace gsel

@@ -1,10 +1,9 @@
-// comm/device/memory_check.cc: see memory_check.h. A buffer may reach over several allocations that are mapped side by
+// comm/device/memory_check.cc: see device_memory.h. A buffer may reach over several allocations that are mapped side by
 // side, as those of PyTorch's expandable segments are; then each of them is looked at.
-#include "comm/device/memory_check.h"
-
 #include <algorithm>
 
 #include "base/error.h"
+#include "comm/device/device_memory.h"
 
 namespace gsel {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "base/align.h"
-#include "comm/buffers.h"
-#include "comm/collective.h"
+#include "comm/call/check.h"
+#include "comm/call/collective.h"
 
 namespace gsel {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "comm/control.h"
+#include "comm/interface/control.h"
 
 namespace gsel {
 

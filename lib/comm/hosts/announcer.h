@@ -9,10 +9,10 @@
 #include <span>
 #include <vector>
 
-#include "comm/control.h"
 #include "comm/hosts/ledger.h"
 #include "comm/hosts/roster.h"
 #include "comm/hosts/stream.h"
+#include "comm/interface/control.h"
 
 namespace gsel::hosts {
 

@@ -5,9 +5,9 @@
 #include "base/current_error.h"
 #include "base/error.h"
 #include "base/forked.h"
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 #include "comm/hosts/hosts_control.h"
-#include "comm/shm/plan.h"
+#include "comm/shm/call/plan.h"
 
 namespace gsel::hosts {
 namespace {

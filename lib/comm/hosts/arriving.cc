@@ -5,7 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 #include "comm/hosts/messages.h"
 
 namespace gsel::hosts {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 
 namespace gsel::hosts {
 namespace {

@@ -18,7 +18,7 @@
 #include "comm/hosts/frames.h"
 #include "comm/hosts/relay.h"
 #include "comm/hosts/roster.h"
-#include "comm/shm/call.h"
+#include "comm/shm/call/call.h"
 #include "comm/shm/endpoint.h"
 
 namespace gsel::hosts {

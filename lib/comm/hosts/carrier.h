@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "comm/control.h"
 #include "comm/device/accelerator.h"
 #include "comm/device/transport.h"
+#include "comm/interface/control.h"
 
 namespace gsel::hosts {
 

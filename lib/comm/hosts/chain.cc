@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 #include "comm/hosts/lanes.h"
 
 namespace gsel::hosts {

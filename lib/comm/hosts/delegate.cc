@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "comm/hosts/table_code.h"
+#include "comm/hosts/roster.h"
 
 namespace gsel::hosts {
 namespace {

@@ -1,6 +1,4 @@
-// comm/hosts/endpoint.cc: see endpoint.h.
-#include "comm/hosts/endpoint.h"
-
+// comm/hosts/endpoint.cc: see board.h.
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -13,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
+#include "comm/hosts/board.h"
 
 namespace gsel::hosts {
 namespace {

@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "comm/hosts/delegate.h"
 #include "comm/hosts/meeting.h"
-#include "comm/hosts/sides.h"
 #include "comm/hosts/stream.h"
 #include "comm/hosts/wire.h"
 

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "base/os.h"
-#include "comm/control.h"
 #include "comm/hosts/inquiry.h"
 #include "comm/hosts/lines.h"
 #include "comm/hosts/roster.h"
+#include "comm/interface/control.h"
 
 namespace gsel::hosts {
 

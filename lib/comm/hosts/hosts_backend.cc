@@ -6,7 +6,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 #include "device/host/stream.h"
 
 namespace gsel::hosts {

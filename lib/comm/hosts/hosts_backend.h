@@ -17,16 +17,16 @@
 #include <utility>
 #include <vector>
 
-#include "comm/backend.h"
 #include "comm/hosts/assembly.h"
 #include "comm/hosts/carrier.h"
 #include "comm/hosts/frames.h"
 #include "comm/hosts/messages.h"
 #include "comm/hosts/roster.h"
 #include "comm/hosts/serial.h"
-#include "comm/shm/call.h"
+#include "comm/interface/backend.h"
+#include "comm/shm/call/call.h"
+#include "comm/shm/call/plan.h"
 #include "comm/shm/endpoint.h"
-#include "comm/shm/plan.h"
 #include "device/host/reduce/kernels.h"
 
 namespace gsel::hosts {

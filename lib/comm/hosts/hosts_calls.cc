@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/shard.h"
 #include "base/text.h"
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 #include "comm/hosts/hosts_backend.h"
 
 namespace gsel::hosts {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/os.h"
-#include "comm/control.h"
 #include "comm/hosts/announcer.h"
 #include "comm/hosts/assembly.h"
 #include "comm/hosts/council.h"
@@ -24,7 +23,8 @@
 #include "comm/hosts/roster.h"
 #include "comm/hosts/secret.h"
 #include "comm/hosts/serial.h"
-#include "comm/join_options.h"
+#include "comm/interface/control.h"
+#include "comm/launch/join_options.h"
 #include "comm/shm/endpoint.h"
 #include "comm/shm/regroup/maker.h"
 

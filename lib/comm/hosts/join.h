@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "comm/control.h"
-#include "comm/join_options.h"
+#include "comm/interface/control.h"
+#include "comm/launch/join_options.h"
 
 namespace gsel::hosts {
 

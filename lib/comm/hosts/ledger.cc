@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/dtype.h"
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 
 namespace gsel::hosts {
 

@@ -1,8 +1,6 @@
 // comm/hosts/meeting.cc: see meeting.h.
 #include "comm/hosts/meeting.h"
 
-#include "comm/hosts/sides.h"
-
 namespace gsel::hosts {
 
 namespace {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "comm/hosts/board.h"
 #include "comm/hosts/place.h"
 #include "comm/hosts/roster.h"
 #include "comm/hosts/secret.h"
@@ -34,5 +35,9 @@ struct Met {
 };
 
 Met meet(const Meeting& meeting);
+
+// The two sides. board: where rank 0 posts that it listens; nullptr: it listens at the place.
+Met meet_as_root(const Meeting& meeting, std::unique_ptr<Board> board);  // rank 0, root.cc
+Met meet_as_guest(const Meeting& meeting, Board* board);                 // guest.cc
 
 }  // namespace gsel::hosts

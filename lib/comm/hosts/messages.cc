@@ -13,7 +13,7 @@
 #include "base/forked.h"
 #include "base/os.h"
 #include "base/text.h"
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 
 namespace gsel::hosts {
 namespace {

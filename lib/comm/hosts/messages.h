@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/backend.h"
 #include "comm/hosts/carrier.h"
 #include "comm/hosts/roster.h"
+#include "comm/interface/backend.h"
 #include "comm/shm/endpoint.h"
 
 namespace gsel::hosts {

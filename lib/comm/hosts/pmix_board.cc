@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "comm/hosts/board.h"
-#include "comm/pmix.h"
+#include "comm/launch/pmix.h"
 
 namespace gsel::hosts {
 namespace {

@@ -14,9 +14,8 @@
 #include "base/text.h"
 #include "comm/hosts/meeting.h"
 #include "comm/hosts/refusals.h"
-#include "comm/hosts/sides.h"
+#include "comm/hosts/roster.h"
 #include "comm/hosts/stream.h"
-#include "comm/hosts/table_code.h"
 #include "comm/hosts/wire.h"
 
 namespace gsel::hosts {

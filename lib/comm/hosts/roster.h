@@ -4,6 +4,7 @@
 #include <gsel/comm.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,12 @@ class Roster {
 // Of some of the ranks, in this order; hosts in the order of their first ones. Without what tells one communicator from
 // another.
 HostTable table_of(const Roster& roster, const std::vector<int32_t>& members);
+
+// The table as it travels to each host: host_of, names and addresses. Ranks that are placed in a regular way, and names
+// and addresses that count up, take as many bytes for a thousand hosts as for two; others take some bytes each.
+// table_code.cc
+std::vector<char> encode_table(const HostTable& table);
+std::optional<HostTable> decode_table(const std::vector<char>& code, size_t ranks);  // nullopt: none of so many ranks
 
 // "rank 3", "ranks 0, 2 and 5 to 7".
 std::string ranks_text(const std::vector<int32_t>& ranks);

@@ -7,7 +7,7 @@
 #include "base/current_error.h"
 #include "base/forked.h"
 #include "base/os.h"
-#include "comm/shm/request_thread.h"
+#include "comm/shm/engine/request_thread.h"
 
 namespace gsel::hosts {
 struct Serial::Task {

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "comm/backend.h"
+#include "comm/interface/backend.h"
 
 namespace gsel::hosts {
 

@@ -12,9 +12,9 @@
 #include <memory>
 #include <vector>
 
-#include "comm/control.h"
 #include "comm/hosts/council.h"
 #include "comm/hosts/hosts_control.h"
+#include "comm/interface/control.h"
 #include "comm/shm/endpoint.h"
 
 namespace gsel::hosts {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 #include "comm/hosts/hosts_backend.h"
 
 namespace gsel::hosts {

@@ -1,9 +1,9 @@
-// comm/hosts/table_code.cc: see table_code.h. Each list is a number of runs, and then these.
-#include "comm/hosts/table_code.h"
-
+// comm/hosts/table_code.cc: see roster.h. Each list is a number of runs, and then these.
 #include <algorithm>
 #include <cstring>
 #include <limits>
+
+#include "comm/hosts/roster.h"
 
 namespace gsel::hosts {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 #include "comm/hosts/lanes.h"
 
 namespace gsel::hosts {

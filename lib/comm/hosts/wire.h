@@ -52,7 +52,7 @@ struct Word {
   Say say = Say::failed;
   gsel_status code = GSEL_OK;  // of failed
   int32_t about = -1;
-  uint32_t bytes = 0;      // of a table, which follows (table_code.h)
+  uint32_t bytes = 0;      // of a table, which follows (table_code.cc)
   Bytes32 signature = {};  // of a welcome
   uint8_t job[128] = {};   // of a table
   uint16_t port = 0;       // of a table: of the first host

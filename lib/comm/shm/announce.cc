@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "base/dtype.h"
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 #include "comm/shm/announcements.h"
-#include "comm/shm/plan.h"
+#include "comm/shm/call/plan.h"
 
 namespace gsel::shm {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/control.h"
+#include "comm/interface/control.h"
 #include "comm/shm/wait/signals.h"
 
 namespace gsel::shm {

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "base/text.h"
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 #include "comm/shm/join/rendezvous.h"
-#include "comm/shm/name.h"
+#include "comm/shm/members/membership.h"
 #include "comm/shm/wait/watcher.h"
 #include "device/host/stream.h"
 
@@ -29,7 +29,7 @@ std::unique_ptr<Endpoint> join(const JoinOptions& join) {
   joined.family->shown_ranks = join.shown_ranks;
   if (join.trace.len > 0) joined.family->trace_folder = std::filesystem::absolute(text(join.trace)).string();
   const bool threads_allowed = (join.flags & GSEL_COMM_NO_THREAD) == 0;
-  if (threads_allowed) joined.family->watch();
+  if (threads_allowed) Watcher::watch(*joined.family);
   return std::make_unique<Endpoint>(MemberPlace{std::move(joined.family), std::move(joined.arena), join.rank,
                                                 static_cast<int64_t>(join.timeout_s * 1e9), threads_allowed,
                                                 std::move(faults)});

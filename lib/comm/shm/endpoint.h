@@ -2,8 +2,8 @@
 // over memory that the ranks share. It owns the parts, each of which has a file that says what it does, and which know
 // those above them in the list at the end only. Does not know who calls it.
 //
-// A small allreduce goes through api/collective.cc, comm/communicator.h and comm/check.cc (arguments); then through
-// endpoint.cc and engine.h (is anything else under way), call.cc and plan.cc (its parameters), collectives.cc,
+// A small allreduce goes through api/collective.cc, comm/communicator.h and comm/call/check.cc (arguments); then
+// through endpoint.cc and engine.h (is anything else under way), call.cc and plan.cc (its parameters), collectives.cc,
 // headers.cc and signals.h (the header line), small.cc and reduce/kernels.cc (the sum), and recorder.cc.
 #pragma once
 
@@ -13,9 +13,9 @@
 #include <memory>
 #include <vector>
 
-#include "comm/backend.h"
-#include "comm/control.h"
-#include "comm/join_options.h"
+#include "comm/interface/backend.h"
+#include "comm/interface/control.h"
+#include "comm/launch/join_options.h"
 #include "comm/shm/announcements.h"
 #include "comm/shm/regroup/maker.h"
 #include "comm/shm/regroup/regroup.h"

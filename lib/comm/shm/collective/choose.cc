@@ -3,7 +3,7 @@
 // ranks to be of the same kind.
 #include <algorithm>
 
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 #include "comm/shm/collective/collectives.h"
 
 namespace gsel::shm {

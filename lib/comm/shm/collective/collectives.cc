@@ -6,7 +6,7 @@
 
 #include "base/current_error.h"
 #include "base/text.h"
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 
 namespace gsel::shm {
 

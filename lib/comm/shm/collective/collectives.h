@@ -21,10 +21,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "comm/shm/fault.h"
-#include "comm/shm/memory/peer_memory.h"
-#include "comm/shm/plan.h"
-#include "comm/shm/protocol.h"
+#include "comm/shm/call/fault.h"
+#include "comm/shm/call/plan.h"
+#include "comm/shm/message/peer_memory.h"
 #include "comm/shm/wait/signals.h"
 #include "device/host/reduce/kernels.h"
 

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <optional>
 
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 #include "comm/shm/collective/collectives.h"
 
 namespace gsel::shm {

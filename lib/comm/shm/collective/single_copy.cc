@@ -9,7 +9,7 @@
 #include <cerrno>
 
 #include "base/log.h"
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 #include "comm/shm/collective/collectives.h"
 
 namespace gsel::shm {

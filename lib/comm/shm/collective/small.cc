@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 #include "comm/shm/collective/collectives.h"
 
 namespace gsel::shm {

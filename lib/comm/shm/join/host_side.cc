@@ -12,8 +12,8 @@
 
 #include "base/printable.h"
 #include "base/text.h"
-#include "comm/shm/memory/peer_memory.h"
-#include "comm/shm/name.h"
+#include "comm/shm/members/membership.h"
+#include "comm/shm/message/peer_memory.h"
 #include "comm/shm/tuning/tuning.h"
 
 namespace gsel::shm {

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "comm/communicator.h"
 
 namespace gsel::shm {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <gsel/comm.h>
 
-#include "comm/join_options.h"
+#include "comm/launch/join_options.h"
 #include "comm/shm/join/socket.h"
 
 namespace gsel::shm {

@@ -10,12 +10,12 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "comm/shm/join/holder.h"
 #include "comm/shm/join/host_side.h"
 #include "comm/shm/join/launcher.h"
 #include "comm/shm/join/messages.h"
-#include "comm/shm/memory/peer_memory.h"
-#include "comm/shm/name.h"
+#include "comm/shm/join/socket.h"
+#include "comm/shm/members/membership.h"
+#include "comm/shm/message/peer_memory.h"
 
 namespace gsel::shm {
 

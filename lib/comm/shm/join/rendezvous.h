@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/join_options.h"
+#include "comm/launch/join_options.h"
 #include "comm/shm/join/socket.h"
 #include "comm/shm/memory/arena.h"
 #include "comm/shm/memory/family.h"

@@ -48,6 +48,10 @@ class Socket {
   os::Fd fd_;
 };
 
+// The user of the process that listens under an abstract name, where the socket takes no connection because too many
+// wait there; nullopt: nobody, or the kernel does not tell (socket_holder.cc).
+std::optional<uid_t> user_of_listener(const std::string& name);
+
 // Milliseconds until then for poll(), at least 0, rounded up.
 int milliseconds_until(int64_t deadline_ns) noexcept;
 

@@ -13,12 +13,11 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/shm/call.h"
+#include "comm/shm/call/call.h"
 #include "comm/shm/tuning/tuning.h"
 
 namespace gsel::shm {
 
-constexpr int32_t kMaxRanks = 256;
 constexpr size_t kLineBytes = 48;          // payload that rides in a line
 constexpr size_t kLeastSmallBytes = 4096;  // payload that rides beside it, at least
 constexpr uint64_t kRingCalls = 256;       // of the flight recorder
@@ -136,7 +135,7 @@ struct alignas(128) RankBlock {
   std::atomic<uint64_t> group_word, group_place;
   int32_t pid;  // these three from the start
   int32_t family_rank;
-  std::atomic<int32_t> shown_rank;  // in texts; see numbering.h
+  std::atomic<int32_t> shown_rank;  // in texts; see membership.h
 
   // By parity: name of a caller's operation, for who quotes the call.
   alignas(128) std::atomic<uint64_t> operation[2][4];

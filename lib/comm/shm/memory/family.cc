@@ -8,8 +8,6 @@
 
 #include "base/align.h"
 #include "base/error.h"
-#include "base/log.h"
-#include "comm/shm/wait/watcher.h"
 
 namespace gsel::shm {
 namespace {
@@ -33,27 +31,11 @@ Family::~Family() {
     new (kept) std::shared_ptr<Watcher>(std::move(watcher_));
     return;
   }
-  if (watcher_) watcher_->remove(*this);
+  watcher_.reset();
   give_back_all();
   if (!left_behind_.load(std::memory_order_relaxed)) return;
   for (const auto& [offset, bytes] : taken_)
     if (std::ranges::find(shared_, offset, &Shared::offset) == shared_.end()) memory_->punch(offset, bytes);
-}
-
-void Family::watch() {
-  if (std::ranges::none_of(members_, [](const Member& member) { return static_cast<bool>(member.life); })) return;
-  try {
-    auto watcher = Watcher::of_process();
-    try {
-      watcher->add(*this);
-    } catch (...) {
-      watcher->remove(*this);
-      throw;
-    }
-    watcher_ = std::move(watcher);
-  } catch (const std::exception& e) {
-    log(GSEL_LOG_WARN, "comm", "no thread watches for deaths, waiting ranks look for themselves: {}", e.what());
-  }
 }
 
 // First fit. A large piece begins at a huge page's boundary.

@@ -55,12 +55,12 @@ class Family {
     return shown_ranks.empty() ? family_rank : shown_ranks[static_cast<size_t>(family_rank)];
   }
   const std::shared_ptr<SharedMemory>& memory() const { return memory_; }
-  std::string name;          // of the communicator that was joined
+  std::string name;                  // of the communicator that was joined
   std::vector<int32_t> shown_ranks;  // by rank, as users know them; empty: as they are
-  std::string trace_folder;  // where this rank writes its recording at a failure; empty: nowhere
+  std::string trace_folder;          // where this rank writes its recording at a failure; empty: nowhere
 
-  // From now on a thread hears of deaths, if there is anybody to watch and a thread to be had.
-  void watch();
+  // The thread that hears of deaths, see Watcher::watch; it is let go before anything else of the family is.
+  void keep(std::shared_ptr<Watcher> watcher) { watcher_ = std::move(watcher); }
   Watcher* watcher() const { return watcher_.get(); }
 
   // A piece of memory, page aligned, contents zero, pages not reserved; its offset. Any thread.

@@ -8,7 +8,7 @@
 // for is set aside, so that messages behind it can be taken.
 #include "comm/shm/message/channel.h"
 
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 #include "comm/shm/message/mailbox.h"
 
 namespace gsel::shm {

@@ -10,7 +10,7 @@
 // needs to be withdrawn: if it is larger than the number of this rank's own headers, the peer is still there. With a
 // request or a group on either side one of the ranks may go on, so nothing is reported; neither where a persistent
 // request was made, since another thread may run it at any time.
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 #include "comm/shm/message/mailbox.h"
 
 namespace gsel::shm {

@@ -15,10 +15,10 @@
 #include <optional>
 #include <vector>
 
-#include "comm/shm/fault.h"
-#include "comm/shm/memory/peer_memory.h"
+#include "comm/shm/call/fault.h"
+#include "comm/shm/call/plan.h"
+#include "comm/shm/message/peer_memory.h"
 #include "comm/shm/message/transfer.h"
-#include "comm/shm/protocol.h"
 #include "comm/shm/wait/signals.h"
 
 namespace gsel::shm {

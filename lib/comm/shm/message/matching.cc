@@ -9,7 +9,7 @@
 #include <iterator>
 #include <new>
 
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 #include "comm/shm/message/channel.h"
 #include "comm/shm/message/mailbox.h"
 

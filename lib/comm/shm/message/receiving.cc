@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/options.h"
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 #include "comm/shm/message/channel.h"
 #include "comm/shm/message/mailbox.h"
 

@@ -9,7 +9,7 @@
 #include <bit>
 #include <cstring>
 
-#include "comm/request.h"
+#include "comm/interface/backend.h"
 #include "comm/shm/message/channel.h"
 #include "comm/shm/message/mailbox.h"
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "comm/collective.h"
+#include "comm/call/collective.h"
 #include "comm/shm/message/channel.h"
 #include "comm/shm/message/mailbox.h"
 

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "comm/shm/plan.h"
+#include "comm/shm/call/plan.h"
 
 namespace gsel::shm {
 

@@ -6,7 +6,7 @@
 
 #include "base/current_error.h"
 #include "base/forked.h"
-#include "comm/shm/request_thread.h"
+#include "comm/shm/engine/request_thread.h"
 
 namespace gsel::shm {
 

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
-#include "comm/backend.h"
+#include "comm/interface/backend.h"
 
 namespace gsel::shm {
 

@@ -10,7 +10,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "comm/shm/name.h"
+#include "comm/shm/members/membership.h"
 #include "comm/shm/regroup/regroup.h"
 #include "comm/shm/wait/watcher.h"
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/shm/engine.h"
+#include "comm/shm/engine/engine.h"
 
 namespace gsel::shm {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "comm/shm/name.h"
+#include "comm/shm/members/membership.h"
 #include "comm/shm/regroup/regroup.h"
 
 namespace gsel::shm {

@@ -17,9 +17,8 @@
 #include "base/status.h"
 #include "base/version.h"
 #include "base/write_file.h"
-#include "comm/collective.h"
-#include "comm/operation.h"
-#include "comm/shm/trace/trace_json.h"
+#include "comm/call/collective.h"
+#include "comm/call/operation.h"
 
 namespace gsel::shm {
 namespace {

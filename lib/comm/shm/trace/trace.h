@@ -11,6 +11,10 @@
 
 #include "comm/shm/memory/arena.h"
 
+namespace gsel {
+class Json;
+}
+
 namespace gsel::shm {
 
 // Who reads.
@@ -28,5 +32,9 @@ std::string trace_of_process(int32_t pid);
 
 // Writes folder/gsel-PID-RANK.json; a failure is a line of the log.
 void save_trace(const std::string& folder, int32_t rank, const std::string& json) noexcept;
+
+// One communicator's part of a recording, for the files that make recordings.
+Json communicator_json(const Arena& arena, const TraceReader& reader);
+std::string trace_text(Json communicators);
 
 }  // namespace gsel::shm

@@ -18,7 +18,7 @@
 #include "base/json.h"
 #include "base/os.h"
 #include "comm/shm/memory/shared_memory.h"
-#include "comm/shm/trace/trace_json.h"
+#include "comm/shm/trace/trace.h"
 
 namespace gsel::shm {
 namespace {

@@ -9,6 +9,8 @@
 
 namespace gsel::shm {
 
+constexpr int32_t kMaxRanks = 256;  // of one host
+
 struct Tuning {
   // Private buffers, read across processes instead of staged. Reading by the kernel is one copy, but it leaves who is
   // read idle: staging wins where both sides can work at once, as in an allreduce and a long broadcast.

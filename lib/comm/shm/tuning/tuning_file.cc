@@ -13,8 +13,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/version.h"
-#include "comm/collective.h"
-#include "comm/shm/memory/arena.h"
+#include "comm/call/collective.h"
 
 namespace gsel::shm {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "comm/shm/recorder.h"
+#include "comm/shm/members/recorder.h"
 #include "comm/shm/wait/elsewhere.h"
 
 namespace gsel::shm {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/os.h"
-#include "comm/shm/membership.h"
+#include "comm/shm/members/membership.h"
 
 namespace gsel::shm {
 namespace {

@@ -6,9 +6,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <ranges>
+#include <utility>
 
+#include "base/log.h"
 #include "base/quiet_thread.h"
 #include "base/threads.h"
 #include "comm/shm/memory/family.h"
@@ -92,6 +96,20 @@ void Watcher::hear(uint64_t key) {
 // Asked for in so many words: a forked child that has the descriptor too would keep it in the set.
 void Watcher::forget(const Life& life) noexcept {
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, life.family->member(life.rank).life.get(), nullptr);
+}
+
+// What the family keeps takes it off the list, also where the list is not complete.
+void Watcher::watch(Family& family) {
+  const auto has_life = [&](int32_t rank) { return static_cast<bool>(family.member(rank).life); };
+  if (std::ranges::none_of(std::views::iota(0, family.size()), has_life)) return;
+  try {
+    auto watcher = of_process();
+    std::shared_ptr<Watcher> kept(watcher.get(), [watcher, &family](Watcher*) { watcher->remove(family); });
+    watcher->add(family);
+    family.keep(std::move(kept));
+  } catch (const std::exception& e) {
+    log(GSEL_LOG_WARN, "comm", "no thread watches for deaths, waiting ranks look for themselves: {}", e.what());
+  }
 }
 
 void Watcher::add(const Family& family) {

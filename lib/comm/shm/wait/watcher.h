@@ -21,15 +21,14 @@ class Breaking;
 
 class Watcher {
  public:
-  static std::shared_ptr<Watcher> of_process();
+  // From now on the thread hears of deaths in the family, if there is anybody to watch and a thread to be had.
+  static void watch(Family& family);
   Watcher();
   ~Watcher();
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
   // A communicator is added after its family and removed before it. It is told at once which members have died.
-  void add(const Family& family);
-  void remove(const Family& family) noexcept;
   void add(const Family& family, const Breaking& communicator);
   void remove(const Family& family, const Breaking& communicator) noexcept;
 
@@ -43,6 +42,9 @@ class Watcher {
     std::vector<const Breaking*> communicators;
   };
 
+  static std::shared_ptr<Watcher> of_process();
+  void add(const Family& family);
+  void remove(const Family& family) noexcept;
   void run();
   void hear(uint64_t key);
   void forget(const Life& life) noexcept;

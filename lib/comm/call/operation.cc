@@ -1,0 +1,139 @@
+// comm/call/operation.cc: see operation.h. Operations are in a table. The number of an operation has its place in the
+// table and how many operations have had this place, so that an outdated number is recognised. A lookup takes no lock:
+// a place is filled before its number is published, and emptied when no call uses it.
+#include "comm/call/operation.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/text.h"
+
+namespace gsel {
+namespace {
+
+constexpr int32_t kPlaces = 4096;
+// GSEL_OP_USER itself is what Operation::op says of a caller's function, so it is no number of one.
+constexpr gsel_op kFirst = GSEL_OP_USER + 1;
+constexpr int32_t kTurns = (INT32_MAX - kFirst) / kPlaces;
+
+struct Place {
+  std::atomic<gsel_op> number{0};  // 0: empty
+  int32_t turn = 0;
+  Operation operation;
+  gsel_free_fn free_user_data = nullptr;
+};
+
+struct Table {
+  std::mutex mutex;  // of who creates and destroys
+  Place places[kPlaces];
+  int32_t next = 0;  // where to look for an empty place first, so that all take turns
+};
+
+Table& table() {
+  static auto* instance = new Table;  // stays for threads that outlive main
+  return *instance;
+}
+
+Place& place_of(gsel_op op) {
+  return table().places[(op - kFirst) % kPlaces];
+}
+
+bool alive(gsel_op op) {
+  return op >= kFirst && place_of(op).number.load(std::memory_order_acquire) == op;
+}
+
+uint64_t hash_of(std::string_view name) {  // FNV-1a, its bits mixed; not 0
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  hash = (hash ^ (hash >> 32)) * 0x9e3779b97f4a7c15u;
+  return hash ? hash : 1;
+}
+
+gsel_op hand_out(const Operation& operation, gsel_free_fn free_user_data) {
+  Table& all = table();
+  const std::lock_guard lock(all.mutex);
+  for (int32_t i = 0; i < kPlaces; ++i) {
+    const int32_t at = (all.next + i) % kPlaces;
+    Place& place = all.places[at];
+    if (place.number.load(std::memory_order_relaxed) != 0) continue;
+    const gsel_op number = kFirst + place.turn * kPlaces + at;
+    place.turn = (place.turn + 1) % kTurns;
+    place.operation = operation;
+    place.free_user_data = free_user_data;
+    place.number.store(number, std::memory_order_release);
+    all.next = (at + 1) % kPlaces;
+    return number;
+  }
+  fail(GSEL_ERR_NOMEM, "{} operations of callers are alive and there is room for no more; destroy some", kPlaces);
+}
+
+}  // namespace
+
+Operation operation_of(gsel_op op) {
+  if (op < GSEL_OP_USER) {
+    Operation operation;
+    operation.op = op;
+    return operation;
+  }
+  if (!alive(op)) fail(GSEL_ERR_ARG, "op {} is none that gsel_op_create gave, or it is destroyed", op);
+  return place_of(op).operation;
+}
+
+std::string operation_name(const Operation& operation) {
+  if (operation.op != GSEL_OP_USER) return op_name(operation.op);
+  return operation.name[0] ? in_quotes(operation.name) : "an operation of the caller's";
+}
+
+std::string operation_name(gsel_op op) {
+  Operation operation;
+  operation.op = std::min(op, GSEL_OP_USER);
+  return operation_name(alive(op) ? place_of(op).operation : operation);
+}
+
+gsel_op create_operation(std::string_view name, uint64_t record, gsel_op_fn function, void* user_data,
+                         gsel_free_fn free_user_data) {
+  if (name.empty() || name.size() >= kOperationNameBytes || name.find('\0') != name.npos)
+    fail(GSEL_ERR_ARG, "the name {} of an operation has {} bytes; use 1 to {} and no NUL among them", in_quotes(name),
+         name.size(), kOperationNameBytes - 1);
+  if (!function) fail(GSEL_ERR_ARG, "operation {} has no function; it is NULL", in_quotes(name));
+  if (record < 1 || record > host::kMostRecordBytes)
+    fail(GSEL_ERR_ARG, "operation {} has records of {}; use 1 where each stands alone, {} at most", in_quotes(name),
+         with_noun(record, "element"), host::kMostRecordBytes);
+  Operation operation;
+  operation.op = GSEL_OP_USER;
+  operation.record = record;
+  operation.function = function;
+  operation.user_data = user_data;
+  operation.name_hash = hash_of(name) + (record - 1) * 0x9e3779b97f4a7c15u;
+  std::memcpy(operation.name, name.data(), name.size());
+  return hand_out(operation, free_user_data);
+}
+
+gsel_op create_scaled_sum(double factor) {
+  Operation operation;
+  operation.op = GSEL_SCALED_SUM;
+  operation.factor = factor;
+  return hand_out(operation, nullptr);
+}
+
+void destroy_operation(gsel_op op) noexcept {
+  if (!alive(op)) return;
+  gsel_free_fn free_user_data = nullptr;
+  void* user_data = nullptr;
+  {
+    const std::lock_guard lock(table().mutex);
+    auto& place = place_of(op);
+    if (place.number.load(std::memory_order_relaxed) != op) return;  // two may destroy it at once
+    free_user_data = place.free_user_data;
+    user_data = place.operation.user_data;
+    place.number.store(0, std::memory_order_release);
+  }
+  if (free_user_data) free_user_data(user_data);
+}
+
+}  // namespace gsel

@@ -1,0 +1,187 @@
+// comm/launch/launcher.cc: see launcher.h.
+#include "comm/launch/launcher.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "base/text.h"
+#include "comm/launch/pmix.h"
+
+namespace gsel {
+namespace {
+
+constexpr Convention kConventions[] = {
+    {"RANK",
+     "WORLD_SIZE",
+     {"LOCAL_WORLD_SIZE"},
+     {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"},
+     "LOCAL_RANK"},
+    {"OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     {"OMPI_COMM_WORLD_LOCAL_SIZE"},
+     {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"},
+     "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"PMI_RANK", "PMI_SIZE", {"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"}, {"PMIX_NAMESPACE"}, "MPI_LOCALRANKID"},
+    {"SLURM_PROCID",
+     "SLURM_STEP_NUM_TASKS",
+     {},
+     {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"},
+     "SLURM_LOCALID"},
+    // Of Kubernetes; the size is the description's of the Job to give.
+    {"JOB_COMPLETION_INDEX", "WORLD_SIZE", {}, {"MASTER_ADDR", "MASTER_PORT"}, nullptr},
+};
+// How many ranks there are and how many are on this host is for the process manager to tell.
+constexpr Convention kPmix = {"PMIX_RANK", "the size that the process manager tells", {}, {"PMIX_NAMESPACE"}, nullptr};
+const Convention &kTorch = kConventions[0], &kOpenMpi = kConventions[1], &kPmi = kConventions[2],
+                 &kSlurm = kConventions[3], &kKubernetes = kConventions[4];
+
+// What is there of a set without making it one: a Job of Kubernetes may be many tasks that know nothing of each other.
+bool is_absent(const Convention& c) {
+  if (&c == &kKubernetes) return !variable(c.rank) || !variable(c.size);
+  return !variable(c.rank) && !variable(c.size);
+}
+
+// The shell of a batch script or of salloc has variables of Slurm and is no rank.
+std::optional<Error> shell_of_slurm() {
+  if (variable(kSlurm.size) || !variable("SLURM_NTASKS") || number_of_variable("SLURM_NTASKS", 1) == 1) return {};
+  return about_variable(kSlurm.size, fmt::format("SLURM_NTASKS={} is in the environment but {} is not: the shell of "
+                                                 "sbatch or salloc is no rank; start every rank with srun or mpirun, "
+                                                 "or unset SLURM_NTASKS",
+                                                 variable("SLURM_NTASKS"), kSlurm.size));
+}
+
+// Why a set cannot be used although part of it is there; nullopt when it is complete or absent.
+std::optional<Error> incomplete(const Convention& c, bool need_job) {
+  if (&c == &kSlurm && !variable(c.size)) return shell_of_slurm();
+  if (is_absent(c)) return {};
+  const char *rank = variable(c.rank), *size = variable(c.size);
+  if (!rank && number_of_variable(c.size, 1) == 1) return {};
+  if (!rank || !size) {
+    const char *there = rank ? c.rank : c.size, *missing = rank ? c.size : c.rank;
+    return about_variable(missing,
+                          fmt::format("{}={} is in the environment but {} is not; start every rank with one launcher "
+                                      "(gsel run, torchrun, mpirun, srun), or unset {}",
+                                      there, rank ? rank : size, missing, there));
+  }
+  if (&c != &kTorch || !need_job || variable("GSEL_JOB") || number_of_variable(c.size, 1) == 1) return {};
+  for (const char* name : {"MASTER_ADDR", "MASTER_PORT"})
+    if (!variable(name))
+      return about_variable(name,
+                            fmt::format("RANK={} and WORLD_SIZE={} are in the environment but {} is not; start with "
+                                        "gsel run or torchrun, or set {} alike on every rank",
+                                        rank, size, name, name));
+  return {};
+}
+
+// An MPI that does not understand what started it makes n worlds of one rank.
+void check_others(const World& world) {
+  if (world.size > 1 || (world.convention != &kOpenMpi && world.convention != &kPmi)) return;
+  for (const Convention* other : {&kPmi, &kSlurm}) {
+    if (other == world.convention || !variable(other->rank) || !variable(other->size)) continue;
+    const int32_t started = number_of_variable(other->size, 1);
+    if (started > 1)
+      throw about_variable(
+          world.convention->size,
+          fmt::format("{}={} and {}={} are in the environment: the MPI does not understand the launcher, which started "
+                      "{}, and made each of them a world of its own; start them by the MPI's own mpirun, or by srun "
+                      "with the --mpi that the MPI was built for (srun --mpi=list)",
+                      world.convention->size, world.size, other->size, started, with_noun(started, "rank")));
+  }
+}
+
+}  // namespace
+
+const char* variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value && *value ? value : nullptr;
+}
+
+Error about_variable(const char* name, std::string message) {
+  return Error(GSEL_ERR_CONFIG, std::move(message)).at(Place{.file = "", .token = name});
+}
+
+int32_t number_of_variable(const char* name, int32_t least) {
+  const char* text = variable(name);
+  const char* end = text + std::strlen(text);
+  int32_t value = 0;
+  const auto parsed = std::from_chars(text, end, value);
+  if (parsed.ec != std::errc() || parsed.ptr != end || value < least)
+    throw about_variable(name, fmt::format("{} is \"{}\" in the environment; expected a whole number of at least {}",
+                                           name, text, least));
+  return value;
+}
+
+World world_of_environment(bool need_job) {
+  std::optional<Error> first_problem;
+  for (const Convention& c : kConventions) {
+    if (auto problem = incomplete(c, need_job)) {
+      if (!first_problem) first_problem = std::move(problem);
+      continue;
+    }
+    if (!variable(c.rank) || !variable(c.size)) continue;
+    const World world{&c, number_of_variable(c.rank, 0), number_of_variable(c.size, 1)};
+    if (world.rank >= world.size)
+      throw about_variable(
+          c.rank, fmt::format("{}={} and {}={} are in the environment; the rank must be below the size", c.rank,
+                              world.rank, c.size, world.size));
+    check_others(world);
+    return world;
+  }
+  if (first_problem) throw *first_problem;
+  if (pmix::is_there()) return {&kPmix, number_of_variable(kPmix.rank, 0), pmix::ranks()};
+  return {};
+}
+
+std::string job_variables(const Convention& convention) {
+  std::string text;
+  for (const char* name : convention.job)
+    if (name && variable(name)) text += fmt::format("{}={}\n", name, variable(name));
+  return text;
+}
+
+std::string job_variables() {
+  std::string text;
+  for (const Convention& c : kConventions)
+    if (text.empty() && variable(c.rank)) text = job_variables(c);
+  if (text.empty() && pmix::is_there()) text = job_variables(kPmix);
+  return text;
+}
+
+const char* rank_of_torchrun() {
+  return variable(kTorch.rank);
+}
+
+std::optional<std::string> why_several_hosts(const World& world) {
+  if (world.size == 1 || !world.convention) return {};
+  for (const char* name : world.convention->local) {
+    if (!name || !variable(name)) continue;
+    const int32_t here = number_of_variable(name, 1);
+    if (here >= world.size) return {};
+    return fmt::format("{}={} of {}={} are on this host", name, here, world.convention->size,
+                       with_noun(world.size, "rank"));
+  }
+  if (world.convention == &kKubernetes) return "each index of the Job is a host of its own";
+  if (world.convention == &kPmix) {
+    const int32_t here = pmix::ranks_here();
+    if (here >= world.size) return {};
+    return fmt::format("{} of {} are on this host", here, with_noun(world.size, "rank"));
+  }
+  // Also of what srun starts with PMI.
+  const char* nodes = "SLURM_STEP_NUM_NODES";
+  if (world.convention == &kTorch || !variable(kSlurm.rank) || !variable(nodes)) return {};
+  if (number_of_variable(nodes, 1) == 1) return {};
+  return fmt::format("{}={}: the {} are on several hosts", nodes, variable(nodes), with_noun(world.size, "rank"));
+}
+
+bool is_on_one_host(const World& world) {
+  if (world.size == 1) return true;
+  if (!world.convention || why_several_hosts(world)) return false;
+  if (world.convention == &kPmix) return true;
+  for (const char* name : world.convention->local)
+    if (name && variable(name)) return true;
+  return world.convention == &kSlurm && variable("SLURM_STEP_NUM_NODES");
+}
+
+}  // namespace gsel

@@ -1,0 +1,167 @@
+// comm/shm/engine/engine_thread.cc: who drives the calls of a rank: the engine's thread, a caller, or a caller that has
+// the rank to itself; see engine.h.
+#include <algorithm>
+
+#include "base/current_error.h"
+#include "base/threads.h"
+#include "comm/shm/engine/engine.h"
+#include "comm/shm/engine/request_thread.h"
+
+namespace gsel::shm {
+namespace {
+
+constexpr int64_t kRestNs = 20'000'000;  // how long the thread sleeps in the arena without a start
+
+}  // namespace
+
+Engine::Turn::Turn(Engine& engine, Thread thread) : engine_(engine), thread_(thread) {
+  engine.require_outside_operation();
+  std::unique_lock lock(engine.mutex_);
+  const auto is_free = [&] {
+    return !engine.driven_ && engine.queued_ == 0 && (thread == Thread::may_sleep || !engine.asleep_);
+  };
+  if (thread == Thread::awake) ++engine.awake_turns_;
+  if (!is_free()) {
+    engine.turns_.fetch_add(1, std::memory_order_relaxed);
+    engine.waiting_.fetch_add(1, std::memory_order_relaxed);
+    engine.wake_thread();
+    engine.signals_.nudge();
+    engine.changed_.wait(lock, is_free);
+    engine.turns_.fetch_sub(1, std::memory_order_relaxed);
+    engine.waiting_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  engine.driven_ = true;
+  lock.unlock();
+  if (thread == Thread::awake) engine.stop_listening();
+  engine.admit();
+}
+
+Engine::Turn::~Turn() {
+  engine_.mailbox_.stop_awaiting();
+  std::lock_guard lock(engine_.mutex_);
+  if (thread_ == Thread::awake) --engine_.awake_turns_;
+  engine_.release();
+}
+
+void Engine::start_thread() {
+  if (!thread_.joinable()) thread_ = request_thread([this] { run_thread(); });
+}
+
+void Engine::wake_thread() noexcept {
+  changed_.notify_all();
+  if (asleep_) Breaking::wake_listener(at_.mine());
+}
+
+// Nobody drives from now on. A thread that sleeps in the arena is woken by other ranks, unless nobody listens for it.
+void Engine::release() noexcept {
+  driven_ = false;
+  if (works_ == 0 && !overlap_) busy_.store(false, std::memory_order_release);
+  changed_.notify_all();
+  const bool hears = listens_.load(std::memory_order_relaxed) && (postponed_ || (queued_ == 0 && !has_news()));
+  if (asleep_ && !hears && thread_drives()) Breaking::wake_listener(at_.mine());
+}
+
+// A waiter drives rather than the thread, where it may.
+bool Engine::thread_drives() const {
+  return !driven_ && works_ > 0 && (queued_ > 0 || turns_.load(std::memory_order_relaxed) == 0) &&
+         std::ranges::none_of(waiters_, [&](const Work* work) { return may_drive(*work); });
+}
+
+void Engine::run_thread() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    rest(lock);
+    if (!thread_drives()) return;
+    driven_ = true;
+    postponed_ = false;
+    lock.unlock();
+    stop_listening();
+    on_thread_ = true;
+    const auto wakeup = drive(nullptr);
+    on_thread_ = false;
+    if (wakeup)
+      listens_.store(true, std::memory_order_relaxed);
+    else
+      mailbox_.stop_awaiting();
+    lock.lock();
+    release();
+    if (wakeup) sleep_in_arena(lock, wakeup->word, wakeup->most_ns);
+  }
+}
+
+// Until it is the thread's turn, or the end.
+void Engine::rest(std::unique_lock<std::mutex>& lock) {
+  while (!(closing_ && works_ == 0) && !thread_drives()) {
+    if (!recent_ || awake_turns_ > 0) {
+      const RestingThread resting;
+      changed_.wait(lock);
+      continue;
+    }
+    recent_ = false;
+    const int64_t began = os::now_ns();
+    sleep_in_arena(lock, at_.mine().wakeups.load(std::memory_order_seq_cst), kRestNs);
+    if (os::now_ns() - began < kRestNs) recent_ = true;
+  }
+}
+
+void Engine::sleep_in_arena(std::unique_lock<std::mutex>& lock, uint32_t word, int64_t most_ns) {
+  asleep_ = true;
+  lock.unlock();
+  os::futex_wait(at_.mine().wakeups, word, most_ns);
+  stop_listening();
+  lock.lock();
+  asleep_ = false;
+  changed_.notify_all();
+}
+
+// By a caller that goes on behind it. Without a barrier; see engine.h.
+void Engine::advance(std::unique_lock<std::mutex>& lock) {
+  driven_ = true;
+  lock.unlock();
+  const bool goes_on = advance_alone();
+  lock.lock();
+  postponed_ = postponed_ && goes_on;
+  release();
+}
+
+// false: a collective waits for the thread.
+bool Engine::advance_alone() noexcept {
+  bool goes_on = true;
+  try {
+    admit();
+    goes_on = advance_collectives();
+    for (;;) {
+      while (mailbox_.progress()) continue;
+      if (mailbox_.is_empty() || listens_.load(std::memory_order_relaxed)) break;
+      listen();
+    }
+  } catch (...) {
+    const Error error = current_error();
+    mailbox_.drop_all(&error);
+  }
+  if (mailbox_.is_empty() && queue_.empty()) stop_listening();
+  return goes_on;
+}
+
+// Small ones, as far as no other rank has to be waited for.
+bool Engine::advance_collectives() {
+  while (!queue_.empty()) {
+    const auto [work, call] = queue_.front();
+    if (!call || !is_small(*call)) return false;
+    if (!collectives_.has_begun()) collectives_.begin(*call, work->calls.size() > 1);
+    if (!collectives_.ends_with_headers()) return false;
+    if (!collectives_.is_ready()) return true;
+    run_collective();
+  }
+  return true;
+}
+
+void Engine::listen() noexcept {
+  if (!listens_.exchange(true, std::memory_order_relaxed)) at_.mine().listening.fetch_add(1, std::memory_order_seq_cst);
+}
+
+void Engine::stop_listening() noexcept {
+  if (listens_.exchange(false, std::memory_order_relaxed)) at_.mine().listening.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+}  // namespace gsel::shm

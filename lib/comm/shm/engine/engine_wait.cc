@@ -1,0 +1,139 @@
+// comm/shm/engine/engine_wait.cc: how callers wait for the end of what they have started, or end it; see engine.h.
+#include <chrono>
+#include <utility>
+
+#include "comm/shm/engine/engine.h"
+
+namespace gsel::shm {
+
+// What is done may have outlived its engine.
+bool Work::wait(double seconds) {
+  require_own_process(fork_generation, "request");
+  if (!done.load(std::memory_order_acquire)) {
+    if (seconds < 0)
+      engine.wait(*this);
+    else if (!engine.wait_for(*this, seconds))
+      return false;
+  }
+  if (failure) throw Error(*failure);
+  return true;
+}
+
+bool Work::waits_for_itself() const {
+  return !done.load(std::memory_order_acquire) && engine.in_operation();
+}
+
+bool Work::tell(const std::shared_ptr<Listener>& told) {
+  require_own_process(fork_generation, "request");
+  if (done.load(std::memory_order_acquire))
+    told->ended();
+  else
+    engine.tell(*this, told);
+  return true;
+}
+
+bool Work::cancel() {
+  require_own_process(fork_generation, "request");
+  return calls.size() == 1 && !done.load(std::memory_order_acquire) && engine.cancel(*this);
+}
+
+void Work::wait_or_cancel() {
+  require_own_process(fork_generation, "request");
+  if (!done.load(std::memory_order_acquire)) engine.wait_or_cancel(*this);
+}
+
+// Drives where it may, so that the work needs no other thread; else waits for who does.
+void Engine::wait(Work& work) {
+  if (work.done.load(std::memory_order_acquire)) return;
+  std::unique_lock lock(mutex_);
+  if (work.done.load(std::memory_order_relaxed)) return;
+  work.awaited.store(true, std::memory_order_relaxed);
+  waiters_.push_back(&work);
+  waiting_.fetch_add(1, std::memory_order_relaxed);
+  if (driven_ || !may_drive(work)) {
+    begin_postponed();
+    changed_.notify_all();
+    signals_.nudge();
+  }
+  for (;;) {
+    changed_.wait(lock, [&] { return work.done.load(std::memory_order_relaxed) || (!driven_ && may_drive(work)); });
+    if (work.done.load(std::memory_order_relaxed)) break;
+    driven_ = true;
+    lock.unlock();
+    stop_listening();
+    drive(&work);
+    mailbox_.stop_awaiting();
+    const bool goes_on = (mailbox_.is_empty() && queue_.empty()) || advance_alone();
+    lock.lock();
+    postponed_ = postponed_ && goes_on;
+    release();
+  }
+}
+
+void Engine::tell(Work& work, const std::shared_ptr<Listener>& listener) {
+  const std::lock_guard lock(mutex_);
+  if (work.done.load(std::memory_order_relaxed)) return listener->ended();
+  work.listener = listener;
+  work.awaited.store(true, std::memory_order_relaxed);
+  signals_.nudge();
+}
+
+bool Engine::wait_for(Work& work, double seconds) {
+  const bool done = work.done.load(std::memory_order_acquire);
+  if (done || seconds == 0) return done || look_once(work);  // a look is no wait
+  work.awaited.store(true, std::memory_order_relaxed);
+  return look_for(work, seconds);
+}
+
+// Lets messages advance where nobody else does.
+bool Engine::look_once(Work& work) {
+  std::unique_lock lock(mutex_);
+  const bool begins = queued_ > 0 && !postponed_;  // on the thread
+  if (!work.done.load(std::memory_order_relaxed) && !driven_ && asleep_ && !begins &&
+      turns_.load(std::memory_order_relaxed) == 0)
+    advance(lock);
+  return work.done.load(std::memory_order_relaxed);
+}
+
+bool Engine::look_for(Work& work, double seconds) {
+  const auto done = [&] { return work.done.load(std::memory_order_acquire); };
+  std::unique_lock lock(mutex_);
+  begin_postponed();
+  lookers_.fetch_add(1, std::memory_order_relaxed);
+  const bool ended = changed_.wait_for(lock, std::chrono::duration<double>(seconds), done);
+  lookers_.fetch_sub(1, std::memory_order_relaxed);
+  return ended;
+}
+
+// The driver does it, which is this thread where there is no other.
+bool Engine::cancel(Work& work) {
+  if (work.done.load(std::memory_order_acquire)) return false;
+  require_outside_operation();
+  Cancel own{&work};
+  std::unique_lock lock(mutex_);
+  cancels_.push_back(&own);
+  news_.store(true, std::memory_order_seq_cst);
+  if (driven_ || asleep_) signals_.nudge();
+  changed_.wait(lock, [&] { return own.answered || !driven_; });
+  if (!own.answered) {
+    driven_ = true;
+    lock.unlock();
+    admit();
+    lock.lock();
+    release();
+  }
+  return own.cancelled;
+}
+
+// A wait for its end would begin the time after which a message breaks the communicator.
+void Engine::wait_or_cancel(Work& work) {
+  if (work.done.load(std::memory_order_acquire)) return;
+  if (!work.transfers.empty() && work.calls.size() == 1) {
+    const double own = work.calls.front().timeout_s;
+    work.awaited.store(false, std::memory_order_relaxed);
+    if (look_for(work, own > 0 ? own : static_cast<double>(signals_.timeout_ns()) * 1e-9) || cancel(work)) return;
+  }
+  wait(work);
+}
+
+}  // namespace gsel::shm

@@ -1,0 +1,21 @@
+// comm/shm/engine/request_thread.h: a thread that requests need, or an error that says so.
+#pragma once
+
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/quiet_thread.h"
+
+namespace gsel::shm {
+
+template <class Body>
+std::thread request_thread(Body&& body) {
+  try {
+    return quiet_thread(std::forward<Body>(body));
+  } catch (const std::system_error& e) {
+    fail(GSEL_ERR_NOMEM, "a request needs a thread and none could be started: {}", errno_text(e.code().value()));
+  }
+}
+
+}  // namespace gsel::shm
