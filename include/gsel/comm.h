@@ -170,8 +170,8 @@ GSEL_API gsel_str gsel_comm_name(const gsel_comm *comm);
  *                      their next call
  *   GSEL_ERR_FORKED    called in a child of the process that joined; nothing happened
  * If one rank waits in a send or receive for a peer, and the peer waits in a collective for this rank, both get
- * GSEL_ERR_MISMATCH at once, provided that neither has a request or group under way or has made a persistent request
- * on the communicator; broken.
+ * GSEL_ERR_MISMATCH at once, between hosts within a second, provided that neither has a request or group under way or
+ * has made a persistent request on the communicator; broken.
  * A broken communicator is freed, shrunk to the ranks that are alive (gsel_comm_shrink), or made usable again
  * (gsel_comm_resync); some of its ranks can make one of their own (gsel_comm_create_group).
  * Threads: one call at a time per communicator. Since 0.1. */
@@ -434,9 +434,11 @@ GSEL_API gsel_status gsel_request_wait_for(gsel_request *request, double seconds
  * wait for other ranks.
  *   receive, probe  cancelled if no message has been found for it; the first message that suits it goes to another
  *   send            cancelled if no receive has been found for its message, and some of the message is still with its
- *                   sender: short messages are not for long. Nobody receives the message; a probe may have seen it
+ *                   sender: short messages are not for long, nor is any to another host. Nobody receives the message; a
+ *                   probe may have seen it
  *   sendrecv        cancelled if both of this holds
- *   collective      cancelled if no rank has begun it. Later collectives move up, so each rank must cancel it
+ *   collective      cancelled if no rank has begun it; over several hosts only if another one that this rank has not
+ *                   begun stands before it. Later collectives move up, so each rank must cancel it
  *   1  the request has ended without a result, and its buffers are the caller's again. recv and *received are not
  *      written. The request is then as one that was never started: a test says that it is done, a wait returns GSEL_OK,
  *      and a persistent request can be started again

@@ -57,6 +57,7 @@ typedef void (*rank_body)(rank_run *run);
     gsel_status rank_status = (call);                                                                          \
     char rank_text[480] = "";                                                                                  \
     gsel_error_format(err, rank_text, sizeof rank_text);                                                       \
+    started_plain(rank_text);                                                                                  \
     int rank_about = gsel_error_rank(err);                                                                     \
     gsel_error_free(err);                                                                                      \
     err = NULL;                                                                                                \
@@ -69,6 +70,13 @@ typedef void (*rank_body)(rank_run *run);
     }                                                                                                          \
   } while (0)
 
+/* Where ranks on several hosts meet; place: borrowed by the options. */
+static inline void rank_meet(const rank_run *run, gsel_comm_options *options, char *place, size_t capacity) {
+  if (!is_started() || run->world_size < 2 || run->world_size > started_job()->size) return;
+  started_place(started_job(), place, capacity);
+  options->rendezvous = gsel_str_from(place);
+}
+
 static inline gsel_status rank_join(const rank_run *run, gsel_comm **comm, gsel_error **error) {
   gsel_comm_options options;
   char place[512];
@@ -78,10 +86,7 @@ static inline gsel_status rank_join(const rank_run *run, gsel_comm **comm, gsel_
   options.id = &run->id;
   options.timeout_s = run->timeout_s;
   options.join_timeout_s = run->join_timeout_s;
-  if (is_started() && run->world_size > 1 && run->world_size <= started_job()->size) {
-    started_place(started_job(), place, sizeof place);
-    options.rendezvous = gsel_str_from(place);
-  }
+  rank_meet(run, &options, place, sizeof place);
   return gsel_comm_init(&options, comm, error);
 }
 

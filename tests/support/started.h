@@ -101,6 +101,17 @@ static inline int is_started(void) {
   return started_job()->folder != NULL;
 }
 
+/* What an error says of ranks on hosts (hosts.sh), as it says it of ranks on one. */
+static inline void started_plain(char* text) {
+  static const char host[] = " on node0";
+  const size_t n = sizeof host - 1;
+  for (char* at = text; is_started() && (at = strstr(at, " on node"));)
+    if (strlen(at) >= n)
+      memmove(at, at + n, strlen(at + n) + 1);
+    else
+      break;
+}
+
 /* All processes are here. A process that is lost ends the program: the launcher ends the others. */
 static inline void started_barrier(struct started* s) {
   const int32_t expected = ++s->barriers * s->size;

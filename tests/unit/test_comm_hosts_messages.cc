@@ -105,9 +105,10 @@ void is_sent_another_type(rank_run* run) {
     err = nullptr;
   }
   if (run->rank == 0)
-    rank_fails(run, gsel_recv(comm, &x, 1, GSEL_I32, 2, &err), err, GSEL_ERR_MISMATCH, "send(count 1, f32)", 2);
+    rank_fails(run, gsel_recv(comm, &x, 1, GSEL_I32, 2, &err), err, GSEL_ERR_MISMATCH, "send(count 1, f32, to rank 0)",
+               2);
   else
-    rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_MISMATCH, "send(count 1, f32)", 2);
+    rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_MISMATCH, "send(count 1, f32, to rank 0)", 2);
   gsel_comm_free(comm);
 }
 

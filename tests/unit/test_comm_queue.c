@@ -363,6 +363,8 @@ static void threads_make_calls(rank_run* run) {
   options.id = &run->id;
   options.timeout_s = 20;
   options.flags = GSEL_COMM_THREAD_MULTIPLE;
+  char place[512];
+  rank_meet(run, &options, place, sizeof place);
   rank_ok(run, gsel_comm_init(&options, &joined, &err), err);
   rank_ok(run, gsel_comm_dup(joined, &comm, &err), err); /* has it, too */
   caller callers[WAITERS];

@@ -90,4 +90,12 @@ std::string describe(gsel_collective_kind kind, gsel_dtype dtype, gsel_op op, in
   return text + ")";
 }
 
+std::string crossed_text(std::string_view one, std::string_view message, int32_t shown, std::string_view other,
+                         std::string_view collective) {
+  return fmt::format(
+      "{} called {}, {} called {}: each waits for the other; match the message, or make the collective on "
+      "rank {} too",
+      one, message, other, collective, shown);
+}
+
 }  // namespace gsel

@@ -64,6 +64,10 @@ inline bool is_point_to_point(gsel_collective_kind kind) {
 }
 const char* collective_name(gsel_collective_kind kind);  // "unknown" when unknown
 
+// A message of `one` against a collective of `other`: each by its rank's name and its call. shown: the number of `one`.
+std::string crossed_text(std::string_view one, std::string_view message, int32_t shown, std::string_view other,
+                         std::string_view collective);
+
 // `operation` is what to call it where its number is of no meaning here; `tag` a message's.
 std::string describe(gsel_collective_kind kind, gsel_dtype dtype, gsel_op op, int32_t root, uint64_t count,
                      std::string_view operation = {}, int32_t tag = 0);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/current_error.h"
 #include "base/dtype.h"
 #include "base/error.h"
 #include "comm/call/collective.h"
@@ -17,61 +18,77 @@ bool suits(int32_t wanted, int32_t tag) {
 
 }  // namespace
 
-bool Messages::advance(std::list<Half>& halves) {
-  const std::lock_guard lock(mutex_);
-  if (is_closed_) fail(GSEL_ERR_ABORTED, "the communicator was freed with messages under way");
-  local_.throw_what_broke();
-  take_frames();
-  match();
-  bool all = true;
-  for (Half& half : halves) {
-    if (!half.done) advance(half);
-    all = all && half.done;
-  }
-  return all;
-}
-
-void Messages::advance(Half& half) {
-  if (half.local) {
-    half.done = half.local->wait(0);
-    if (half.done && half.call.received && half.call.received->source >= 0)
-      half.call.received->source = roster_.here()[static_cast<size_t>(half.call.received->source)];
-    return;
-  }
-  while (!half.posted.empty() && half.posted.back().test(0)) half.posted.pop_back();
-  half.done = half.posted.empty() && (half.frame || half.is_met);
-}
-
 void Messages::take_frames() {
   for (int32_t q = 0; q < static_cast<int32_t>(peers_.size()); ++q)
-    if (peers_[static_cast<size_t>(q)]) take_frames(q, *peers_[static_cast<size_t>(q)]);
+    if (peers_[static_cast<size_t>(q)]) take_frames(q, peer(q));
 }
 
 void Messages::take_frames(int32_t rank, Peer& peer) {
   for (;;) {
     const size_t place = peer.came % kFrames;
     auto& posted = peer.posted[place];
-    if (peer.gone || !posted->test(0, &peer.gone)) return;
-    ++peer.came;
+    if (peer.gone || (!posted->has_ended() && !posted->test(0, &peer.gone))) return;
     Frame& frame = peer.frames[place];
-    if (frame.says != Says::message) {
-      peer.leave_heard = true;
-      if (frame.says == Says::leaves) say(rank, peer, Says::has_all);
-    }
-    Arrived message{frame.number, frame.count, frame.bytes, frame.tag, frame.dtype, {}};
-    if (frame.bytes <= sizeof frame.data) message.data.assign(frame.data, frame.data + frame.bytes);
-    if (frame.says == Says::message) peer.arrived.push_back(std::move(message));
+    if (!take_frame(rank, peer, frame)) return;
+    ++peer.came;
+    ++moves_;
     posted.reset();
     posted.emplace(carrier_, gsel_transfer{rank, kFrameTag, nullptr, &frame, sizeof frame}, &peer.gone);
   }
 }
 
+// false: there is no room for the message, and none that wants it.
+bool Messages::take_frame(int32_t rank, Peer& peer, const Frame& frame) {
+  switch (frame.says) {
+    case Says::leaves:
+      say(rank, peer, Says::has_all, 0);
+      peer.has_left = true;
+      [[fallthrough]];
+    case Says::has_all:
+      peer.leave_heard = true;
+      return true;
+    case Says::asks:
+      std::memcpy(&peer.question.emplace(), frame.data, sizeof(Question));
+      return true;
+    case Says::answers:
+      peer.answered = frame.number;
+      peer.answer.assign(frame.data, strnlen(frame.data, sizeof frame.data));
+      return true;
+    case Says::refuses:
+      hear_refusal(rank, frame);
+      return true;
+    case Says::message:
+      break;
+  }
+  const bool is_short = frame.bytes <= sizeof frame.data;
+  const uint64_t cost = sizeof(Arrived) + (is_short ? frame.bytes : 0);
+  if (kept_bytes_ + cost > kMostKept && kept_bytes_ > 0 && !is_wanted(rank, frame.tag)) return false;
+  peer.heard = frame.number;
+  Arrived& message =
+      peer.arrived.emplace_back(Arrived{frame.number, frame.count, frame.bytes, frame.tag, frame.dtype, is_short});
+  if (is_short) message.data.assign(frame.data, frame.data + frame.bytes);
+  kept_bytes_ += cost;
+  return true;
+}
+
+bool Messages::is_wanted(int32_t rank, int32_t tag) const {
+  return std::ranges::any_of(waiting_, [&](const Half* half) {
+    return (half->call.root == rank || half->call.root == GSEL_ANY_RANK) && suits(half->call.tag, tag);
+  });
+}
+
 void Messages::match() {
   for (auto next = waiting_.begin(); next != waiting_.end();) {
     Half& half = **next;
-    match(half);
+    try {
+      match(half);
+    } catch (...) {
+      if (!half.of.failure_) half.of.failure_ = current_error();
+      half.is_met = half.done = true;
+    }
     next = half.is_met ? waiting_.erase(next) : std::next(next);
   }
+  for (const Half* half : waiting_) keep_others(*half);
 }
 
 void Messages::match(Half& half) {
@@ -81,22 +98,27 @@ void Messages::match(Half& half) {
   } else {
     for (int32_t q = 0; q < static_cast<int32_t>(peers_.size()) && !half.is_met; ++q)
       if (peers_[static_cast<size_t>(q)]) match_from(half, q);
-    if (!half.is_met) look_here(half);
   }
   if (half.is_met || half.call.kind != GSEL_COLLECTIVE_IPROBE) return;
+  keep_others(half);
   half.call.received->source = GSEL_ANY_RANK;
+  if (from == GSEL_ANY_RANK && roster_.here().size() > 1) look_here(half);
   half.is_met = true;
 }
 
+// What is posted on this host as well may have been met there.
 bool Messages::match_from(Half& half, int32_t rank) {
-  auto& arrived = peers_[static_cast<size_t>(rank)]->arrived;
+  auto& arrived = peer(rank).arrived;
   const auto message = std::ranges::find_if(arrived, [&](const Arrived& a) { return suits(half.call.tag, a.tag); });
   if (message == arrived.end()) {
-    if (const auto& gone = peers_[static_cast<size_t>(rank)]->gone; gone && half.call.root == rank)
-      fail_gone(half, *gone);
+    const Peer& from = peer(rank);
+    if (half.call.root == rank && (from.gone || from.has_left))
+      fail_gone(half, from.gone ? std::string_view(from.gone->message()) : std::string_view());
     return false;
   }
   half.is_met = true;
+  if (half.local && !half.local->cancel()) return true;
+  half.local.reset();
   if (gsel_message* received = half.call.received) {
     received->source = rank;
     received->tag = message->tag;
@@ -104,47 +126,74 @@ bool Messages::match_from(Half& half, int32_t rank) {
     received->count = message->count;
   }
   if (row_of(half.call.kind).probes) return true;
-  take(half, rank, *message);
+  kept_bytes_ -= sizeof(Arrived) + message->data.size();
+  Arrived taken = std::move(*message);
   arrived.erase(message);
+  take(half, rank, taken);
   return true;
 }
 
-void Messages::take(Half& half, int32_t rank, const Arrived& message) {
+void Messages::take(Half& half, int32_t rank, Arrived& message) {
   const gsel_collective& call = half.call;
-  if (message.dtype != call.dtype || message.count > call.count) {
-    local_.break_with(
-        Error(GSEL_ERR_MISMATCH, fmt::format("{} called send(count {}, {}) for {}, which called {}; a receive has the "
-                                             "type of its message and is as long, or longer",
-                                             roster_.named(rank), message.count, dtype_name(message.dtype),
-                                             roster_.named(roster_.rank()), message_text(call)))
-            .about_rank(roster_.shown(rank)));
-    local_.throw_what_broke();
-  }
-  if (message.bytes > sizeof(Frame::data))
-    half.posted.emplace_back(carrier_,
-                             gsel_transfer{rank, data_tag(message.number), nullptr, call.recv, message.bytes});
+  if (message.dtype != call.dtype || message.count > call.count) return refuse(half, rank, message);
+  half.call.root = rank;
+  if (!message.is_kept)
+    half.in.emplace(carrier_, gsel_transfer{rank, data_tag(message.number), nullptr, call.recv, message.bytes});
+  else if (message.posted && !message.posted->has_ended())
+    half.kept = std::make_unique<Arrived>(std::move(message));
   else if (message.bytes > 0)
     std::memcpy(call.recv, message.data.data(), message.bytes);
 }
 
-// A receive from any rank, of those of this host.
-void Messages::look_here(Half& half) {
-  gsel_message found = GSEL_MESSAGE_INIT;
-  gsel_collective probe = half.call;
-  probe.kind = GSEL_COLLECTIVE_IPROBE;
-  probe.received = &found;
-  local_.run(probe, nullptr);
-  if (found.source < 0) return;
-  half.is_met = true;
-  gsel_collective here = half.call;
-  here.root = found.source;
-  here.tag = found.tag;
-  if (!row_of(here.kind).probes) {
-    half.local = local_.start({&here, 1});
-    return;
+// The sender of a message that does not fit the buffer still waits: then both calls fail, and nothing else does.
+void Messages::refuse(const Half& half, int32_t rank, const Arrived& message) {
+  const std::string sent =
+      describe(GSEL_COLLECTIVE_SEND, message.dtype, 0, roster_.shown(roster_.rank()), message.count, {}, message.tag);
+  const Error error = Error(GSEL_ERR_MISMATCH,
+                            fmt::format("{} called {}, {} called {}; use one type, and a receive as long as the "
+                                        "message or longer",
+                                        roster_.named(rank), sent, roster_.named(roster_.rank()), text_of(half.whole)))
+                          .about_rank(roster_.shown(rank));
+  if (message.bytes <= most_buffered_) {
+    local_.break_with(error);
+    local_.throw_what_broke();
   }
-  found.source = roster_.here()[static_cast<size_t>(found.source)];
-  *half.call.received = found;
+  Peer& from = peer(rank);
+  from.dropped.push_back({message.number, std::vector<char>(message.bytes),
+                          word_to(rank, from, Says::refuses, message.number, error.message())});
+  wake_thread();
+  throw Error(error);
+}
+
+void Messages::hear_refusal(int32_t rank, const Frame& frame) {
+  for (Started* started : started_)
+    for (Half& half : started->halves_)
+      if (half.out && half.call.root == rank && half.out->frame.number == frame.number)
+        half.refused = Error(GSEL_ERR_MISMATCH, std::string(frame.data, strnlen(frame.data, sizeof frame.data)))
+                           .about_rank(roster_.shown(rank));
+}
+
+// For a receive that may look for what comes behind them: their senders wait, where they do not fit the buffer.
+void Messages::keep_others(const Half& half) {
+  for_each_peer(half, [this](int32_t rank, Peer& peer) {
+    for (Arrived& message : peer.arrived) {
+      if (message.is_kept || message.bytes > most_buffered_ || peer.gone) continue;
+      if (kept_bytes_ + message.bytes > kMostKept) return;
+      message.data.resize(message.bytes);
+      kept_bytes_ += message.bytes;
+      message.is_kept = true;
+      message.posted.emplace(carrier_,
+                             gsel_transfer{rank, data_tag(message.number), nullptr, message.data.data(), message.bytes},
+                             &peer.gone);
+    }
+  });
+}
+
+// An iprobe of any rank, of those of this host.
+void Messages::look_here(Half& half) {
+  local_.run(half.call, nullptr);
+  gsel_message& found = *half.call.received;
+  if (found.source >= 0) found.source = roster_.here()[static_cast<size_t>(found.source)];
 }
 
 }  // namespace gsel::hosts

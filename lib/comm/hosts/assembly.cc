@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
+#include "base/printable.h"
 #include "comm/call/collective.h"
 
 namespace gsel::hosts {
@@ -16,14 +17,6 @@ constexpr size_t kShortBytes = 168;  // travel with the head: 256 bytes in all
 constexpr uint64_t kWithVerdictBytes = 65536;
 // The other ranks of a host wait this much longer than its first, which learns why, and for each level of the tree.
 constexpr double kForCauseS = 0.7, kLevelS = 0.3;
-
-std::string text_of(const Head& head) {
-  if (head.label[0] && head.kind == GSEL_COLLECTIVE_ALLGATHER && head.dtype == GSEL_U8 && head.root == -1)
-    return fmt::format("{} [{} bytes]", head.label, head.bytes);
-  std::string text = describe(head.kind, head.dtype, head.op, head.root, head.count, head.operation);
-  if (head.label[0]) text += fmt::format(" [{}]", head.label);
-  return text;
-}
 
 gsel_collective bytes_call(gsel_collective_kind kind, const void* send, void* recv, uint64_t count, double timeout_s) {
   gsel_collective call{};
@@ -57,6 +50,19 @@ Head head_of(const shm::Call& call, uint64_t bytes) {
   std::memcpy(head.operation, call.operation.name, sizeof head.operation);
   std::memcpy(head.label, call.label, sizeof head.label);
   return head;
+}
+
+std::string Assembly::text_of(const Head& head) const {
+  if (head.root == kRootOfExchange) {
+    for (const std::string_view made : {"split", "dup", "grow"})
+      if (head.label == made) return fmt::format("gsel_comm_{}()", made);
+    return fmt::format("{} [{} bytes]", head.label, head.bytes);
+  }
+  const bool is_member = head.root >= 0 && head.root < static_cast<int32_t>(roster_.ranks());
+  std::string text = describe(head.kind, head.dtype, head.op, is_member ? roster_.shown(head.root) : head.root,
+                              head.count, head.operation[0] ? in_quotes(head.operation) : std::string());
+  if (head.label[0]) text += fmt::format(" \"{}\"", head.label);
+  return text;
 }
 
 gsel_str Assembly::next_label(const Head& head) {
@@ -173,7 +179,19 @@ void Assembly::broadcast_here(void* bytes, uint64_t n, double timeout_s) {
   if (roster_.here().size() > 1) local_.run(bytes_call(GSEL_COLLECTIVE_BROADCAST, bytes, bytes, n, timeout_s), nullptr);
 }
 
+// A rank that knows of a failure says nothing more, so that nobody takes it for one that goes on.
+void Assembly::begin(const Head& head) {
+  local_.throw_what_broke();
+  newest_ = head;
+  begun_.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::string Assembly::text() const {
+  return text_of(newest_);
+}
+
 void Assembly::gather(const Head& head, const void* mine, void* all, double timeout_s) {
+  begin(head);
   if (is_alone_with_frames())
     frames_->say(word_of(head, true, false), [&](size_t) {
       return Frames::Came{static_cast<const char*>(mine), head.bytes};
@@ -218,7 +236,7 @@ void Assembly::settle(Gathered here, const Head& head, void* all, double timeout
 bool Assembly::gather_by_frames(const Gathered& here, const Head& head, char* all, int64_t deadline_ns) {
   const Frames::Came of_here{here.payloads.data(), here.alike() ? here.payloads.size() : 0};
   if (!is_alone_with_frames()) frames_->say(word_of(head, here.alike(), false), [&](size_t) { return of_here; });
-  if (!frames_->hear(deadline_ns, [&head] { return text_of(head); })) return false;
+  if (!frames_->hear(deadline_ns, [&] { return text_of(head); })) return false;
   for (size_t h = 0; h < roster_.hosts() && head.bytes > 0 && all; ++h) {
     const auto& there = roster_.on(h);
     const bool is_own = h == roster_.own_host();
@@ -232,6 +250,7 @@ bool Assembly::gather_by_frames(const Gathered& here, const Head& head, char* al
 }
 
 void Assembly::say(const Head& head, double timeout_s) {
+  begin(head);
   said_ = Said{head, timeout_s, {}, {}};
   if (is_alone_with_frames()) return;  // bytes go first
   Gathered here = gather_here(head, nullptr, timeout_s);
@@ -257,7 +276,7 @@ void Assembly::hear() {
         frames_->say(word_of(said.head, true, true), nothing);
       said.here = gather_here(said.head, nullptr, said.timeout_s);
     }
-    if (frames_->hear(deadline_ns, [&said] { return text_of(said.head); })) return;
+    if (frames_->hear(deadline_ns, [&] { return text_of(said.head); })) return;
     if (relay_) {
       agree(said.here, said.head, nullptr, said.timeout_s);
       throw mismatch(said.here.verdict);

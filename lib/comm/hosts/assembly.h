@@ -8,6 +8,7 @@
 
 #include <gsel/comm.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -37,6 +38,7 @@ struct Head {
 };
 
 Head head_of(const shm::Call& call, uint64_t bytes);
+constexpr int32_t kRootOfExchange = -2;  // in the head of what the library says for itself, as the label tells
 
 class Assembly {
  public:
@@ -47,6 +49,10 @@ class Assembly {
 
   // Between hosts by these, from the next call of every rank on; nullptr: by the tree.
   void take(Frames* frames) { frames_ = frames; }
+  // How many this rank has begun, of which the newest may have ended; from 0 again on every rank where all are as far.
+  uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
+  void begin_anew() { begun_.store(0, std::memory_order_relaxed); }
+  std::string text() const;  // of the newest, as errors quote it; for the thread that is in it
   bool has_frames() const { return frames_ != nullptr; }
 
   // all[ranks][head.bytes], mine[head.bytes] of each. GSEL_ERR_MISMATCH on every rank, which can go on then; or what
@@ -79,6 +85,8 @@ class Assembly {
   Gathered gather_here(const Head& head, const void* mine, double timeout_s);
   // "#4711 allreduce": which call of all hosts this is, for recordings.
   gsel_str next_label(const Head& head);
+  void begin(const Head& head);
+  std::string text_of(const Head& head) const;
   static void merge(Verdict& verdict, const Verdict& below);
   void agree(Gathered& here, const Head& head, void* all, double timeout_s);
   void sort_payloads(const Block& said, char* all, uint64_t bytes) const;
@@ -99,6 +107,8 @@ class Assembly {
   };
   std::optional<Said> said_;  // and others have not been heard
   std::vector<char> answer_;
+  std::atomic<uint64_t> begun_{0};
+  Head newest_;
   uint64_t gathered_ = 0;
   char label_[16];
 };

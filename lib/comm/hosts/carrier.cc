@@ -69,6 +69,7 @@ bool Carrier::Posted::test(double seconds, std::optional<Error>* failure) {
 void Carrier::finish(Posted& posted, int64_t deadline_ns, std::string_view asked) {
   while (!posted.has_ended() && !posted.test(kLookS)) {
     control_.throw_what_broke();
+    attend_();
     if (os::now_ns() < deadline_ns) continue;
     control_.break_with(
         Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: {} waited for bytes of {} in {}",

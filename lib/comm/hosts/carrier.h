@@ -5,6 +5,7 @@
 #include <gsel/transport.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,9 @@ class Carrier {
   const char* name() const { return transport_->transport_name.c_str(); }
   bool is_prompt() const { return (transport_->can.flags & GSEL_TRANSPORT_PROMPT) != 0; }
   void throw_what_broke() const { control_.throw_what_broke(); }
+  // What is done beside, while bytes are waited for for long.
+  void attend_with(std::function<void()> attend) { attend_ = std::move(attend); }
+  void attend() const { attend_(); }
 
   // Bytes on their way; their memory stays until they have been waited for.
   class Posted {
@@ -65,6 +69,7 @@ class Carrier {
   const std::shared_ptr<const Accelerator> transport_;
   Control& control_;
   const std::shared_ptr<TransportLink> link_;
+  std::function<void()> attend_ = [] {};
 };
 
 }  // namespace gsel::hosts

@@ -98,6 +98,7 @@ void Frames::finish(Carrier::Posted& posted, size_t host, int64_t deadline_ns,
                     const std::function<std::string()>& asked) {
   while (!posted.test(kFrameLookS)) {
     carrier_.throw_what_broke();
+    carrier_.attend();
     if (relay_) relay_->throw_if_left(asked);
     if (os::now_ns() < deadline_ns + kFrameCauseNs) continue;
     throw Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: {} is late for {}", roster_.host_text(host), asked()))

@@ -15,7 +15,7 @@
 #include "base/printable.h"
 #include "base/quiet_thread.h"
 #include "base/text.h"
-#include "comm/shm/membership.h"
+#include "comm/shm/members/membership.h"
 
 namespace gsel::hosts {
 namespace {

@@ -17,7 +17,11 @@ void HostsBackend::take(std::unique_ptr<Carrier> carrier) {
   frames_.reset();
   carrier_ = std::move(carrier);
   if (!carrier_) return;
-  messages_ = std::make_shared<Messages>(roster_, local_, *carrier_);
+  assembly_.begin_anew();
+  messages_ = std::make_shared<Messages>(roster_, local_, *carrier_, static_cast<Messages::Rank&>(*this));
+  const auto attends = [this] { attend(); };
+  carrier_->attend_with(attends);
+  if (assembly_.relay()) assembly_.relay()->attend_with(attends);
   if (!carrier_->is_prompt() || !roster_.is_in_blocks() || roster_.hosts() > Frames::kMostHosts) return;
   frames_ = std::make_unique<Frames>(roster_, *carrier_, assembly_.relay());
   assembly_.take(frames_.get());
@@ -42,7 +46,8 @@ void HostsBackend::run(const gsel_collective& checked, gsel_stream* stream) {
       checked.received->source = roster_.here()[static_cast<size_t>(checked.received->source)];
     return;
   }
-  start_messages({checked})->wait(-1);
+  require_carrier(checked.kind);
+  messages_->run({&checked, 1}, timeout_ns());
 }
 
 void HostsBackend::group(std::span<const gsel_collective> checked) {
@@ -84,7 +89,11 @@ constexpr std::pair<const char*, const char*> kWays[] = {
 std::unique_ptr<Pending> HostsBackend::start(std::span<const gsel_collective> checked, bool) {
   std::vector<gsel_collective> messages, collectives;
   for (const gsel_collective& call : checked) (is_point_to_point(call.kind) ? messages : collectives).push_back(call);
-  auto moves = messages.empty() ? nullptr : start_messages(std::move(messages));
+  std::unique_ptr<Pending> moves;
+  if (!messages.empty()) {
+    require_carrier(messages.front().kind);
+    moves = messages_->start(messages, timeout_ns());
+  }
   if (collectives.empty()) return moves;
   local_.allow_overlap();  // a rank that waits for a message here may be in a collective all the same
   auto makes = serial_.start([this, calls = std::move(collectives)] {
@@ -98,23 +107,6 @@ void HostsBackend::require_carrier(gsel_collective_kind kind) const {
   if (!carrier_)
     fail(GSEL_ERR_UNSUPPORTED, "{}: no transport moves memory of the host between hosts, and {}", collective_name(kind),
          why_none_);
-}
-
-std::unique_ptr<Pending> HostsBackend::start_messages(std::vector<gsel_collective> calls) {
-  require_carrier(calls.front().kind);
-  for (const gsel_collective& call : calls) {
-    const bool sends = row_of(call.kind).send != Reach::none;
-    const uint64_t bytes = sends ? call.count * dtype_bytes(call.dtype) : 0;
-    if (call.kind ==
-        GSEL_COLLECTIVE_SENDRECV) {  // its halves go by themselves, and those of this host are counted there
-      count(call.kind, bytes);
-      if (roster_.is_here(call.root)) halves_here_[0].add(bytes);
-      if (call.source >= 0 && roster_.is_here(call.source)) halves_here_[1].add(0);
-    } else if (call.root < 0 || !roster_.is_here(call.root)) {  // else counted there
-      count(call.kind, bytes);
-    }
-  }
-  return messages_->start(calls, timeout_ns());
 }
 
 bool HostsBackend::is_here(const gsel_collective& message) const {
@@ -159,8 +151,24 @@ HostsBackend::Way HostsBackend::way_of(const Call& call) const {
   return goes_by_lanes(call) ? Way::lanes : Way::slices;
 }
 
+gsel_comm_explanation HostsBackend::explain_message(const gsel_collective& message) const {
+  if (is_here(message)) return local_.explain(here(message));
+  gsel_comm_explanation out = GSEL_COMM_EXPLANATION_INIT;
+  const bool sends = row_of(message.kind).send != Reach::none;
+  const uint64_t bytes = std::max(message.count, message.kind == GSEL_COLLECTIVE_SENDRECV ? message.recv_count : 0) *
+                         dtype_bytes(message.dtype);
+  const bool is_short = bytes <= kBufferedBytes;
+  out.protocol = is_short ? "frame" : "transfer";
+  out.reason = is_short ? "the message goes along with what says that there is one"
+                        : "the message goes once its receiver asks for it";
+  if (sends) out.sent_bytes = message.count * dtype_bytes(message.dtype);
+  out.transport = carrier_ ? carrier_->name() : "none";
+  out.transport_reason = message.root == GSEL_ANY_RANK ? "some ranks are on other hosts" : "the ranks are on two hosts";
+  return out;
+}
+
 gsel_comm_explanation HostsBackend::explain(const gsel_collective& checked) {
-  if (is_point_to_point(checked.kind)) return local_.explain(here(checked));
+  if (is_point_to_point(checked.kind)) return explain_message(checked);
   Call call;
   const auto ranks = static_cast<int32_t>(roster_.ranks());
   shm::complete(checked, ranks, 0, call);

@@ -31,17 +31,20 @@
 
 namespace gsel::hosts {
 
-class HostsBackend final : public Backend {
+class HostsBackend final : public Backend, private Messages::Rank, private shm::Outer {
  public:
   HostsBackend(const Roster& roster, shm::Endpoint& local, Assembly& assembly, Serial& serial, int32_t order,
                double timeout_s)
-      : roster_(roster), local_(local), assembly_(assembly), serial_(serial), order_(order), timeout_s_(timeout_s) {}
+      : roster_(roster), local_(local), assembly_(assembly), serial_(serial), order_(order), timeout_s_(timeout_s) {
+    local_.serve(*this);
+  }
 
   // What carries large payloads, before the first of them; nullptr: none will come any more.
   void take(std::unique_ptr<Carrier> carrier);
   // Nothing carries them: calls that have such payloads, and messages between hosts, are refused.
   void go_without(std::string why) { why_none_ = std::move(why); }
   void leave() noexcept;  // before that
+  bool messages_under_way() const { return messages_ && messages_->under_way(); }
   // In a forked child: what it has is the parent's.
   void abandon() noexcept {
     static_cast<void>(new std::shared_ptr(messages_));
@@ -50,12 +53,15 @@ class HostsBackend final : public Backend {
   }
   void set_timeout(double seconds) { timeout_s_.store(seconds, std::memory_order_relaxed); }
   gsel_comm_count counts(gsel_collective_kind kind) const;
-  void count(gsel_collective_kind kind, uint64_t bytes);  // a call, and what it sends
+  void count(gsel_collective_kind kind, uint64_t bytes) override;  // a call, and what it sends
 
   void run(const gsel_collective& checked, gsel_stream* stream) override;
   void group(std::span<const gsel_collective> checked) override;
   std::unique_ptr<Pending> start(std::span<const gsel_collective> checked, bool promptly = false) override;
-  void allow_overlap() override { local_.allow_overlap(); }
+  void allow_overlap() override {
+    overlaps_ = true;
+    local_.allow_overlap();
+  }
   bool in_operation() const override { return serial_.on_this_thread() || local_.in_operation(); }
   gsel_comm_explanation explain(const gsel_collective& checked) override;
   void* alloc(uint64_t bytes) override { return local_.alloc(bytes); }
@@ -71,7 +77,7 @@ class HostsBackend final : public Backend {
   using Plan = shm::Plan;
   using Bytes = shm::Bytes;
   void make(const gsel_collective& given);
-  void fail_in_operation(const Call& call, const Error& error) const;
+  void fail_in_operation(const Error& error) const;
   // How a collective travels.
   enum class Way { small, direct, two_levels, chain, lanes, slices };
   Way way_of(const Call& call) const;
@@ -107,10 +113,20 @@ class HostsBackend final : public Backend {
   void move_here(const Exchange& exchange, double timeout_s);
   friend class Lanes;
   bool is_here(const gsel_collective& message) const;
+  gsel_comm_explanation explain_message(const gsel_collective& message) const;
   gsel_collective here(const gsel_collective& message) const;
   void require_carrier(gsel_collective_kind kind) const;
-  std::unique_ptr<Pending> start_messages(std::vector<gsel_collective> calls);
   int64_t timeout_ns() const;
+
+  uint64_t begun() const override { return assembly_.begun(); }
+  bool is_idle() const override { return !overlaps_ && !serial_.under_way(); }
+  bool waits_alone() const override { return !overlaps_ && serial_.is_alone_here(); }
+  std::string asked() const override { return assembly_.text(); }
+  void count_half_here(bool sent, uint64_t bytes) override { halves_here_[sent ? 0 : 1].add(bytes); }
+  void attend() noexcept override {
+    if (messages_) messages_->attend();
+  }
+  std::string call_text() const override { return serial_.on_this_thread() ? assembly_.text() : std::string(); }
 
   const Roster& roster_;
   shm::Endpoint& local_;
@@ -130,7 +146,8 @@ class HostsBackend final : public Backend {
     std::atomic<uint64_t> calls{0}, bytes{0};
   };
   std::array<Count, GSEL_COLLECTIVE_KINDS> counts_;
-  std::array<Count, 2> halves_here_;  // of a sendrecv, among the sends and the receives of this host
+  std::array<Count, 2> halves_here_;   // of a sendrecv, among the sends and the receives of this host
+  std::atomic<bool> overlaps_{false};  // other threads may run requests while a call is made
   bool unconfirmed_ = false;  // bytes of a collective have gone, and no call has shown that they have come; the turn's
   std::vector<char> room_;    // of small payloads and of inputs; the turn's; see room()
 };

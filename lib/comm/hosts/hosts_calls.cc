@@ -30,18 +30,18 @@ void HostsBackend::make(const gsel_collective& given) {
     else
       make_large(call, plan);
   } catch (const Error& error) {
-    if (error.code() == GSEL_ERR_CALLBACK) fail_in_operation(call, error);
+    if (error.code() == GSEL_ERR_CALLBACK) fail_in_operation(error);
     throw;
   }
   count(call.kind, plan.sent_bytes());
 }
 
 // Others may wait for what this rank has not folded.
-void HostsBackend::fail_in_operation(const Call& call, const Error& error) const {
+void HostsBackend::fail_in_operation(const Error& error) const {
   const int32_t rank = roster_.rank();
-  local_.break_with(Error(GSEL_ERR_CALLBACK,
-                          fmt::format("{}: {}: {}", roster_.named(rank), collective_name(call.kind), error.message()))
-                        .about_rank(roster_.shown(rank)));
+  local_.break_with(
+      Error(GSEL_ERR_CALLBACK, fmt::format("{}: {} in {}", roster_.named(rank), error.message(), assembly_.text()))
+          .about_rank(roster_.shown(rank)));
   local_.throw_what_broke();
 }
 

@@ -29,6 +29,7 @@ Head head_of_exchange(uint64_t bytes, std::string_view label) {
   head.kind = GSEL_COLLECTIVE_ALLGATHER;
   head.dtype = GSEL_U8;
   head.count = head.bytes = bytes;
+  head.root = kRootOfExchange;
   label.copy(head.label, sizeof head.label - 1);
   head.fingerprint = fingerprint_of(label) ^ bytes;
   return head;
@@ -118,7 +119,7 @@ HostsControl::~HostsControl() {
     return;
   }
   const bool makes = std::ranges::any_of(makers_, [](const auto& maker) { return !maker->has_ended(); });
-  if (makes || serial_->under_way()) abort("destroyed with requests under way", -1);
+  if (makes || serial_->under_way() || backend_.messages_under_way()) abort("destroyed with requests under way", -1);
   for (const auto& maker : makers_) maker->join();
   serial_->stop();
   announcer_.reset();
@@ -231,7 +232,7 @@ void HostsControl::set_timeout(double seconds) {
 
 std::unique_ptr<Control> HostsControl::split(int32_t colour, int32_t key, std::string_view label) {
   std::unique_ptr<Control> made;
-  serial_->run([&] { made = split_in_turn(colour, key, label); });
+  serial_->run([&] { made = split_in_turn(colour, key, label, "split"); });
   return made;
 }
 
@@ -257,10 +258,11 @@ std::vector<int32_t> members_of(const std::vector<Wish>& wishes, int32_t colour)
 
 }  // namespace
 
-std::unique_ptr<Control> HostsControl::split_in_turn(int32_t colour, int32_t key, std::string_view label) {
+std::unique_ptr<Control> HostsControl::split_in_turn(int32_t colour, int32_t key, std::string_view label,
+                                                     std::string_view asked) {
   const Wish own{colour, key};
   std::vector<Wish> wishes(roster_.ranks());
-  exchange_in_turn(&own, wishes.data(), sizeof own, "split", 0);
+  exchange_in_turn(&own, wishes.data(), sizeof own, asked, 0);
   const std::vector<int32_t> members = members_of(wishes, colour);
   HostTable table = table_of(roster_, members);
   FoundingOfSplit founding{};
@@ -273,7 +275,7 @@ std::unique_ptr<Control> HostsControl::split_in_turn(int32_t colour, int32_t key
       error.message().copy(founding.why, sizeof founding.why - 1);
     }
   std::vector<FoundingOfSplit> foundings(roster_.ranks());
-  exchange_in_turn(&founding, foundings.data(), sizeof founding, "split", 0);
+  exchange_in_turn(&founding, foundings.data(), sizeof founding, asked, 0);
   const auto place = std::ranges::find(members, rank());
   const auto number = static_cast<int32_t>(place - members.begin());
   const auto shown = [&](int32_t q) {  // a user's communicator has numbers of its own
@@ -297,7 +299,9 @@ std::unique_ptr<Control> HostsControl::split_in_turn(int32_t colour, int32_t key
 }
 
 std::unique_ptr<Control> HostsControl::dup() {
-  return split(0, rank(), {});
+  std::unique_ptr<Control> made;
+  serial_->run([&] { made = split_in_turn(0, rank(), {}, "dup"); });
+  return made;
 }
 
 }  // namespace gsel::hosts

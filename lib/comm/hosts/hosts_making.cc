@@ -239,7 +239,8 @@ std::unique_ptr<Pending> HostsControl::start_making(const Making& making,
     return make_beside([this, take = std::move(take), ranks = making.ranks] { take(make_shrunk(ranks)); });
   const bool dups = making.kind == Making::Kind::dup;
   return serial_->start([this, take = std::move(take), colour = dups ? 0 : making.colour,
-                         key = dups ? rank() : making.key] { take(split_in_turn(colour, key, {})); });
+                         key = dups ? rank() : making.key,
+                         asked = dups ? "dup" : "split"] { take(split_in_turn(colour, key, {}, asked)); });
 }
 
 }  // namespace gsel::hosts

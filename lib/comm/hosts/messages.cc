@@ -1,40 +1,20 @@
-// comm/hosts/messages.cc: see messages.h.
+// comm/hosts/messages.cc: see messages.h. Requests: how they begin and end.
 #include "comm/hosts/messages.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
+#include "base/current_error.h"
 #include "base/dtype.h"
-#include "base/error.h"
 #include "base/forked.h"
-#include "base/os.h"
 #include "base/text.h"
 #include "comm/call/collective.h"
+#include "comm/hosts/pause.h"
 
 namespace gsel::hosts {
 namespace {
 
-constexpr int64_t kYieldNs = 50'000;
-constexpr useconds_t kPauseUs = 20;
 constexpr int64_t kLeaveNs = 2'000'000'000;  // for what was sent to arrive
-
-// Looks again and again, soon at first.
-class Patience {
- public:
-  void pause() const {
-    if (os::now_ns() - since_ns_ < kYieldNs)
-      sched_yield();
-    else
-      usleep(kPauseUs);
-  }
-
- private:
-  const int64_t since_ns_ = os::now_ns();
-};
 
 gsel_collective half_of(const gsel_collective& both, bool sends) {
   gsel_collective half = both;
@@ -48,57 +28,13 @@ gsel_collective half_of(const gsel_collective& both, bool sends) {
 
 }  // namespace
 
-class Messages::Started final : public Pending {
- public:
-  Started(std::shared_ptr<Messages> messages, std::span<const gsel_collective> calls, int64_t timeout_ns)
-      : owner_(std::move(messages)), messages_(*owner_), timeout_ns_(timeout_ns) {
-    try {
-      messages_.begin(calls, halves_);
-    } catch (...) {
-      messages_.give_up(halves_);
-      throw;
-    }
-  }
-  ~Started() override {
-    if (os::fork_generation() == fork_generation_) messages_.give_up(halves_);
-  }
-
-  bool wait(double seconds) override {
-    require_own_process(fork_generation_, "request");
-    const int64_t began = os::now_ns();
-    if (seconds != 0 && since_ns_ == 0) since_ns_ = began;
-    const Patience patience;
-    for (;;) {
-      if (messages_.advance(halves_)) return true;
-      const int64_t now = os::now_ns();
-      if (seconds >= 0 && static_cast<double>(now - began) >= seconds * 1e9) return false;
-      const double own = halves_.front().call.timeout_s;
-      const double most = own > 0 ? own : static_cast<double>(timeout_ns_) * 1e-9;
-      if (static_cast<double>(now - since_ns_) > most * 1e9)
-        for (const Half& half : halves_)
-          if (!half.done) messages_.fail_late(half, most);
-      patience.pause();
-    }
-  }
-  bool cancel() override {
-    const std::lock_guard lock(messages_.mutex_);
-    if (halves_.size() != 1 || halves_.front().done) return false;
-    Half& half = halves_.front();
-    if (half.local) return half.local->cancel();
-    return !half.is_met && half.call.kind != GSEL_COLLECTIVE_SEND && std::erase(messages_.waiting_, &half) > 0;
-  }
-
- private:
-  const uint64_t fork_generation_ = os::fork_generation();
-  const std::shared_ptr<Messages> owner_;
-  Messages& messages_;
-  std::list<Half> halves_;
-  const int64_t timeout_ns_;
-  int64_t since_ns_ = 0;  // the first wait
-};
-
-Messages::Messages(const Roster& roster, shm::Endpoint& local, Carrier& carrier)
-    : roster_(roster), local_(local), carrier_(carrier), peers_(roster.ranks()) {
+Messages::Messages(const Roster& roster, shm::Endpoint& local, Carrier& carrier, Rank& rank)
+    : roster_(roster),
+      local_(local),
+      carrier_(carrier),
+      rank_(rank),
+      most_buffered_(shm::Layout(static_cast<int32_t>(roster.ranks())).slot_bytes),
+      peers_(roster.ranks()) {
   for (int32_t q = 0; q < static_cast<int32_t>(peers_.size()); ++q) {
     if (roster.is_here(q)) continue;
     auto& peer = peers_[static_cast<size_t>(q)] = std::make_unique<Peer>();
@@ -107,132 +43,219 @@ Messages::Messages(const Roster& roster, shm::Endpoint& local, Carrier& carrier)
   }
 }
 
+Messages::~Messages() = default;
+
 // Bytes of one rank to another arrive in order: whoever has this rank's last word has all of it.
 void Messages::leave() noexcept {
   const std::lock_guard lock(mutex_);
   try {
     for (size_t q = 0; q < peers_.size(); ++q)
-      if (peers_[q] && !peers_[q]->gone) say(static_cast<int32_t>(q), *peers_[q], Says::leaves);
+      if (peers_[q] && !peers_[q]->gone) say(static_cast<int32_t>(q), *peers_[q], Says::leaves, 0);
     const int64_t end = os::now_ns() + kLeaveNs;
-    const Patience patience;
-    const auto waits = [](const auto& peer) { return peer && !peer->gone && !peer->leave_heard; };
+    const Pause pause;
+    const auto waits = [](const auto& peer) {
+      return peer && !peer->gone && (!peer->leave_heard || !peer->behind.empty());
+    };
     while (std::ranges::any_of(peers_, waits) && os::now_ns() < end && !local_.is_broken()) {
       take_frames();
-      patience.pause();
+      for (size_t q = 0; q < peers_.size(); ++q)
+        if (peers_[q]) tend(static_cast<int32_t>(q), *peers_[q]);
+      pause.make();
     }
   } catch (...) {  // whoever waits for this rank is told by the control
   }
 }
 
-void Messages::say(int32_t rank, Peer& peer, Says says) {
-  words_.push_back({{}, {}});
-  Word& word = words_.back();
-  word.frame.says = says;
-  word.posted.emplace(carrier_, gsel_transfer{rank, kFrameTag, &word.frame, nullptr, sizeof word.frame}, &peer.gone);
-}
-
-Messages::~Messages() = default;
-
-std::string Messages::message_text(const gsel_collective& call) {
-  return describe(call.kind, call.dtype, call.op, call.root, call.count, {}, call.tag);
-}
-
-// ---- from the caller ------------------------------------------------------------------------------------------------
-
-void Messages::begin(std::span<const gsel_collective> calls, std::list<Half>& halves) {
-  for (const gsel_collective& call : calls) {
-    if (call.kind != GSEL_COLLECTIVE_SENDRECV) {
-      halves.push_back({call});
-      continue;
-    }
-    halves.push_back({half_of(call, true)});
-    halves.push_back({half_of(call, false)});
-  }
-  const std::lock_guard lock(mutex_);
-  started_.push_back(&halves);
-  for (Half& half : halves) begin(half);
-}
-
-void Messages::begin(Half& half) {
-  const bool sends = half.call.kind == GSEL_COLLECTIVE_SEND;
-  if (sends && is_remote(half.call.root)) return begin_send(half);
-  if (is_remote(half.call.root) || half.call.root == GSEL_ANY_RANK) {
-    waiting_.push_back(&half);
-    return;
-  }
-  gsel_collective here = half.call;
-  here.root = roster_.local_of(here.root);
-  half.local = local_.start({&here, 1});
-}
-
-void Messages::begin_send(Half& half) {
-  const gsel_collective& call = half.call;
-  Peer& peer = *peers_[static_cast<size_t>(call.root)];
-  has_sent_ = true;
-  half.frame = std::make_unique<Frame>();
-  Frame& frame = *half.frame;
-  frame.number = ++peer.sent;
-  frame.count = call.count;
-  frame.bytes = call.count * dtype_bytes(call.dtype);
-  frame.tag = call.tag;
-  frame.dtype = call.dtype;
-  const bool is_short = frame.bytes <= sizeof frame.data;
-  if (is_short && frame.bytes > 0) std::memcpy(frame.data, call.send, frame.bytes);
-  half.posted.emplace_back(carrier_, gsel_transfer{call.root, kFrameTag, &frame, nullptr, sizeof frame});
-  if (!is_short)
-    half.posted.emplace_back(carrier_,
-                             gsel_transfer{call.root, data_tag(frame.number), call.send, nullptr, frame.bytes});
-}
-
-void Messages::run(std::span<const gsel_collective> calls, int64_t timeout_ns) {
-  Started(shared_from_this(), calls, timeout_ns).wait(-1);
-}
-
-std::unique_ptr<Pending> Messages::start(std::span<const gsel_collective> calls, int64_t timeout_ns) {
-  return std::make_unique<Started>(shared_from_this(), calls, timeout_ns);
-}
-
-// What was not met is taken back; what is on its way ends with the carrier's work.
-void Messages::give_up(std::list<Half>& halves) noexcept {
-  const std::lock_guard lock(mutex_);
-  std::erase(started_, &halves);
-  for (Half& half : halves) {
-    std::erase(waiting_, &half);
-    half.posted.clear();
-  }
-}
-
 void Messages::close() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
   const std::lock_guard lock(mutex_);
   is_closed_ = true;
-  waiting_.clear();
-  for (std::list<Half>* halves : started_)
-    for (Half& half : *halves) {
-      half.posted.clear();
-      half.local.reset();
+  for (Started* started : started_) {
+    for (Half& half : started->halves_)
+      if (half.local && !half.done) try {  // those of this host have ended, since it is broken
+          half.local->wait(-1);
+        } catch (...) {
+        }
+    if (!started->done_) {
+      Error error(GSEL_ERR_ABORTED, "the communicator was freed with messages under way");
+      try {
+        local_.throw_what_broke();
+      } catch (...) {
+        error = current_error();
+      }
+      end(*started, &error);
     }
-  words_.clear();
+    started->halves_.clear();
+  }
+  waiting_.clear();
   peers_.clear();
 }
 
+bool Messages::under_way() const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(started_, [](const Started* one) { return !one->done_; });
+}
+
+// ---- calls --------------------------------------------------------------------------------------------------------
+
+void Messages::begin(Started& started) {
+  const std::lock_guard lock(mutex_);
+  if (is_closed_) fail(GSEL_ERR_ABORTED, "the communicator was freed");
+  started_.push_back(&started);
+  const int64_t now = os::now_ns();
+  for (const gsel_collective& call : started.calls_) {
+    const bool both = call.kind == GSEL_COLLECTIVE_SENDRECV;
+    if (both) started.halves_.push_back({started, call, half_of(call, true), now});
+    started.halves_.push_back({started, call, both ? half_of(call, false) : call, now});
+  }
+  for (Half& half : started.halves_) begin(half);
+}
+
+void Messages::begin(Half& half) {
+  const gsel_collective& call = half.call;
+  if (call.kind == GSEL_COLLECTIVE_SEND && is_remote(call.root)) return begin_send(half);
+  gsel_collective here = call;
+  if (!is_remote(call.root) && call.root != GSEL_ANY_RANK) {
+    here.root = roster_.local_of(call.root);
+    half.local = local_.start({&here, 1});
+    return;
+  }
+  waiting_.push_back(&half);
+  if (call.kind == GSEL_COLLECTIVE_IPROBE) {
+    take_frames();
+    match();
+  } else if (call.root == GSEL_ANY_RANK && roster_.here().size() > 1) {
+    half.local = local_.start_open(here);
+  }
+}
+
+void Messages::advance(Half& half) {
+  if (half.out) return advance_send(half);
+  if (half.local) {
+    if (!half.local->wait(0)) return;
+    half.was_here = half.done = true;
+    std::erase(waiting_, &half);
+    if (half.call.received && half.call.received->source >= 0)
+      half.call.received->source = roster_.here()[static_cast<size_t>(half.call.received->source)];
+  } else if (half.in) {
+    half.done = half.in->test(0);
+  } else if (half.kept) {
+    Peer& from = peer(half.call.root);
+    half.done = half.kept->posted->test(0, &from.gone);
+    if (!half.done && from.gone) fail_gone(half, from.gone->message());
+    if (half.done) std::copy(half.kept->data.begin(), half.kept->data.end(), static_cast<char*>(half.call.recv));
+  } else {
+    half.done = half.is_met;
+  }
+  if (half.done) ++moves_;
+}
+
+// A call that fails alone waits for the others that were started with it.
+void Messages::look(Started& started) {
+  if (started.done_) return;
+  bool all = true;
+  for (Half& half : started.halves_) {
+    if (!half.done) try {
+        advance(half);
+      } catch (...) {
+        if (!started.failure_) started.failure_ = current_error();
+        half.done = true;
+        std::erase(waiting_, &half);
+      }
+    all = all && half.done;
+  }
+  if (!all) try {
+      for (const Half& half : started.halves_)
+        if (!half.done) fail_if_alone(half);
+      local_.throw_what_broke();
+      const double own = started.halves_.front().call.timeout_s;
+      const double most = own > 0 ? own : static_cast<double>(started.timeout_ns_) * 1e-9;
+      if (started.since_ns_ == 0 || static_cast<double>(os::now_ns() - started.since_ns_) <= most * 1e9) return;
+      for (const Half& half : started.halves_)
+        if (!half.done) fail_late(half, most);
+    } catch (...) {
+      if (!started.failure_) started.failure_ = current_error();
+    }
+  end(started, nullptr);
+}
+
+void Messages::end(Started& started, const Error* failure) noexcept {
+  if (started.done_) return;
+  if (failure && !started.failure_) started.failure_ = *failure;
+  std::erase_if(waiting_, [&](const Half* half) { return &half->of == &started; });
+  started.done_ = true;
+  ++moves_;
+  for (const Half& half : started.halves_) {
+    if (started.failure_ || !half.done) continue;
+    const bool sends = half.call.kind == GSEL_COLLECTIVE_SEND;
+    const uint64_t bytes = sends ? half.call.count * dtype_bytes(half.call.dtype) : 0;
+    const bool is_part = half.whole.kind == GSEL_COLLECTIVE_SENDRECV;
+    if (is_part ? sends : !half.was_here) rank_.count(half.whole.kind, bytes);
+    if (is_part && half.was_here) rank_.count_half_here(sends, bytes);
+  }
+  if (const auto listener = std::move(started.listener_)) listener->ended();
+}
+
+// What was not met is taken back; what is on its way ends with the carrier's work.
+void Messages::give_up(Started& started) noexcept {
+  std::list<Half> halves;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase(started_, &started);
+    std::erase_if(waiting_, [&](const Half* half) { return &half->of == &started; });
+    halves.swap(started.halves_);
+  }
+  for (Half& half : halves)
+    if (half.local && !half.done) try {
+        if (!half.local->cancel()) half.local->wait(-1);
+      } catch (...) {
+      }
+}
+
+// ---- errors ---------------------------------------------------------------------------------------------------------
+
+std::string Messages::text_of(const gsel_collective& call) const {
+  const bool is_rank = call.root >= 0;
+  std::string text = describe(call.kind, call.dtype, call.op, is_rank ? roster_.shown(call.root) : call.root,
+                              call.count, {}, call.tag);
+  if (given(call.label)) text += fmt::format(" \"{}\"", view(call.label).substr(0, 15));
+  return text;
+}
+
 // A rank may leave while others go on; who waits for it hears of it.
-void Messages::fail_gone(const Half& half, const Error& why) {
+void Messages::fail_gone(const Half& half, std::string_view why) {
   const int32_t rank = half.call.root;
   local_.await_break(kCauseNs);
-  local_.break_with(Error(GSEL_ERR_PEER, fmt::format("{} left or ended before {}: {}", roster_.named(rank),
-                                                     message_text(half.call), why.message()))
+  local_.break_with(Error(GSEL_ERR_PEER, fmt::format("{} left or ended before {}{}{}", roster_.named(rank),
+                                                     text_of(half.whole), why.empty() ? "" : ": ", why))
                         .about_rank(roster_.shown(rank)));
   local_.throw_what_broke();
-  throw Error(why);
+  fail(GSEL_ERR_PEER, "{} is gone", roster_.named(rank));
+}
+
+// Of a receive from any rank.
+void Messages::fail_if_alone(const Half& half) {
+  if (half.call.root != GSEL_ANY_RANK || half.is_met || !local_.all_others_left()) return;
+  bool all_left = true;
+  for_each_peer(half, [&](int32_t, const Peer& peer) { all_left = all_left && (peer.gone || peer.has_left); });
+  if (!all_left) return;
+  local_.break_with(Error(GSEL_ERR_PEER, fmt::format("every other rank left while {} waited in {}",
+                                                     roster_.named(roster_.rank()), text_of(half.whole)))
+                        .about_rank(roster_.shown(roster_.rank() == 0 ? 1 : 0)));
 }
 
 void Messages::fail_late(const Half& half, double seconds) {
   const int32_t peer = half.call.root;
-  const std::string who = peer >= 0 ? roster_.named(peer) : std::string("any rank");
-  local_.break_with(
-      Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: {} waited {} for {} in {}", roster_.named(roster_.rank()),
-                                          seconds_text(seconds), who, message_text(half.call)))
-          .about_rank(peer >= 0 ? roster_.shown(peer) : -1));
+  const std::string own = roster_.named(roster_.rank()), call = text_of(half.whole), time = seconds_text(seconds);
+  const std::string text =
+      peer >= 0 ? fmt::format("timed out: {} is late: {} waited {} in {}", roster_.named(peer), own, time, call)
+                : fmt::format("timed out: no rank sent what {} waited for: {} in {}", own, time, call);
+  local_.break_with(Error(GSEL_ERR_TIMEOUT, text).about_rank(peer >= 0 ? roster_.shown(peer) : -1));
   local_.throw_what_broke();
   fail(GSEL_ERR_TIMEOUT, "timed out");
 }

@@ -1,12 +1,25 @@
 // comm/hosts/messages.h: messages to and from ranks of other hosts. A message goes as a frame, which says what it is
 // and has room for a short one, and for a longer one as a transfer of its own once a receive has asked for it. Frames
 // of a rank arrive in order, and a receive takes the first that suits it, wherever it stands. Messages between ranks of
-// one host go through shared memory; a receive from any rank looks at both. Does not know collectives.
+// one host go through shared memory; a receive from any rank is posted there as well. Does not know collectives. Its
+// parts, a file each:
+//   messages.cc  how calls begin and end
+//   started.cc   how callers wait for them
+//   sending.cc   messages that are sent
+//   arriving.cc  messages that arrive, and the receives that take them
+//   moving.cc    who moves them on: whoever waits for one, else a thread
+//   crossing.cc  a message and a collective that wait for each other
+//
+// A send of a message that is no longer than one that fits the buffer on one host does not wait for its receive for
+// long: up to kBufferedMessages of a pair stay behind with this rank, and the call ends. The other rank takes such
+// messages in, up to kMostKept bytes, once one of its receives looks for another one behind them.
 #pragma once
 
 #include <gsel/comm.h>
 
 #include <array>
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <list>
@@ -15,8 +28,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
+#include "base/error.h"
+#include "base/os.h"
 #include "comm/hosts/carrier.h"
 #include "comm/hosts/roster.h"
 #include "comm/interface/backend.h"
@@ -26,7 +43,23 @@ namespace gsel::hosts {
 
 class Messages : public std::enable_shared_from_this<Messages> {
  public:
-  Messages(const Roster& roster, shm::Endpoint& local, Carrier& carrier);
+  // What it asks of the rank that it belongs to.
+  class Rank {
+   public:
+    virtual uint64_t begun() const = 0;     // collectives
+    virtual bool is_idle() const = 0;       // none is under way, and none may begin beside a message
+    virtual bool waits_alone() const = 0;   // in one, on this thread, which nothing but messages goes on beside
+    virtual std::string asked() const = 0;  // that one, as errors quote it
+    virtual bool in_operation() const = 0;
+    // What has ended: a message between hosts, with the bytes that this rank has sent in it; and the half of a sendrecv
+    // that stayed on this host, which is counted there as a message.
+    virtual void count(gsel_collective_kind kind, uint64_t bytes) = 0;
+    virtual void count_half_here(bool sent, uint64_t bytes) = 0;
+
+   protected:
+    ~Rank() = default;
+  };
+  Messages(const Roster& roster, shm::Endpoint& local, Carrier& carrier, Rank& rank);
   ~Messages();
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
@@ -34,6 +67,9 @@ class Messages : public std::enable_shared_from_this<Messages> {
   // To the end; several are under way at the same time. timeout_ns: of calls that give none.
   void run(std::span<const gsel_collective> calls, int64_t timeout_ns);
   std::unique_ptr<Pending> start(std::span<const gsel_collective> calls, int64_t timeout_ns);
+  // While this rank waits in a collective, on the thread that does.
+  void attend() noexcept;
+  bool under_way() const;
   // Before the end, where something was sent that may be on its way still: waits until it has arrived, for a while.
   void leave() noexcept;
   bool has_sent() const { return has_sent_; }
@@ -43,9 +79,9 @@ class Messages : public std::enable_shared_from_this<Messages> {
  private:
   static constexpr size_t kFrames = kBufferedMessages;
   static constexpr uint32_t kFrameTag = 1, kFirstDataTag = 16, kDataTags = 1u << 20;
+  static constexpr uint64_t kMostKept = uint64_t{64} << 20;
   static uint32_t data_tag(uint64_t number) { return kFirstDataTag + static_cast<uint32_t>(number % kDataTags); }
-  static std::string message_text(const gsel_collective& call);
-  enum class Says : uint32_t { message, leaves, has_all };
+  enum class Says : uint32_t { message, leaves, has_all, asks, answers, refuses };
   struct Frame {
     Says says = Says::message;
     uint32_t reserved = 0;
@@ -54,62 +90,178 @@ class Messages : public std::enable_shared_from_this<Messages> {
     gsel_dtype dtype = 0;
     char data[kBufferedBytes] = {};
   };
+  // What a frame has, of a rank that waits for a message for long; see crossing.cc.
+  struct Question {
+    uint64_t id = 0;     // of the wait
+    uint64_t begun = 0;  // collectives, by the rank that asks
+    uint64_t heard = 0;  // messages of the rank that is asked
+    uint64_t sends = 0;  // the message that it waits in; 0: it waits for one
+    bool operator==(const Question&) const = default;
+  };
+  // What goes out: a frame, and the bytes of a longer message.
+  struct Out {
+    Frame frame;
+    std::vector<char> copy;
+    std::vector<Carrier::Posted> posted;
+  };
+  // A message that its sender waits with and that does not suit its receive: it comes and is dropped, once its sender
+  // has been told so.
+  struct Dropped {
+    uint64_t number;
+    std::vector<char> data;
+    std::unique_ptr<Out> word;
+    std::optional<Carrier::Posted> posted = {};  // the bytes, behind the word
+  };
   struct Arrived {
     uint64_t number, count, bytes;
     int32_t tag;
     gsel_dtype dtype;
-    std::vector<char> data;  // of a short one
+    bool is_kept = false;                        // its bytes are here, or on their way here
+    std::vector<char> data = {};                 // of one that is kept
+    std::optional<Carrier::Posted> posted = {};  // on their way
   };
   struct Peer {
     std::array<Frame, kFrames> frames;
     std::array<std::optional<Carrier::Posted>, kFrames> posted;
-    uint64_t sent = 0, came = 0;
-    std::deque<Arrived> arrived;  // that no receive has asked for
-    std::optional<Error> gone;    // nothing more will arrive
-    bool leave_heard = false;     // it has all that this rank has sent
-  };
-  // One direction of a call.
-  struct Half {
-    gsel_collective call;  // a send, a receive or a probe
-    std::unique_ptr<Pending> local = {};
-    std::unique_ptr<Frame> frame = {};
-    std::vector<Carrier::Posted> posted = {};
-    bool is_met = false, done = false;
+    uint64_t came = 0;                        // frames that were taken
+    uint64_t sent = 0, heard = 0;             // messages
+    std::list<Arrived> arrived;               // that no receive has asked for
+    std::deque<std::unique_ptr<Out>> behind;  // sent by calls that have ended
+    std::deque<std::unique_ptr<Out>> words;   // said about other things than messages
+    std::optional<Error> gone;                // nothing more will arrive
+    std::list<Dropped> dropped;
+    bool leave_heard = false;  // it leaves, or has all that this rank has sent
+    bool has_left = false;
+    std::optional<Question> question;  // that was not answered
+    Question asked;                    // by this rank, last
+    uint64_t answered = 0;             // the question of this rank that it has answered
+    std::string answer;
   };
   class Started;
+  class Driving;
+  // One direction of a call.
+  struct Half {
+    Started& of;
+    const gsel_collective& whole;
+    gsel_collective call;  // a send, a receive or a probe
+    int64_t began_ns;
+    std::unique_ptr<Pending> local = {};     // on this host
+    std::unique_ptr<Out> out = {};           // of a send
+    std::optional<Carrier::Posted> in = {};  // bytes that a receive asked for
+    std::unique_ptr<Arrived> kept = {};      // the same, that are on their way elsewhere in this rank's memory
+    std::optional<Error> refused = {};       // a send that its receiver refuses
+    bool is_met = false, done = false;
+    bool was_here = false;
+  };
 
-  void say(int32_t rank, Peer& peer, Says says);
-  void begin(std::span<const gsel_collective> calls, std::list<Half>& halves);
-  void begin(Half& half);
+  // sending.cc
+  std::unique_ptr<Out> word_to(int32_t rank, Peer& peer, Says says, uint64_t number, std::string_view bytes);
+  void say(int32_t rank, Peer& peer, Says says, uint64_t number, std::string_view bytes = {}) {
+    peer.words.push_back(word_to(rank, peer, says, number, bytes));
+  }
   void begin_send(Half& half);
-  bool advance(std::list<Half>& halves);  // whether all are done
+  void advance_send(Half& half);
+  void tend(int32_t rank, Peer& peer);
+
+  // messages.cc
+  void begin(Started& started);
+  void begin(Half& half);
   void advance(Half& half);
+  void look(Started& started);
+  void end(Started& started, const Error* failure) noexcept;
+  void give_up(Started& started) noexcept;
+  std::string text_of(const gsel_collective& call) const;
+  [[noreturn]] void fail_gone(const Half& half, std::string_view why);
+  void fail_if_alone(const Half& half);
+  [[noreturn]] void fail_late(const Half& half, double seconds);
+  bool is_remote(int32_t rank) const { return rank >= 0 && !roster_.is_here(rank); }
+  Peer& peer(int32_t rank) { return *peers_[static_cast<size_t>(rank)]; }
+  // body(rank, peer): of those on other hosts that it waits for.
+  template <class Body>
+  void for_each_peer(const Half& half, const Body& body) {
+    for (int32_t q = 0; q < static_cast<int32_t>(peers_.size()); ++q)
+      if (peers_[static_cast<size_t>(q)] && (half.call.root == q || half.call.root == GSEL_ANY_RANK)) body(q, peer(q));
+  }
+
+  // arriving.cc
   void take_frames();
   void take_frames(int32_t rank, Peer& peer);
+  bool take_frame(int32_t rank, Peer& peer, const Frame& frame);
+  bool is_wanted(int32_t rank, int32_t tag) const;
   void match();
   void match(Half& half);
   bool match_from(Half& half, int32_t rank);
-  void take(Half& half, int32_t rank, const Arrived& message);
+  void take(Half& half, int32_t rank, Arrived& message);
+  void refuse(const Half& half, int32_t rank, const Arrived& message);
+  void hear_refusal(int32_t rank, const Frame& frame);
   void look_here(Half& half);
-  void give_up(std::list<Half>& halves) noexcept;
-  [[noreturn]] void fail_gone(const Half& half, const Error& why);
-  [[noreturn]] void fail_late(const Half& half, double seconds);
-  bool is_remote(int32_t rank) const { return rank >= 0 && !roster_.is_here(rank); }
+  void keep_others(const Half& half);
+
+  // moving.cc
+  bool go_on(Started& started, bool looks);
+  void go_on_with_all();
+  bool has_open() const;  // requests, or what has stayed behind
+  void make_thread();
+  void wake_thread() noexcept;
+  void run_thread();
+
+  // crossing.cc
+  void ask(const Started& started);
+  void answer(int32_t rank, Peer& peer);
+  void look_whether_crossed(Started& started);
+  int32_t crossed_by(const Started& started, const Half& half);
 
   const Roster& roster_;
   shm::Endpoint& local_;
   Carrier& carrier_;
-  struct Word {
-    Frame frame;
-    std::optional<Carrier::Posted> posted;
-  };
+  Rank& rank_;
+  const uint64_t most_buffered_;  // bytes of a message
   bool has_sent_ = false;
-  std::mutex mutex_;
-  std::list<Word> words_;                     // said to those who leave, or by this rank when it does
+  mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; nullptr: of this host
-  std::vector<std::list<Half>*> started_;     // requests that live
+  std::vector<Started*> started_;             // requests that live
+  std::list<Half*> waiting_;                  // receives without a message, in the order posted
+  uint64_t kept_bytes_ = 0;                   // of all that has arrived
+  uint64_t questions_ = 0;
   bool is_closed_ = false;
-  std::list<Half*> waiting_;  // receives without a message, in the order posted
+
+  // Who moves on. Under the lock, but for the times.
+  uint64_t moves_ = 0;
+  int drivers_ = 0;  // callers that wait, and move on all there is
+  int64_t last_all_ns_ = 0;
+  std::atomic<int64_t> last_attended_ns_{0};
+  std::thread thread_;
+  std::condition_variable changed_;
+  bool is_resting_ = false, is_ending_ = false;  // the thread
+};
+
+// Calls under way, one or several together.
+class Messages::Started final : public Pending {
+ public:
+  Started(std::shared_ptr<Messages> messages, std::span<const gsel_collective> calls, int64_t timeout_ns,
+          bool is_blocking);
+  ~Started() override;
+  bool wait(double seconds) override;
+  bool waits_for_itself() const override;
+  bool tell(const std::shared_ptr<gsel::Listener>& listener) override;
+  bool cancel() override;
+  void wait_or_cancel() override;
+
+ private:
+  friend Messages;
+  const uint64_t fork_generation_ = os::fork_generation();
+  const std::shared_ptr<Messages> messages_;
+  const std::vector<gsel_collective> calls_;
+  const int64_t timeout_ns_;
+  const bool is_blocking_;  // its caller makes one call, and waits
+
+  // Under the lock of the messages.
+  std::list<Half> halves_;
+  std::optional<Error> failure_;
+  std::shared_ptr<gsel::Listener> listener_;
+  int64_t since_ns_ = 0;   // of its time; 0: nobody waits yet
+  uint64_t question_ = 0;  // asked of those that it waits for; 0: none
+  bool done_ = false;
 };
 
 }  // namespace gsel::hosts

@@ -3,15 +3,18 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "base/error.h"
+#include "base/os.h"
 
 namespace gsel::hosts {
 namespace {
 
 constexpr uint64_t kMostBlockBytes = uint64_t{1} << 34;
+constexpr int64_t kAttendNs = 50'000'000;
 constexpr int64_t kForCauseNs = 300'000'000;  // a host knows who of its ranks is late, the one above which host is
 
 struct Frame {
@@ -28,12 +31,21 @@ bool Relay::send(size_t host, const Block& block, int64_t deadline_ns) {
   return lines_[host]->calls.send(message_.data(), message_.size(), deadline_ns);
 }
 
+Stream::Came Relay::await(Stream& stream, void* bytes, size_t n, int64_t deadline_ns) {
+  for (;;) {
+    const int64_t until = std::min(deadline_ns, os::now_ns() + kAttendNs);
+    const Stream::Came came = stream.await(bytes, n, until, wake_fd_);
+    if (came != Stream::Came::nothing || until == deadline_ns) return came;
+    attend_();
+  }
+}
+
 std::optional<Block> Relay::receive(size_t host, int64_t deadline_ns, const char* asked) {
   Stream& stream = lines_[host]->calls;
   const int32_t first = roster_.on(host).front(), shown = roster_.shown(first);
   Frame frame;
   Block block;
-  Stream::Came came = stream.await(&frame, sizeof frame, deadline_ns, wake_fd_);
+  Stream::Came came = await(stream, &frame, sizeof frame, deadline_ns);
   if (came == Stream::Came::all) {
     if (frame.number != number_ || frame.bytes > kMostBlockBytes)
       throw Error(GSEL_ERR_INTERNAL,

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/hosts/lines.h"
@@ -30,12 +31,15 @@ class Relay {
   // On the first host: what it says itself.
   std::optional<Block> ask_above(Block said, int64_t deadline_ns, const char* asked);
   void answer_below(const Block& answer, int64_t deadline_ns);
+  // What is done beside, while a host is waited for for long.
+  void attend_with(std::function<void()> attend) { attend_ = std::move(attend); }
   // Throws GSEL_ERR_PEER about a host at the other end of a line that has left; for those that wait for it elsewhere.
   void throw_if_left(const std::function<std::string()>& asked);
 
  private:
   bool is_broken_soon() const;
   bool send(size_t host, const Block& block, int64_t deadline_ns);
+  Stream::Came await(Stream& stream, void* bytes, size_t n, int64_t deadline_ns);
   std::optional<Block> receive(size_t host, int64_t deadline_ns, const char* asked);
 
   const Roster& roster_;
@@ -44,6 +48,7 @@ class Relay {
   const int wake_fd_;
   uint64_t number_ = 0;  // of exchanges
   Block message_;
+  std::function<void()> attend_ = [] {};
 };
 
 }  // namespace gsel::hosts

@@ -1,6 +1,7 @@
 // comm/hosts/serial.cc: see serial.h.
 #include "comm/hosts/serial.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -24,8 +25,15 @@ struct Serial::Core {
   std::deque<std::shared_ptr<Task>> queue;
   bool busy = false;  // one runs
   std::thread::id runs_on;
+  bool is_awaited = false;  // on its caller's thread
   bool closing = false;
 
+  void require_outside_of_task() const {
+    if (runs_on == std::this_thread::get_id())
+      fail(GSEL_ERR_STATE,
+           "a call from an operation that a call on the same communicator runs, whose end it would wait for; make it "
+           "behind that call");
+  }
   void run(Task& task) noexcept {  // without the lock, busy
     std::optional<Error> failure;
     try {
@@ -36,7 +44,7 @@ struct Serial::Core {
     const std::lock_guard lock(mutex);
     task.failure = std::move(failure);
     task.done = true;
-    busy = false;
+    busy = is_awaited = false;
     runs_on = {};
     if (task.listener) task.listener->ended();
     changed.notify_all();
@@ -59,8 +67,20 @@ class Serial::Started final : public Pending {
     return true;
   }
   bool waits_for_itself() const override {
+    if (os::fork_generation() != fork_generation_) return false;  // the lock may be held by nobody
     const std::lock_guard lock(core_->mutex);
     return !task_->done && core_->runs_on == std::this_thread::get_id();
+  }
+  // One that stands behind another one that this rank has not begun no rank has begun.
+  bool cancel() override {
+    require_own_process(fork_generation_, "request");
+    const std::lock_guard lock(core_->mutex);
+    core_->require_outside_of_task();
+    const auto place = std::ranges::find(core_->queue, task_);
+    if (place == core_->queue.end() || place == core_->queue.begin()) return false;
+    core_->queue.erase(place);
+    task_->done = true;
+    return true;
   }
   bool tell(const std::shared_ptr<gsel::Listener>& listener) override {
     const std::lock_guard lock(core_->mutex);
@@ -107,12 +127,9 @@ void Serial::run(const std::function<void()>& body) {
   Task own{body};
   {
     std::unique_lock lock(core_->mutex);
-    if (core_->runs_on == std::this_thread::get_id())
-      fail(GSEL_ERR_STATE,
-           "a call from an operation that a call on the same communicator runs, whose end it would "
-           "wait for; make it behind that call");
+    core_->require_outside_of_task();
     core_->changed.wait(lock, [this] { return !core_->busy && core_->queue.empty(); });
-    core_->busy = true;
+    core_->busy = core_->is_awaited = true;
     core_->runs_on = std::this_thread::get_id();
   }
   core_->run(own);
@@ -137,6 +154,11 @@ bool Serial::under_way() const {
 bool Serial::on_this_thread() const {
   const std::lock_guard lock(core_->mutex);
   return core_->runs_on == std::this_thread::get_id();
+}
+
+bool Serial::is_alone_here() const {
+  const std::lock_guard lock(core_->mutex);
+  return core_->is_awaited && core_->runs_on == std::this_thread::get_id() && core_->queue.empty();
 }
 
 }  // namespace gsel::hosts

@@ -30,6 +30,7 @@ class Serial {
   std::unique_ptr<Pending> start(std::function<void()> body);
   bool under_way() const;
   bool on_this_thread() const;  // one of them runs here
+  bool is_alone_here() const;   // whose caller is this thread, and nothing is given behind it
 
  private:
   struct Task;

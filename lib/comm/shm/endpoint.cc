@@ -206,6 +206,17 @@ std::unique_ptr<Pending> Endpoint::start(std::span<const gsel_collective> checke
   return engine_->start(checked, promptly);
 }
 
+std::unique_ptr<Pending> Endpoint::start_open(const gsel_collective& checked) {
+  members_.require_own_process("request");
+  return engine_->start({&checked, 1}, false, true);
+}
+
+bool Endpoint::all_others_left() const {
+  for (int32_t q = 0; q < world_size(); ++q)
+    if (q != rank() && members_.block(q).left.load(std::memory_order_acquire) == 0) return false;
+  return true;
+}
+
 gsel_comm_explanation Endpoint::explain(const gsel_collective& checked) {
   members_.require_own_process("gsel_comm_explain");
   Call call;

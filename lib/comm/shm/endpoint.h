@@ -68,6 +68,12 @@ class Endpoint final : public Control, public Backend {
   void run(const gsel_collective& checked, gsel_stream* stream) override;
   void group(std::span<const gsel_collective> checked) override;
   std::unique_ptr<Pending> start(std::span<const gsel_collective> checked, bool promptly = false) override;
+  // A receive from any rank, for which a message may come from outside of this communicator: nobody is missed.
+  std::unique_ptr<Pending> start_open(const gsel_collective& checked);
+  bool is_ahead(int32_t rank) const { return mailbox_.is_ahead(rank); }
+  bool all_others_left() const;
+  // This rank's calls are steps of others.
+  void serve(Outer& outer) { engine_->serve(outer); }
   void allow_overlap() override { engine_->allow_overlap(); }
   bool in_operation() const override { return engine_->in_operation(); }
   gsel_comm_explanation explain(const gsel_collective& checked) override;

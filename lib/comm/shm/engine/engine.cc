@@ -25,15 +25,16 @@ bool is_small(const gsel_collective& call) {
   return row.message || (!row.counted() && !calls_back && call.count * dtype_bytes(call.dtype) <= kSmallBytes);
 }
 
-Work::Work(Engine& with, const gsel_collective* given, uint64_t n)
-    : engine(with), calls(given, given + n), open(n), collectives(0) {
+Work::Work(Engine& with, const gsel_collective* given, uint64_t n, bool opened)
+    : engine(with), calls(given, given + n), is_open(opened), open(n), collectives(0) {
   size_t messages = 0;
   for (const gsel_collective& call : calls) messages += is_point_to_point(call.kind);
   transfers.resize(messages);
   collectives = n - messages;
 }
 
-Work::Work(Engine& with, std::function<void()> given) : engine(with), task(std::move(given)), open(1), collectives(1) {}
+Work::Work(Engine& with, std::function<void()> given)
+    : engine(with), task(std::move(given)), is_open(false), open(1), collectives(1) {}
 
 class Engine::InOperation {
  public:
@@ -91,9 +92,9 @@ std::unique_ptr<Pending> Engine::start(std::function<void()> task) {
   return work;
 }
 
-std::unique_ptr<Pending> Engine::start(std::span<const gsel_collective> calls, bool promptly) {
+std::unique_ptr<Pending> Engine::start(std::span<const gsel_collective> calls, bool promptly, bool is_open) {
   require_threads();
-  auto work = std::make_unique<Work>(*this, calls.data(), calls.size());
+  auto work = std::make_unique<Work>(*this, calls.data(), calls.size(), is_open);
   start(*work, promptly);
   return work;
 }
@@ -262,6 +263,7 @@ void Engine::begin_messages(Work& work) {
     --messages;
     Transfer& transfer = *next++;
     transfer.call.grouped = work.calls.size() > 1;
+    transfer.is_open = work.is_open;
     try {
       mailbox_.room_for_one();
       mailbox_.begin(transfer, *call);

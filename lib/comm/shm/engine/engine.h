@@ -50,7 +50,7 @@ bool is_small(const gsel_collective& call);  // so that nobody overlaps it with 
 // collectives. The engine does not touch it
 // once it is done.
 struct Work final : Pending {
-  Work(Engine& engine, const gsel_collective* calls, uint64_t n);
+  Work(Engine& engine, const gsel_collective* calls, uint64_t n, bool is_open = false);
   Work(Engine& engine, std::function<void()> task);
   bool wait(double seconds) override;
   bool waits_for_itself() const override;
@@ -63,6 +63,7 @@ struct Work final : Pending {
   const std::vector<gsel_collective> calls;
   const std::function<void()> task;    // instead of calls: what has its place among the collectives
   std::vector<Transfer> transfers;     // of its messages
+  const bool is_open;                  // what its receives wait for may come from outside of the communicator
   uint64_t open;                       // calls that have not ended
   uint64_t collectives;                // of them
   std::optional<Error> failure;        // the first
@@ -90,7 +91,7 @@ class Engine final : public Driver {
   }
   void group(std::span<const gsel_collective> calls);  // as gsel_group_run
   // The same asynchronously. promptly: small collectives begin now as well.
-  std::unique_ptr<Pending> start(std::span<const gsel_collective> calls, bool promptly);
+  std::unique_ptr<Pending> start(std::span<const gsel_collective> calls, bool promptly, bool is_open = false);
   std::unique_ptr<Pending> start(std::function<void()> task);
   void require_threads() const;  // for requests
 
@@ -122,6 +123,8 @@ class Engine final : public Driver {
     const Thread thread_;
   };
 
+  void serve(Outer& outer) { outer_ = &outer; }  // before the first call
+
   void stop();  // once nothing is under way that does not end by itself
   void start(Work& work, bool promptly);
   void run(Work& work);  // start and wait; throws what failed
@@ -140,7 +143,11 @@ class Engine final : public Driver {
     admit();
     return !mailbox_.is_empty() && mailbox_.progress();
   }
-  void attend_beside() override { mailbox_.attend(); }
+  void attend_beside() override {
+    mailbox_.attend();
+    if (outer_) outer_->attend();
+  }
+  const Outer* outer() const override { return outer_; }
   bool is_alone() const override { return mailbox_.is_empty(); }
   bool is_awaited(const Work& work) const override { return work.awaited.load(std::memory_order_relaxed); }
 
@@ -191,6 +198,7 @@ class Engine final : public Driver {
   Collectives& collectives_;
   Mailbox& mailbox_;
   const bool threads_allowed_;
+  Outer* outer_ = nullptr;
   std::atomic<bool> busy_{false}, news_{false};
   std::atomic<const char*> operating_{nullptr};  // the thread that runs a collective with an operation of the caller's
   std::atomic<int> waiting_{0};                  // size of waiters_ and turns_, for the driver

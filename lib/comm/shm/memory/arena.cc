@@ -16,7 +16,7 @@ namespace gsel::shm {
 namespace {
 
 constexpr uint64_t kMagic = 0x616e657261734c67;
-constexpr uint32_t kVersion = 11;
+constexpr uint32_t kVersion = 12;
 constexpr size_t kStagingOfAll = size_t{48} << 20;
 constexpr size_t kStagingOfOne = size_t{512} << 10;
 

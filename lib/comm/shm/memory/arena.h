@@ -29,6 +29,7 @@ constexpr uint64_t kDeviceMessages = 16;   // of a pair and direction that are r
 constexpr size_t kTextBytes = 2048;        // of why a communicator broke, with the NUL behind it
 constexpr uint64_t kJointCalls = 16;       // remembered of each rank, see joint.cc
 constexpr size_t kLabelBytes = 16;
+constexpr size_t kOuterCallBytes = 256;
 constexpr size_t kHostBytes = 64;
 constexpr size_t kNameBytes = 64;  // of a communicator's name, with the NUL behind it
 constexpr size_t kWaits = 8;       // of a rank at a time, that others can follow
@@ -139,6 +140,9 @@ struct alignas(128) RankBlock {
 
   // By parity: name of a caller's operation, for who quotes the call.
   alignas(128) std::atomic<uint64_t> operation[2][4];
+
+  // With alone_in: the call that the collective is a step of, as text with the NUL behind it; empty: it is no step.
+  alignas(128) std::atomic<uint64_t> outer_call[kOuterCallBytes / sizeof(uint64_t)];
 
   // Waiting for this rank: it bumps wake_word when sleepers is not 0. Waiting of this rank for any of several: who
   // writes to one of its channels counts wakeups up when listening is not 0.

@@ -10,6 +10,8 @@
 // needs to be withdrawn: if it is larger than the number of this rank's own headers, the peer is still there. With a
 // request or a group on either side one of the ranks may go on, so nothing is reported; neither where a persistent
 // request was made, since another thread may run it at any time.
+#include <cstring>
+
 #include "comm/call/collective.h"
 #include "comm/shm/message/mailbox.h"
 
@@ -32,14 +34,20 @@ int32_t Mailbox::crossed_peer(const Transfer& transfer) const {
   return -1;
 }
 
+// As its caller called it.
+std::string Mailbox::collective_of(int32_t rank) const {
+  const RankBlock& block = at_.block(rank);
+  uint64_t words[kOuterCallBytes / sizeof(uint64_t)];
+  for (size_t i = 0; i < std::size(words); ++i) words[i] = block.outer_call[i].load(std::memory_order_relaxed);
+  const auto* outer = reinterpret_cast<const char*>(words);
+  if (outer[0] != '\0') return {outer, strnlen(outer, sizeof words)};
+  return recorder_.text_of(rank, block.latest_number.load(std::memory_order_acquire) / 2);
+}
+
 void Mailbox::fail_crossed(const Transfer& transfer, int32_t peer) {
-  const uint64_t number = at_.block(peer).latest_number.load(std::memory_order_acquire) / 2;
-  breaking_.break_with(
-      GSEL_ERR_MISMATCH, at_.rank(),
-      fmt::format("{} called {}, {} called {}: each waits for the other; match the message, or make the collective on "
-                  "rank {} too",
-                  at_.named(at_.rank()), recorder_.text_of(transfer.call), at_.named(peer),
-                  recorder_.text_of(peer, number), at_.shown(at_.rank())));
+  breaking_.break_with(GSEL_ERR_MISMATCH, at_.rank(),
+                       crossed_text(at_.named(at_.rank()), recorder_.text_of(transfer.call), at_.shown(at_.rank()),
+                                    at_.named(peer), collective_of(peer)));
 }
 
 }  // namespace gsel::shm

@@ -57,6 +57,9 @@ class Mailbox {
   // Before the arena is left, which is broken.
   void abandon() noexcept;
 
+  // crossed.cc: the rank is in a collective that this one has not begun, and in nothing else.
+  bool is_ahead(int32_t rank) const;
+
  private:
   // channel.cc
   void begin_send(Transfer& transfer);
@@ -141,8 +144,8 @@ class Mailbox {
   void attend_to_any(const Transfer& transfer, int64_t deadline_ns);
 
   // crossed.cc
-  bool is_ahead(int32_t rank) const;
   int32_t crossed_peer(const Transfer& transfer) const;  // -1: none
+  std::string collective_of(int32_t rank) const;
   [[noreturn]] void fail_crossed(const Transfer& transfer, int32_t peer);
 
   void hit(Step step, uint64_t number) {

@@ -174,7 +174,7 @@ int64_t Mailbox::attend() {
     for (const Half* half : {&transfer->out, &transfer->in}) {
       if (half->stage == Half::Stage::done) continue;
       if (half->peer == GSEL_ANY_RANK) {
-        attend_to_any(*transfer, deadline);
+        if (!transfer->is_open) attend_to_any(*transfer, deadline);
         continue;
       }
       const Awaited until = awaited_by(*half, half == &transfer->out);

@@ -73,6 +73,7 @@ struct Transfer {
   uint64_t number = 0;             // of the call, in the recorder
   int64_t deadline_ns = 0;         // 0 until it waits long and somebody waits for its end
   Work* work = nullptr;            // to be told of the end
+  bool is_open = false;            // as that says
   std::unique_ptr<Error> failure;  // of this call alone
 };
 

@@ -2,11 +2,23 @@
 // engine is one.
 #pragma once
 
+#include <string>
+
 #include "base/error.h"
 
 namespace gsel::shm {
 
 struct Work;
+
+// What makes calls of this communicator as steps of a call of its own, if anything does.
+class Outer {
+ public:
+  virtual void attend() noexcept = 0;         // from a step that waits long, on its thread, before each of its sleeps
+  virtual std::string call_text() const = 0;  // of the call, from one of its steps; empty: this is no step
+
+ protected:
+  ~Outer() = default;
+};
 
 class Driver {
  public:
@@ -14,7 +26,8 @@ class Driver {
   virtual bool go_on_beside() = 0;
   // The same before a sleep: are those alive that it waits for, and is there time left.
   virtual void attend_beside() = 0;
-  virtual bool is_alone() const = 0;  // nothing else is under way
+  virtual bool is_alone() const = 0;       // nothing else is under way
+  virtual const Outer* outer() const = 0;  // nullptr: calls are the caller's own
   // Whether other calls are under way, or may come at any time.
   virtual bool busy() const = 0;
   // Whether a thread of the caller is blocked until what is done now has ended.

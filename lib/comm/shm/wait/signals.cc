@@ -47,7 +47,7 @@ struct EndOfWait {
 void Signals::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
   if (spin(rank, flag, value)) return;
   chain_.await(rank, flag, value);
-  if (!driver_->busy()) at_.mine().alone_in.store(at_.posted_headers(), std::memory_order_release);
+  if (!driver_->busy()) say_alone();
   const EndOfWait end(chain_);
   const int64_t started = os::now_ns();
   if (deadline_ns_ == 0) deadline_ns_ = started + call_->timeout_ns;
@@ -66,6 +66,16 @@ void Signals::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_
     sleep_until_woken(rank, flag, value);
   }
   chain_.stop_awaiting();
+}
+
+void Signals::say_alone() {
+  RankBlock& me = at_.mine();
+  if (driver_->outer()) {
+    uint64_t words[kOuterCallBytes / sizeof(uint64_t)] = {};
+    driver_->outer()->call_text().copy(reinterpret_cast<char*>(words), sizeof words - 1);
+    for (size_t i = 0; i < std::size(words); ++i) me.outer_call[i].store(words[i], std::memory_order_relaxed);
+  }
+  me.alone_in.store(at_.posted_headers(), std::memory_order_release);
 }
 
 // A rank that sits on our own processor cannot go on while we spin, whatever the number of processors.

@@ -92,6 +92,7 @@ class Signals {
 
  private:
   void wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
+  void say_alone();  // see crossed.cc
   bool spin(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
   void sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
 
