@@ -55,6 +55,7 @@ class Communicator {
   int32_t rank() const { return control_->rank(); }
   int32_t world_size() const { return control_->world_size(); }
   const char* name() const noexcept { return control_->name(); }
+  bool is_over_hosts() const { return control_->is_over_hosts(); }
   uint64_t fork_generation() const { return fork_generation_; }
 
   // One call; a NULL stream means on the calling thread. Throws what gsel/comm.h lists.

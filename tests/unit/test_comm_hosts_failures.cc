@@ -98,6 +98,11 @@ void dies(rank_run* run) {
   if (run->rank == who) kill(getpid(), SIGKILL);
   int32_t x = 1;
   if (status == GSEL_OK) status = gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err);
+  char host[65] = "", text[640] = "";
+  gethostname(host, sizeof host - 1);
+  gsel_error_format(err, text, sizeof text);
+  rank_check(run, strstr(text, ("rank " + std::to_string(who) + " on " + host).c_str()));
+  rank_check(run, !strstr(text, "\"#"));  // what it says of calls is what ranks on all hosts have called
   rank_fails(run, status, err, GSEL_ERR_PEER, "ended without", who);
   gsel_comm_free(comm);
 }

@@ -229,13 +229,7 @@ static int moves_bytes_between_hosts(void) {
   return found;
 }
 
-static void a_call_of_the_trainer_against_another_is_told_over_hosts(void** state) {
-  (void)state;
-  static const odd_call against[] = {
-      {STEP, EVALUATE, 0, 6, " called gsel_trainer_step", "rank 1 called gsel_trainer_evaluate(first_sample 6)"},
-      {EVALUATE, EVALUATE, 7, 6, " called gsel_trainer_evaluate(first_sample 7)",
-       "rank 1 called gsel_trainer_evaluate(first_sample 6)"},
-  };
+static void on_two_hosts(int32_t ranks, rank_body body, void* user) {
   char folder[256], place[300];
   if (!moves_bytes_between_hosts()) {
     printf("left out: ranks on several hosts, since this build has no transport between them (libgloo-dev)\n");
@@ -244,11 +238,50 @@ static void a_call_of_the_trainer_against_another_is_told_over_hosts(void** stat
   assert_true(make_scratch(folder, sizeof folder, "agreement"));
   snprintf(place, sizeof place, "file://%s/place", folder);
   setenv("GSEL_RENDEZVOUS", place, 1);
-  calls_config = STEP_DDP STEP_SIGN("6", "");
-  for (size_t i = 0; i < sizeof against / sizeof *against; ++i)
-    as_processes(3, make_odd_call_on_another_host, (void*)&against[i]);
+  as_processes(ranks, body, user);
   unsetenv("GSEL_RENDEZVOUS");
   assert_int_equal(remove_scratch(folder), 0);
+}
+
+static void a_call_of_the_trainer_against_another_is_told_over_hosts(void** state) {
+  (void)state;
+  static const odd_call against[] = {
+      {STEP, EVALUATE, 0, 6, " called gsel_trainer_step", "rank 1 called gsel_trainer_evaluate(first_sample 6)"},
+      {EVALUATE, EVALUATE, 7, 6, " called gsel_trainer_evaluate(first_sample 7)",
+       "rank 1 called gsel_trainer_evaluate(first_sample 6)"},
+  };
+  calls_config = STEP_DDP STEP_SIGN("6", "");
+  for (size_t i = 0; i < sizeof against / sizeof *against; ++i)
+    on_two_hosts(3, make_odd_call_on_another_host, (void*)&against[i]);
+}
+
+/* ---- a mesh over hosts ---- */
+
+static int is_warned;
+
+static void keep_warning(gsel_log_level level, gsel_str component, gsel_str line, void* user) {
+  (void)component;
+  if (level == GSEL_LOG_WARN && strstr(line.data, (const char*)user)) is_warned = 1;
+}
+
+static void step_with_tensor_axis(rank_run* run) {
+  step_model m = nothing();
+  step_session s;
+  gsel_error* err = NULL;
+  if (run->user) setenv("GSEL_HOST_ID", run->rank == 1 ? "far" : "near", 1);
+  gsel_log_set(keep_warning, GSEL_LOG_WARN, (void*)(uintptr_t) "the tensor axis crosses hosts: ranks 0, 1 share", NULL);
+  m.config = "[mesh]\ntensor = 2\n[strategy.tensor]\nplugin = \"tp\"\n" STEP_SIGN("6", "");
+  rank_ok(run, step_open(run, &m, &s, &err), err);
+  rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  step_close(&s);
+  gsel_log_set(NULL, 0, NULL, NULL);
+  rank_check(run, is_warned == (run->user && run->rank == 0));
+}
+
+static void a_tensor_axis_over_hosts_is_warned_of(void** state) {
+  (void)state;
+  as_processes(2, step_with_tensor_axis, NULL);
+  on_two_hosts(2, step_with_tensor_axis, (void*)(uintptr_t) "over hosts");
 }
 
 /* ---- reasons ---- */
@@ -290,6 +323,7 @@ int main(void) {
       cmocka_unit_test(a_part_of_the_model_that_differs_is_named_with_its_field_and_both_values),
       cmocka_unit_test(a_call_of_the_trainer_against_another_is_told_as_both),
       cmocka_unit_test(a_call_of_the_trainer_against_another_is_told_over_hosts),
+      cmocka_unit_test(a_tensor_axis_over_hosts_is_warned_of),
       cmocka_unit_test(a_long_reason_reaches_every_rank_whole),
   };
   return cmocka_run_group_tests_name("step agreement", tests, NULL, NULL);

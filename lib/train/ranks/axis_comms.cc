@@ -6,6 +6,7 @@
 #include "base/axis.h"
 #include "base/current_error.h"
 #include "base/dtype.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "program/optimistic.h"
 #include "program/stages.h"
@@ -20,6 +21,7 @@ AxisComms::AxisComms(Communicator& world, const Program& program) : world_(world
 void AxisComms::connect() {
   if (connected_) return;
   for (gsel_axis axis = 0; axis < kAxes; ++axis) split_axis(axis);
+  warn_of_hosts();
   const int32_t pipeline_rank = program_.mesh.coordinate(program_.rank, GSEL_AXIS_PIPELINE);
   for (const std::vector<int32_t>& tie : ties(program_)) {
     Own& own = ties_.emplace_back();
@@ -40,6 +42,18 @@ void AxisComms::split_axis(gsel_axis axis) {
   const std::vector<int32_t> group = program_.mesh.group(program_.rank, axis);
   axes_[axis].emplace(
       *world_.split_inside(group.front(), program_.mesh.coordinate(program_.rank, axis), axis_name(axis)));
+}
+
+// Ranks that share each layer exchange in each of them. Rank 0 looks at its own group, for all.
+void AxisComms::warn_of_hosts() {
+  for (const gsel_axis shared : {GSEL_AXIS_TENSOR, GSEL_AXIS_CONTEXT}) {
+    if (world_.rank() != 0 || size(shared) == 1 || !axis(shared).is_over_hosts()) continue;
+    log(GSEL_LOG_WARN, "mesh",
+        "the {} axis crosses hosts: ranks {} share each layer and are on several; start ranks host by host (mpirun "
+        "--map-by slot, srun --distribution=block), or set mesh.{} to what divides the ranks of a host; gsel mesh "
+        "--hosts shows all groups",
+        axis_name(shared), fmt::join(program_.mesh.group(program_.rank, shared), ", "), axis_name(shared));
+  }
 }
 
 Communicator& AxisComms::axis(gsel_axis axis) {

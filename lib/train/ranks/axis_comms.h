@@ -38,6 +38,7 @@ class AxisComms {
   // Nothing where the group is the world, or one rank.
   using Own = std::optional<Communicator>;
   void split_axis(gsel_axis axis);
+  void warn_of_hosts();
   int32_t size(gsel_axis axis) const { return program_.mesh.size[axis]; }
 
   Communicator& world_;

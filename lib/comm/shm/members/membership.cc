@@ -84,8 +84,11 @@ std::string Membership::named(int32_t rank) const {
 
 std::string Membership::who(int32_t rank) const {
   const int32_t joined = family_->shown(block(rank).family_rank), in_text = shown(rank);
-  if (joined == in_text) return fmt::format("rank {} (pid {})", in_text, member(rank).pid);
-  return fmt::format("rank {} (pid {}, rank {} of {})", in_text, member(rank).pid, joined, family_->name);
+  const ArenaHeader& at = header();
+  const bool is_part = at.part_of.load(std::memory_order_acquire) != 0;
+  const std::string host = is_part ? fmt::format(" on {}", at.part_host) : std::string();
+  if (joined == in_text) return fmt::format("rank {}{} (pid {})", in_text, host, member(rank).pid);
+  return fmt::format("rank {}{} (pid {}, rank {} of {})", in_text, host, member(rank).pid, joined, family_->name);
 }
 
 std::string Membership::name_in_family(int32_t family_rank, bool with_pid) const {

@@ -80,8 +80,13 @@ Operation posted_operation(const RankBlock& block, uint64_t number) {
 
 }  // namespace
 
+// What ranks of one host do in a call of ranks on several hosts is labelled "#4711 allreduce".
 std::string FlightRecorder::text_of(const Arena& arena, const Call& call) {
   std::string text = asked_text(call.asked);
+  const std::string_view label = reinterpret_cast<const char*>(call.label);
+  if (const size_t blank = label.find(' ');
+      label.starts_with('#') && blank != label.npos && arena.header().part_of.load(std::memory_order_acquire) != 0)
+    return fmt::format("{}, call {} over all hosts", label.substr(blank + 1), label.substr(1, blank - 1));
   const bool is_member = call.root >= 0 && call.root < arena.layout().world_size;
   if (text.empty())
     text = describe(call.kind, call.dtype, call.operation.op,
