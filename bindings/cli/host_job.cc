@@ -34,7 +34,7 @@ std::string encoded(const HostJob& job) {
   FrameText text;
   text.texts(job.program).text(job.folder).texts(job.variables).number(job.ranks);
   text.number(job.nodes.count).number(job.nodes.rank).number(job.nodes.first_rank).number(job.nodes.world_size);
-  text.text(job.nodes.rendezvous).number(job.config.has_value()).text(job.config.value_or(""));
+  text.text(job.nodes.rendezvous).text(job.nodes.job).number(job.config.has_value()).text(job.config.value_or(""));
   text.number(job.devices.devices.has_value()).text(job.devices.devices.value_or("")).text(job.devices.inventory);
   text.number(job.devices.reserve).number(job.devices.share);
   text.text(job.pin).number(job.pin_is_given).number(job.is_verbose).text(job.token).number(job.has_input);
@@ -59,6 +59,7 @@ HostJob decoded_host_job(std::string_view bytes) {
   job.nodes.first_rank = reader.number();
   job.nodes.world_size = reader.number();
   job.nodes.rendezvous = reader.text();
+  job.nodes.job = reader.text();
   job.config = optional_text();
   job.devices.devices = optional_text();
   job.devices.inventory = reader.text();

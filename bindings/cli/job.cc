@@ -127,6 +127,7 @@ Environment job_environment(int64_t ranks, const Nodes& nodes) {
     add_master(out, nodes.rendezvous);
     out["GSEL_RENDEZVOUS"] = nodes.rendezvous;
   }
+  if (!nodes.job.empty()) out["GSEL_JOB_NAME"] = nodes.job;
   out["GSEL_JOB"] = job;
   add_library_folder(out);
   if (ranks > 1) {

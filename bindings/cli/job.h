@@ -16,10 +16,11 @@ using Environment = std::map<std::string, std::string>;
 std::string own_path();  // of this command
 Environment own_environment();
 // This host among those of the job. rendezvous: where their ranks meet, "tcp://a:1"; empty where this host has all.
+// job: its name, which no other job at that place has; may be empty.
 struct Nodes {
   int64_t count = 1, rank = 0;
   int64_t first_rank = 0, world_size = 0;  // of this host, and of all; 0: that of this host
-  std::string rendezvous = {};
+  std::string rendezvous = {}, job = {};
 };
 // What all ranks of one job share; `from` ours. ranks: on this host.
 Environment job_environment(int64_t ranks, const Nodes& nodes = {});

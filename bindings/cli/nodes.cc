@@ -1,6 +1,7 @@
 // nodes.cc: see nodes.h.
 #include "nodes.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "client.h"
@@ -10,14 +11,23 @@ namespace gsel::cli {
 namespace {
 
 constexpr int64_t kMostNodesOfJob = 65536;
+constexpr size_t kMostJobName = 64;
 
 }  // namespace
+
+std::string checked_job_name(const std::string& name) {
+  if (name.size() > kMostJobName || !std::ranges::all_of(name, [](char c) { return c > ' ' && c <= '~'; }))
+    refuse(GSEL_ERR_ARG, "--job " + name + ": at most " + std::to_string(kMostJobName) +
+                             " of printable ASCII and no blank are needed");
+  return name;
+}
 
 Nodes nodes_of(const NodeOptions& options, int64_t ranks) {
   Nodes nodes;
   if (!options.nodes.empty()) nodes.count = whole_number("--nodes", options.nodes);
   if (!options.node_rank.empty()) nodes.rank = whole_number("--node-rank", options.node_rank);
   nodes.rendezvous = options.rendezvous;
+  nodes.job = checked_job_name(options.job);
   if (nodes.count < 1 || nodes.count > kMostNodesOfJob)
     refuse(GSEL_ERR_ARG, "--nodes " + options.nodes + ": 1 to " + std::to_string(kMostNodesOfJob) + " are needed");
   const std::string asked = "--nodes " + std::to_string(nodes.count);

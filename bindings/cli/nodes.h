@@ -10,9 +10,11 @@ namespace gsel::cli {
 
 // As given; empty: not.
 struct NodeOptions {
-  std::string nodes, node_rank, rendezvous;
+  std::string nodes, node_rank, rendezvous, job;
 };
 
+// What all ranks of a job find in GSEL_JOB_NAME; refused, where they cannot.
+std::string checked_job_name(const std::string& name);
 // ranks: of this host, and of each other one.
 Nodes nodes_of(const NodeOptions& options, int64_t ranks);
 

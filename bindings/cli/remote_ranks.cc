@@ -30,6 +30,17 @@ std::string new_token() {
   return token;
 }
 
+// Of this command alone.
+std::string new_job_name() {
+  std::string name = "gsel-run-";
+  for (const char c : new_token().substr(0, 8)) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    const auto byte = static_cast<unsigned char>(c);
+    name += {kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return name;
+}
+
 }  // namespace
 
 RemoteRanks::RemoteRanks(RemoteJob job) : job_(std::move(job)), printer_(job_.tag_output), has_input_(isatty(0) == 0) {
@@ -70,6 +81,7 @@ void RemoteRanks::connect() {
   if (hosts_.size() > 1) {
     job.nodes.rendezvous = job_.rendezvous.empty() ? hosts_.front()->rendezvous() : job_.rendezvous;
     job.token = new_token();
+    if (job.nodes.job.empty()) job.nodes.job = new_job_name();
   }
   for (size_t i = 0; i < hosts_.size(); ++i) {
     job.nodes.rank = static_cast<int64_t>(i);

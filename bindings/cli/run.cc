@@ -1,5 +1,6 @@
 // run.cc: `gsel run`: how many ranks, and what stands in the environment of each.
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -64,8 +65,8 @@ const CommandText kRunText{
     .starts_program = true};
 
 struct RunOptions {
-  std::string ranks, hosts, rsh, remote_gsel, nodes, node_rank, rendezvous, config, devices, inventory, wait, grace,
-      timeout, agent, pin = "core", on_failure = "end";
+  std::string ranks, hosts, rsh, remote_gsel, nodes, node_rank, rendezvous, job, config, devices, inventory, wait,
+      grace, timeout, agent, pin = "core", on_failure = "end";
   bool tag_output = false, reserve = false, share_devices = false, verbose = false;
   std::vector<std::string> exports, program;
   Parser parser;
@@ -124,7 +125,7 @@ int run_here(const RunOptions& options, const std::string& json_file) {
   check_limits(job.ranks, counted ? "-n " + options.ranks : "the sizes of [mesh] in the config", options.tag_output);
   const Launch what = policy(options);
   if (options.program.empty()) refuse(GSEL_ERR_ARG, "no program to run; gsel run -n 4 -- program arguments");
-  job.nodes = nodes_of({options.nodes, options.node_rank, options.rendezvous}, job.ranks);
+  job.nodes = nodes_of({options.nodes, options.node_rank, options.rendezvous, options.job}, job.ranks);
   take_variables(job);
   PrintedRanks ranks(prepared(job, config.get()), options.tag_output);
   return run_job(options, what, ranks, job.nodes.world_size, json_file);
@@ -148,6 +149,8 @@ int run_on_hosts(const RunOptions& options, const std::string& json_file) {
   if (job.config) job.config = std::filesystem::absolute(*job.config).lexically_normal();
   if (!job.devices.inventory.empty()) job.devices.inventory = std::filesystem::absolute(job.devices.inventory);
   job.grace_s = what.grace_s;
+  const char* named = std::getenv("GSEL_JOB_NAME");
+  job.nodes.job = checked_job_name(options.given("--job") || !named ? options.job : named);
   std::vector<std::string> chosen = chosen_environment();
   job.variables.insert(job.variables.begin(), chosen.begin(), chosen.end());
   std::string traces = trace_folder(load_config(job.config).get());
@@ -199,6 +202,10 @@ Command run_command(CommandLine& line, std::vector<std::string> program) {
       "Where the ranks meet, as GSEL_RENDEZVOUS: tcp://HOST:PORT, an address of node 0, for which with --nodes "
       "GSEL_TOKEN_FILE names the token of the job; or file://PATH, whose folder all hosts see. --hosts chooses "
       "place and token where this is not given.");
+  parser.option(
+      "--job", options->job, "NAME",
+      "Name of the job, the same on all its hosts, as GSEL_JOB_NAME: ranks of jobs with other names do not join "
+      "it, also where place and token are the same. --hosts makes one where none is given.");
   parser.option("--config", options->config, "FILE", "gsel.toml for the ranks, as GSEL_CONFIG.");
   parser.option("--devices", options->devices, "SPEC", "Give each rank one of these devices; see gsel-resolve(1).");
   parser.option("--inventory", options->inventory, "FILE", "Select on the machine of this file, and not on this one.");

@@ -16,8 +16,9 @@ constexpr std::array<std::string_view, 21> kPrefixes{
     "NVIDIA_", "HIP_",  "ROCR_", "HSA_",  "GPU_", "ZE_",  "ONEAPI_",   "HABANA_", "ASCEND_", "RCCL_"};
 
 // Of one host, one rank or one job alone; the agents set those that their ranks need.
-constexpr std::array<std::string_view, 7> kOfHere{
-    "GSEL_HOST_ID", "GSEL_JOB", "GSEL_DEVICE", "GSEL_TOKEN_FILE", "GSEL_RENDEZVOUS", "GSEL_RSH", "GSEL_RESERVE_FOLDER"};
+constexpr std::array<std::string_view, 8> kOfHere{"GSEL_HOST_ID", "GSEL_JOB",           "GSEL_JOB_NAME",
+                                                  "GSEL_DEVICE",  "GSEL_TOKEN_FILE",    "GSEL_RENDEZVOUS",
+                                                  "GSEL_RSH",     "GSEL_RESERVE_FOLDER"};
 
 }  // namespace
 

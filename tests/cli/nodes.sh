@@ -27,13 +27,14 @@ refused "needs --rendezvous tcp://HOST:PORT" -n 2 --nodes 2 --node-rank 0
 refused "GSEL_TOKEN_FILE is not set" -n 2 --nodes 2 --node-rank 0 --rendezvous tcp://127.0.0.1:1
 refused "this command is the launcher" -n 2 --nodes 2 --node-rank 0 --rendezvous env://
 refused "1 to 65536 are needed" -n 2 --nodes 0
+refused "at most 64 of printable ASCII" -n 2 --job "a name"
 export GSEL_TOKEN_FILE="$work/token"
 
 # What stands in the environment of each rank.
-"$gsel" run -n 2 --nodes 3 --node-rank 1 --rendezvous tcp://10.0.0.1:29500 -- \
-  sh -c 'echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR $MASTER_PORT $GSEL_RENDEZVOUS"' |
+"$gsel" run -n 2 --nodes 3 --node-rank 1 --rendezvous tcp://10.0.0.1:29500 --job run7 -- \
+  sh -c 'echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR $MASTER_PORT $GSEL_RENDEZVOUS $GSEL_JOB_NAME"' |
   sort > "$work/ranks"
-printf '%s\n' "2/6 0/2 1 10.0.0.1 29500 tcp://10.0.0.1:29500" "3/6 1/2 1 10.0.0.1 29500 tcp://10.0.0.1:29500" |
+printf '%s\n' "2/6 0/2 1 10.0.0.1 29500 tcp://10.0.0.1:29500 run7" "3/6 1/2 1 10.0.0.1 29500 tcp://10.0.0.1:29500 run7" |
   cmp - "$work/ranks" || fail "the ranks of node 1 found: $(cat "$work/ranks")"
 (
   unset GSEL_TOKEN_FILE # which rank 0 writes into the file

@@ -147,6 +147,85 @@ void test_another_token_is_turned_away(void**) {
   as_processes(3, one_has_another, &job);
 }
 
+// ---- other jobs -------------------------------------------------------------------------------------------------
+
+// Jobs at one place, with one token: rank 1 is of another one than rank 0.
+struct Jobs {
+  Job job;
+  const char* variable;  // that says so,
+  const char* values[2];
+  const char* parts[2];  // and what is said of it
+};
+
+void set_launcher(const rank_run* run) {
+  setenv("SLURM_PROCID", std::to_string(run->rank).c_str(), 1);
+  setenv("SLURM_STEP_NUM_TASKS", std::to_string(run->world_size).c_str(), 1);
+}
+
+void finds_another_job(rank_run* run) {
+  const auto* jobs = static_cast<const Jobs*>(run->user);
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  set_launcher(run);
+  if (jobs->values[run->rank]) setenv(jobs->variable, jobs->values[run->rank], 1);
+  run->user = const_cast<Job*>(&jobs->job);
+  run->join_timeout_s = run->rank == 0 ? 2 : 20;
+  const gsel_status status = join(run, &comm, &err);
+  char text[1000];
+  gsel_error_format(err, text, sizeof text);
+  gsel_error_free(err);
+  rank_check(run, status == (run->rank == 1 ? GSEL_ERR_MISMATCH : GSEL_ERR_TIMEOUT));
+  for (const char* part : jobs->parts)
+    if (!strstr(text, part)) snprintf(run->failure, sizeof run->failure, "no \"%s\" in \"%s\"", part, text);
+}
+
+void joins_of_two_launches(rank_run* run) {
+  set_launcher(run);
+  setenv("SLURM_JOB_ID", std::to_string(run->rank).c_str(), 1);
+  joins(run);
+}
+
+// Rank 2 is of another job, and comes once more with the right one.
+void joins_beside_another_job(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  if (run->rank == 2) {
+    setenv("GSEL_JOB_NAME", "two", 1);
+    rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_MISMATCH, "is of job", 2);
+    setenv("GSEL_JOB_NAME", "one", 1);
+  }
+  joins(run);
+}
+
+void test_jobs_at_one_place_do_not_meet(void**) {
+  char path[] = "/tmp/gsel-token-XXXXXX";
+  close(mkstemp(path));
+  write_token(path, "0123456789abcdef0123456789abcdef", 0600);
+  Jobs jobs{job_at(free_port()),
+            "GSEL_JOB_NAME",
+            {"one", "two"},
+            {"is of job \"two\"", "of job \"one\"; give each job another place"}};
+  snprintf(jobs.job.token, sizeof jobs.job.token, "%s", path);
+  as_processes(2, finds_another_job, &jobs);
+  jobs.values[0] = nullptr;
+  jobs.parts[1] = "of a job without a name; give each job another place";
+  as_processes(2, finds_another_job, &jobs);
+  jobs = {jobs.job,
+          "SLURM_JOB_ID",
+          {"7", "8"},
+          {"is of job \"SLURM_JOB_ID=8\"", "of job \"SLURM_JOB_ID=7\"; give each job another place"}};
+  as_processes(2, finds_another_job, &jobs);
+  // A name wins over the launcher's, and a rank of another job does no harm to this one.
+  setenv("GSEL_JOB_NAME", "one", 1);
+  as_processes(2, joins_of_two_launches, &jobs.job);
+  as_processes(3, joins_beside_another_job, &jobs.job);
+  setenv("GSEL_JOB_NAME", "a name", 1);
+  refused_token(GSEL_ERR_CONFIG, "GSEL_JOB_NAME is \"a name\"; expected at most 64");
+  unsetenv("GSEL_JOB_NAME");
+  unsetenv("GSEL_TOKEN_FILE");
+  unlink(path);
+}
+
 // Whoever listens knows the protocol, and not the secret.
 void meets_an_impostor(rank_run* run) {
   gsel_error* err = nullptr;
@@ -295,7 +374,7 @@ SignedGreeting greeting_of(Kind kind, const rank_run* run, const Challenge& chal
   write_text(g.host, "far");
   write_text(g.version, kind == Kind::version ? "7.8.9" : version_text());
   if (kind == Kind::protocol) g.protocol = 77;
-  if (kind == Kind::network) write_text(g.identity, "one");
+  if (kind == Kind::network) g.identity = key_of("one");
   if (kind == Kind::byte_order) {
     g.magic = __builtin_bswap64(kMagic), g.protocol = swapped(kMeetingProtocol);
     g.rank = static_cast<int32_t>(swapped(1)), g.world_size = static_cast<int32_t>(swapped(3));
@@ -464,6 +543,7 @@ int main() {
       cmocka_unit_test(test_ranks_meet_and_join),
       cmocka_unit_test(test_the_token_is_in_a_file_of_the_users_own),
       cmocka_unit_test(test_another_token_is_turned_away),
+      cmocka_unit_test(test_jobs_at_one_place_do_not_meet),
       cmocka_unit_test(test_an_impostor_is_found_out),
       cmocka_unit_test(test_signatures_are_hmac_sha256),
       cmocka_unit_test(test_what_ends_a_job_is_named_on_every_rank),

@@ -29,9 +29,10 @@ class Guest {
     own_.world_size = meeting_.world_size;
     own_.pid = getpid();
     write_text(own_.host, host_name());
-    write_text(own_.identity, host_identity());
-    write_text(own_.space, name_space());
+    own_.identity = key_of(host_identity());
+    own_.space = key_of(name_space());
     write_text(own_.version, version_text());
+    write_job(own_.job, meeting_.job_name);
     if (board_ && board_->asks_all()) seats_ = read_seats();
     int64_t pause = kFirstPauseNs;
     for (;;) {

@@ -71,7 +71,7 @@ std::unique_ptr<Control> join(const JoinOptions& join) {
   const MeetingPlace place = parse_meeting_place(join.rendezvous, join.rendezvous_source);
   auto [table, secret] =
       meet({join.rank, join.world_size, place, secret_of(join, place), job_of(join), join.join_timeout_s, deadline,
-            listener ? listener->port() : uint16_t{0}, host_fanout()});
+            listener ? listener->port() : uint16_t{0}, host_fanout(), join.job});
   const auto left_s = [deadline] {
     return std::max(static_cast<double>(deadline - os::now_ns()) * 1e-9, kLeastLocalSeconds);
   };

@@ -25,8 +25,9 @@ struct Meeting {
   std::string job;               // as boards name it (board.h)
   double seconds;                // until when all are to have come,
   int64_t deadline_ns;
-  uint16_t port = 0;    // of rank 0: where it listens for the first ranks of the other hosts,
-  uint16_t fanout = 0;  // of their tree (tree.h)
+  uint16_t port = 0;          // of rank 0: where it listens for the first ranks of the other hosts,
+  uint16_t fanout = 0;        // of their tree (tree.h)
+  std::string job_name = {};  // what tells the job from others, as users read it; empty: nothing does
 };
 
 struct Met {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace gsel::hosts {
@@ -45,7 +46,7 @@ void check_greeting(const Greeting& g, int32_t world_size, const Greeting* other
                             "its own",
                             g.rank, seat_of(*other), seat_of(g)))
         .about_rank(g.rank);
-  if (same_host && read_text(same_host->space) != read_text(g.space))
+  if (same_host && same_host->space != g.space)
     throw Error(
         GSEL_ERR_MISMATCH,
         fmt::format("rank {} on {} and rank {} on {} say by GSEL_HOST_ID that they are on one host, and share no "
@@ -53,6 +54,18 @@ void check_greeting(const Greeting& g, int32_t world_size, const Greeting* other
                     "give each its own",
                     same_host->rank, seat_of(*same_host), g.rank, seat_of(g)))
         .about_rank(g.rank);
+}
+
+Error other_job(const Greeting& g, const Greeting& root, const std::string& place) {
+  const auto job = [](const Greeting& of) {
+    const std::string name = read_text(of.job);
+    return name.empty() ? std::string("a job without a name") : fmt::format("job {}", in_quotes(name));
+  };
+  return Error(GSEL_ERR_MISMATCH,
+               fmt::format("rank {} on {} is of {}, and rank 0 on {}, which waits at {}, of {}; give each job another "
+                           "place, or all ranks of one job the same GSEL_JOB_NAME",
+                           g.rank, seat_of(g), job(g), seat_of(root), place, job(root)))
+      .about_rank(g.rank);
 }
 
 void fail_late(const Meeting& meeting, const std::vector<int32_t>& late, bool have_come,
@@ -73,7 +86,7 @@ void fail_late(const Meeting& meeting, const std::vector<int32_t>& late, bool ha
   }
   for (size_t h = 0; h < names.size(); ++h)
     text += fmt::format("{} {} on {}", h == 0 ? "; here are" : ",", ranks_text(there[h]), names[h]);
-  if (!stranger.empty()) text += fmt::format("; a process at {} showed another token", stranger);
+  if (!stranger.empty()) text += "; " + stranger;
   throw Error(GSEL_ERR_TIMEOUT, text).about_rank(late.front());
 }
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <ctime>
 #include <list>
+#include <map>
 #include <memory>
-#include <unordered_map>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -36,10 +36,11 @@ class Root {
     own_.world_size = meeting.world_size;
     own_.pid = getpid();
     write_text(own_.host, host_name());
-    write_text(own_.identity, host_identity());
-    write_text(own_.space, name_space());
+    own_.identity = key_of(host_identity());
+    own_.space = key_of(name_space());
+    write_job(own_.job, meeting.job_name);
     greetings_[0] = own_;
-    first_of_host_.emplace(read_text(own_.identity), 0);
+    first_of_host_.emplace(own_.identity, 0);
   }
 
   Met run() {
@@ -192,12 +193,12 @@ class Root {
   void take(Guest& guest, const Greeting& greeting) {
     const bool is_rank = greeting.rank >= 0 && greeting.rank < meeting_.world_size;
     auto* const place = is_rank ? &greetings_[static_cast<size_t>(greeting.rank)] : nullptr;
-    const auto first = first_of_host_.find(read_text(greeting.identity));
+    const auto first = first_of_host_.find(greeting.identity);
     if (!failed_)
       check_greeting(greeting, meeting_.world_size, place && *place ? &**place : nullptr,
                      first == first_of_host_.end() ? nullptr : &*greetings_[static_cast<size_t>(first->second)]);
     if (!is_rank) return;
-    if (first == first_of_host_.end()) first_of_host_.emplace(read_text(greeting.identity), greeting.rank);
+    if (first == first_of_host_.end()) first_of_host_.emplace(greeting.identity, greeting.rank);
     guest.ranks.push_back(greeting.rank);
     by_rank_[static_cast<size_t>(greeting.rank)] = &guest;
     has_come_ += !*place;
@@ -219,7 +220,7 @@ class Root {
   void greet(Guest& guest, const SignedGreeting& said) {
     const Greeting& g = said.greeting;
     if (!secret_.is_signed({kByGuest, bytes_of(guest.challenge.nonce), bytes_of(g)}, said.signature)) {
-      stranger_ = guest.stream.peer();
+      stranger_ = fmt::format("a process at {} showed another token", guest.stream.peer());
       return turn_away(guest, Error(GSEL_ERR_PERMISSION,
                                     fmt::format("rank 0 at {} has another token than this rank; give every rank of the "
                                                 "job the same",
@@ -229,6 +230,12 @@ class Root {
     if (g.magic != kMagic || g.protocol != kMeetingProtocol) {
       guest.is_over = true;  // it has found out, too
       return failed_ ? void() : fail_kind(g);
+    }
+    if (read_text(g.job) != read_text(own_.job)) {
+      const Error error = other_job(g, own_, meeting_.place.text);
+      stranger_ = "turned away: " + error.message();
+      log(GSEL_LOG_WARN, "comm", "{}", stranger_);
+      return turn_away(guest, error);
     }
     guest.is_known = true;
     ++known_;
@@ -254,10 +261,10 @@ class Root {
     table.port = meeting_.port;
     table.fanout = meeting_.fanout;
     os::random_bytes(table.job.bytes, sizeof table.job.bytes);
-    std::unordered_map<std::string, int32_t> identities;
+    std::map<Bytes32, int32_t> identities;
     for (int32_t q = 0; q < meeting_.world_size; ++q) {
       const Greeting& g = *greetings_[static_cast<size_t>(q)];
-      const auto [place, is_new] = identities.emplace(read_text(g.identity), static_cast<int32_t>(identities.size()));
+      const auto [place, is_new] = identities.emplace(g.identity, static_cast<int32_t>(identities.size()));
       table.host_of.push_back(place->second);
       if (!is_new) continue;
       table.names.push_back(read_text(g.host));
@@ -295,10 +302,10 @@ class Root {
   size_t known_ = 0;                          // among them
   std::vector<Guest*> by_rank_;               // who speaks for it
   std::vector<std::optional<Greeting>> greetings_;
-  size_t has_come_ = 0;                                     // without rank 0
-  std::unordered_map<std::string, int32_t> first_of_host_;  // by identity, who has come first
-  std::string stranger_;                                    // the last that showed another token
-  std::optional<Word> failed_;                              // what all are told from now on
+  size_t has_come_ = 0;                       // without rank 0
+  std::map<Bytes32, int32_t> first_of_host_;  // by identity, who has come first
+  std::string stranger_;                      // the last that was not let in
+  std::optional<Word> failed_;                // what all are told from now on
 };
 
 }  // namespace

@@ -18,8 +18,8 @@
 namespace gsel::hosts {
 
 constexpr uint64_t kMagic = 0x7465656d6c657367;  // "gselmeet", and something else in another byte order
-constexpr uint32_t kMeetingProtocol = 3;
-constexpr size_t kHostNameBytes = 64, kIdentityBytes = 96;
+constexpr uint32_t kMeetingProtocol = 4;
+constexpr size_t kHostNameBytes = 64, kJobNameBytes = 96;
 constexpr int64_t kHandshakeNs = 5'000'000'000;  // until both have proved that they know the secret
 
 struct Challenge {
@@ -39,9 +39,11 @@ struct Greeting {
   char host[kHostNameBytes] = {};
   char version[24] = {};  // of gsel
   Bytes32 nonce = {};
-  char identity[kIdentityBytes] = {};
-  char space[64] = {};  // name_space
+  Bytes32 identity = {};         // key_of host_identity
+  Bytes32 space = {};            // key_of name_space
+  char job[kJobNameBytes] = {};  // Meeting::job_name
 };
+static_assert(sizeof(Greeting) == 304);
 struct SignedGreeting {
   Greeting greeting;
   Bytes32 signature = {};
@@ -72,6 +74,17 @@ inline constexpr uint8_t kByGuest[] = "a rank that joins", kByRoot[] = "rank 0";
 template <size_t n>
 void write_text(char (&out)[n], const std::string& text) {
   std::memcpy(out, text.data(), std::min(text.size(), n - 1));
+}
+inline Bytes32 key_of(const std::string& text) {
+  return sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+}
+// Whole, or what tells it from others of so many bytes.
+inline void write_job(char (&out)[kJobNameBytes], const std::string& name) {
+  constexpr size_t kKey = 8;
+  if (name.size() < sizeof out) return write_text(out, name);
+  std::string text = name.substr(0, sizeof out - 2 - 2 * kKey) + "~";
+  for (size_t i = 0; i < kKey; ++i) text += fmt::format("{:02x}", key_of(name)[i]);
+  write_text(out, text);
 }
 template <size_t n>
 std::string read_text(const char (&text)[n]) {

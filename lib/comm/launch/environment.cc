@@ -25,6 +25,7 @@ const char* trace_folder() {
 }
 
 constexpr std::string_view kByLauncher = "env://";
+constexpr size_t kMostJobName = 64;
 
 const char* rendezvous_of_environment() {
   const char* place = secure_getenv("GSEL_RENDEZVOUS");  // which may name a file
@@ -121,6 +122,24 @@ void find_place(JoinOptions& join, const World& world, bool by_environment) {
   join.rendezvous_source = place.source;
 }
 
+// What tells the job from others on all its hosts: the name that it is given, else what the launcher says. The ranks of
+// one `gsel run` are those of one host alone; those that have an id need nothing else.
+void find_job(JoinOptions& join, const World& world) {
+  if (const char* name = variable("GSEL_JOB_NAME")) {
+    const std::string_view text = name;
+    if (text.size() > kMostJobName || !std::ranges::all_of(text, [](char c) { return c > ' ' && c <= '~'; }))
+      throw about_variable("GSEL_JOB_NAME", fmt::format("GSEL_JOB_NAME is {}; expected at most {} of printable ASCII "
+                                                        "and no blank",
+                                                        in_quotes(text), kMostJobName));
+    join.job = text;
+    join.launch = fmt::format("GSEL_JOB_NAME={}\n", text);
+  } else if (!variable("GSEL_JOB")) {
+    join.job = job_identity();
+    join.launch = world.convention ? job_variables(*world.convention) : job_variables();
+  }
+  if (join.id_is_given) join.job.clear();
+}
+
 }  // namespace
 
 std::string job_of_launcher(const JoinOptions& join) {
@@ -166,14 +185,14 @@ JoinOptions complete_join(const gsel_comm_options& options) {
     world = launched_world(options);
   }
   find_place(join, world, options.world_size == 0);
-  if (!variable("GSEL_JOB")) join.launch = world.convention ? job_variables(*world.convention) : job_variables();
+  join.id_is_given = options.id != nullptr;
+  find_job(join, world);
   const std::string_view device = own_device(options).uuid;
   join.device = {device.data(), device.size()};
   join.rank = world.rank;
   join.world_size = world.size;
   if (const char* folder = trace_folder()) join.trace = {folder, std::strlen(folder)};
   if (join.rank == 0) check_variables();
-  join.id_is_given = options.id != nullptr;
   if (options.id)
     join.id = *options.id;
   else if (world.size > 1 && join.rendezvous.empty())

@@ -30,6 +30,7 @@ struct JoinOptions {
   std::string rendezvous;              // where the ranks of several hosts meet; empty: all are on this one
   const char* rendezvous_source = "";  // where that is said
   std::string launch;                  // what the ranks of this launch share, on all hosts; may be empty
+  std::string job;                     // what tells their job from others, as users read it; may be empty
   bool id_is_given = false;            // by the caller
   // Opens what moves memory of the host between hosts, once it is known that there are several.
   std::function<std::shared_ptr<const Accelerator>()> find_between_hosts{};

@@ -1,6 +1,7 @@
 // comm/launch/launcher.cc: see launcher.h.
 #include "comm/launch/launcher.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -32,6 +33,8 @@ constexpr Convention kConventions[] = {
     // Of Kubernetes; the size is the description's of the Job to give.
     {"JOB_COMPLETION_INDEX", "WORLD_SIZE", {}, {"MASTER_ADDR", "MASTER_PORT"}, nullptr},
 };
+// Places, at which another job may be, and what each agent of torchrun counts for itself.
+constexpr std::string_view kNotOfJob[] = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"};
 // How many ranks there are and how many are on this host is for the process manager to tell.
 constexpr Convention kPmix = {"PMIX_RANK", "the size that the process manager tells", {}, {"PMIX_NAMESPACE"}, nullptr};
 const Convention &kTorch = kConventions[0], &kOpenMpi = kConventions[1], &kPmi = kConventions[2],
@@ -139,6 +142,20 @@ std::string job_variables(const Convention& convention) {
   for (const char* name : convention.job)
     if (name && variable(name)) text += fmt::format("{}={}\n", name, variable(name));
   return text;
+}
+
+std::string job_identity() {
+  const auto of = [](const Convention& c) {
+    std::string text;
+    for (const char* name : c.job)
+      if (name && variable(name) && std::ranges::count(kNotOfJob, std::string_view(name)) == 0)
+        text += fmt::format("{}{}={}", text.empty() ? "" : ", ", name, variable(name));
+    return text;
+  };
+  std::string text;
+  for (const Convention& c : kConventions)
+    if (text.empty() && variable(c.rank)) text = of(c);
+  return text.empty() && pmix::is_there() ? of(kPmix) : text;
 }
 
 std::string job_variables() {

@@ -40,6 +40,9 @@ World world_of_environment(bool need_job);
 std::string job_variables(const Convention& convention);
 // The same of whichever launcher there is.
 std::string job_variables();
+// "SLURM_JOB_ID=7, SLURM_STEP_ID=0": of the variables of whichever launcher there is those that no other job has, alike
+// on all hosts; empty where it says nothing.
+std::string job_identity();
 // RANK, where gsel run or torchrun sets it.
 const char* rank_of_torchrun();
 
