@@ -88,11 +88,11 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *                     "env://": what the launcher says (docs/communicator.md), or nothing, where it says that all are on
  *                     this host. Who does not show that it knows the job's token is not heard: `id`, if it is given, else
  *                     the content of the file that GSEL_TOKEN_FILE names, which only its user may read, else what rank 0
- *                     posts in the file or by the launcher. What is said there is signed and not encrypted. Ranks on
- *                     several hosts share everything (docs/communicator.md); gsel_comm_free waits two seconds at most for
- *                     what was sent to other hosts. Not given: if rank and size are read from the environment, too, its
- *                     variable GSEL_RENDEZVOUS, else "env://" where the launcher says that ranks are on several hosts;
- *                     else all ranks are on this host */
+ *                     posts in the file or by the launcher. Who speaks is proved once, when it connects; calls that
+ *                     follow are neither signed nor encrypted. Ranks on several hosts share everything
+ *                     (docs/communicator.md); gsel_comm_free waits two seconds at most for what was sent to other hosts.
+ *                     Not given: if rank and size are read from the environment, too, its variable GSEL_RENDEZVOUS, else
+ *                     "env://" where the launcher says that ranks are on several hosts; else all ranks are on this host */
 #define GSEL_ORDER_RANKS 0 /* (((x0 + x1) + x2) + x3) */
 #define GSEL_ORDER_TREE 1  /* ((x0 + x1) + (x2 + x3)): pairs of neighbours, level by level; the last of an odd number
                             * goes to the next level unchanged. If each rank first reduces its own parts with

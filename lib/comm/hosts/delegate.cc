@@ -34,6 +34,14 @@ struct Told {
   throw Error(GSEL_ERR_VERSION, "rank 0 speaks another protocol; all ranks must use one libgsel").about_rank(0);
 }
 
+[[noreturn]] void fail_unsigned() {
+  throw Error(
+      GSEL_ERR_PERMISSION,
+      "what came over the connection with rank 0 is not signed by it: somebody between the hosts has changed it; "
+      "use another network")
+      .about_rank(0);
+}
+
 [[noreturn]] void fail_gone(const Meeting& meeting) {
   throw Error(GSEL_ERR_PEER,
               fmt::format("rank 0 at {} died or gave up joining while rank {} of {} waited for the other ranks",
@@ -137,33 +145,35 @@ void Delegate::admit() {
 
 // ---- a meeting --------------------------------------------------------------------------------------------------
 
-Met Delegate::speak(const Meeting& meeting, Stream& stream, const Secret& secret, bool is_posted) {
+Met Delegate::speak(const Meeting& meeting, Stream& stream, const Session& session, bool is_posted) {
   const int64_t deadline = meeting.deadline_ns + kAnswerNs;
   Told told;
-  told.word = await_word(meeting, stream);
+  told.word = await_word(meeting, stream, session);
+  if (told.word.say != Say::table) fail_protocol();
   if (told.word.bytes > kMostTableBytes) fail_protocol();
   told.code.resize(told.word.bytes);
-  told.key = secret.key();
+  told.key = session.secret.key();
   const Stream::Came came = stream.await(told.code.data(), told.code.size(), deadline);
   if (came != Stream::Came::all) came == Stream::Came::end ? fail_gone(meeting) : fail_silent(meeting);
+  if (!session.is_signed(told.word, key_of(told.code))) fail_unsigned();
   if (is_posted) write_text(told.word.text, stream.peer_address());
   Met met = met_of(told, meeting.world_size);
   for (Local& local : locals_)
     local.is_over = !write_pieces(local.socket, &told.word, sizeof told.word, deadline) ||
                     !write_list(local.socket, told.code, deadline) || !write_list(local.socket, told.key, deadline);
   while (!all_have_table())
-    if (poll_once(stream, deadline)) fail_gone(meeting);
+    if (poll_once(stream, session, deadline)) fail_gone(meeting);
   stream.send(Report{}, deadline);
-  const Word here = await_word(meeting, stream);
+  const Word here = await_word(meeting, stream, session);
   if (here.say != Say::here) fail_protocol();
   for (const Local& local : locals_) write_pieces(local.socket, &here, sizeof here, deadline);
   return met;
 }
 
-Word Delegate::await_word(const Meeting& meeting, Stream& stream) {
+Word Delegate::await_word(const Meeting& meeting, Stream& stream, const Session& session) {
   const int64_t deadline = meeting.deadline_ns + kAnswerNs;
   while (os::now_ns() < deadline)
-    if (const auto word = poll_once(stream, deadline)) {
+    if (const auto word = poll_once(stream, session, deadline)) {
       if (word->say == Say::gone) fail_gone(meeting);
       return *word;
     }
@@ -171,7 +181,7 @@ Word Delegate::await_word(const Meeting& meeting, Stream& stream) {
 }
 
 // What rank 0 says, if it does; "gone" where it has ended. Some of it may have come with what was read before.
-std::optional<Word> Delegate::poll_once(Stream& stream, int64_t deadline_ns) {
+std::optional<Word> Delegate::poll_once(Stream& stream, const Session& session, int64_t deadline_ns) {
   auto word = stream.take<Word>();
   if (!word) {
     std::vector<pollfd> items{{stream.fd(), POLLIN, 0}, {door_.fd(), POLLIN, 0}};
@@ -182,8 +192,13 @@ std::optional<Word> Delegate::poll_once(Stream& stream, int64_t deadline_ns) {
     std::erase_if(locals_, [](const Local& local) { return local.is_over; });
     const bool goes_on = stream.fill(sizeof(Word));
     word = stream.take<Word>();
-    if (!word && !goes_on) word.emplace().say = Say::gone;
+    if (!word && !goes_on) {
+      word.emplace().say = Say::gone;
+      return word;
+    }
   }
+  const bool is_whole = word && word->say != Say::table;  // which is signed with what follows
+  if (is_whole && !session.is_signed(*word)) fail_unsigned();
   if (word && word->say == Say::failed) throw error_of(*word);
   return word;
 }

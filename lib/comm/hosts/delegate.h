@@ -30,7 +30,7 @@ class Delegate {
 
   // From the welcome of rank 0, to which the stream leads, to the end of the meeting. is_posted: rank 0's address was,
   // and is the one that answered.
-  Met speak(const Meeting& meeting, Stream& stream, const Secret& secret, bool is_posted);
+  Met speak(const Meeting& meeting, Stream& stream, const Session& session, bool is_posted);
   void tell_all(const Word& word) noexcept;
 
  private:
@@ -41,8 +41,8 @@ class Delegate {
     bool is_known = false, has_table = false, is_over = false;
   };
   explicit Delegate(shm::Socket door) : door_(std::move(door)) {}
-  Word await_word(const Meeting& meeting, Stream& stream);
-  std::optional<Word> poll_once(Stream& stream, int64_t deadline_ns);
+  Word await_word(const Meeting& meeting, Stream& stream, const Session& session);
+  std::optional<Word> poll_once(Stream& stream, const Session& session, int64_t deadline_ns);
   void admit();
   void hear(Local& local, Stream& stream, int64_t deadline_ns);
   bool all_have_table() const;

@@ -60,8 +60,9 @@ class Guest {
     try {
       if (seats_.empty()) seats_ = read_seats();
       for (const Seat& seat : seats_)
-        if (auto stream = connect_to(seat.place, meeting_.deadline_ns, &why_); stream && is_welcome(*stream, seat))
-          return delegate_->speak(meeting_, *stream, seat.secret, board_ != nullptr);
+        if (auto stream = connect_to(seat.place, meeting_.deadline_ns, &why_))
+          if (const auto session = be_welcomed(*stream, seat))
+            return delegate_->speak(meeting_, *stream, *session, board_ != nullptr);
       seats_.clear();
       return {};
     } catch (...) {
@@ -101,8 +102,8 @@ class Guest {
     return out;
   }
 
-  // false, with why: whoever is there is not rank 0, or has gone.
-  bool is_welcome(Stream& stream, const Seat& seat) {
+  // nullopt, with why: whoever is there is not rank 0, or has gone.
+  std::optional<Session> be_welcomed(Stream& stream, const Seat& seat) {
     const int64_t deadline = std::min(meeting_.deadline_ns, os::now_ns() + kHandshakeNs);
     Challenge challenge;
     if (stream.await(challenge, deadline) != Stream::Came::all) return not_there("says nothing that rank 0 says");
@@ -116,20 +117,13 @@ class Guest {
     Word word;
     if (!stream.send(signed_greeting, deadline) || stream.await(word, deadline) != Stream::Came::all)
       return not_there("went away in the middle");
-    if (seat.is_posted_secret && word.say == Say::failed && word.code == GSEL_ERR_PERMISSION)
-      return not_there("is rank 0 of another job");
+    Session session{seat.secret, own_.nonce, challenge.nonce};
+    if (!session.is_signed(word))
+      return not_there(seat.is_posted_secret ? "is not the rank 0 that has posted where it listens"
+                                             : "has another token than this rank, so that it is no rank 0 of this job");
     if (word.say == Say::failed) throw error_of(word);
-    if (word.say != Say::welcome ||
-        !seat.secret.is_signed({kByRoot, bytes_of(own_.nonce), bytes_of(challenge.nonce)}, word.signature)) {
-      if (seat.is_posted_secret) return not_there("is not the rank 0 that has posted where it listens");
-      throw Error(
-          GSEL_ERR_PERMISSION,
-          fmt::format("whoever listens at {} does not know the token of this job, as rank {} has it; give every "
-                      "rank the same",
-                      meeting_.place.text, meeting_.rank))
-          .about_rank(0);
-    }
-    return true;
+    if (word.say != Say::welcome) return not_there("says what rank 0 does not say at first");
+    return session;
   }
 
   [[noreturn]] void fail_kind(const Challenge& challenge, bool is_swapped) const {
@@ -142,9 +136,9 @@ class Guest {
         .about_rank(0);
   }
 
-  bool not_there(const char* what) {
+  std::nullopt_t not_there(const char* what) {
     why_ = fmt::format("whoever listens there {}", what);
-    return false;
+    return std::nullopt;
   }
 
   const Meeting& meeting_;

@@ -50,15 +50,16 @@ class Root {
       while (has_come_ + 1 < greetings_.size()) poll_once();
       const HostTable table = make_table();
       const std::vector<char> code = encode_table(table);
+      const Bytes32 sum = key_of(code);
       for (const auto& guest : guests_)
-        if (guest->is_known) send_table(*guest, table, code);
+        if (guest->is_known) send_table(*guest, table, code, sum);
       while (std::ranges::any_of(guests_, [](const auto& guest) { return guest->is_known && !guest->has_table; }))
         poll_once();
       board_.reset();  // before others may look there for the next meeting
       Word here;
       here.say = Say::here;
       for (const auto& guest : guests_)
-        if (guest->is_known && !guest->stream.send(here, os::now_ns() + kSayNs)) fail_gone(guest->greeting);
+        if (guest->is_known && !say(*guest, here, os::now_ns() + kSayNs)) fail_gone(guest->greeting);
       return {table, secret_};
     } catch (const Error& error) {
       tell_all(failed_word(error));
@@ -92,6 +93,10 @@ class Root {
     bool has_table = false;
     bool is_over = false;
   };
+  bool say(Guest& guest, Word word, int64_t deadline_ns, const Bytes32& sum = {}) const {
+    Session{secret_, guest.greeting.nonce, guest.challenge.nonce}.sign(word, sum);
+    return guest.stream.send(word, deadline_ns);
+  }
 
   static std::vector<uint8_t> random_token() {
     std::vector<uint8_t> token(32);
@@ -207,12 +212,12 @@ class Root {
 
   // Ends the connection, and not the job.
   void turn_away(Guest& guest, const Error& error) {
-    guest.stream.send(failed_word(error), os::now_ns());
+    say(guest, failed_word(error), os::now_ns());
     guest.is_over = true;
   }
 
   void tell(Guest& guest) noexcept {
-    guest.stream.send(*failed_, os::now_ns() + kSayNs);
+    say(guest, *failed_, os::now_ns() + kSayNs);
     for (const int32_t rank : guest.ranks) by_rank_[static_cast<size_t>(rank)] = &guest;
     guest.has_table = true;  // it may go
   }
@@ -221,12 +226,11 @@ class Root {
     const Greeting& g = said.greeting;
     if (!secret_.is_signed({kByGuest, bytes_of(guest.challenge.nonce), bytes_of(g)}, said.signature)) {
       stranger_ = fmt::format("a process at {} showed another token", guest.stream.peer());
-      return turn_away(guest, Error(GSEL_ERR_PERMISSION,
-                                    fmt::format("rank 0 at {} has another token than this rank; give every rank of the "
-                                                "job the same",
-                                                meeting_.place.text))
-                                  .about_rank(0));
+      guest.stream.send(Word{}, os::now_ns());  // it does not know our token either, and finds that out
+      guest.is_over = true;
+      return;
     }
+    guest.greeting = g;
     if (g.magic != kMagic || g.protocol != kMeetingProtocol) {
       guest.is_over = true;  // it has found out, too
       return failed_ ? void() : fail_kind(g);
@@ -239,13 +243,11 @@ class Root {
     }
     guest.is_known = true;
     ++known_;
-    guest.greeting = g;
     take(guest, g);
     if (failed_) return tell(guest);
     Word welcome;
     welcome.say = Say::welcome;
-    welcome.signature = secret_.sign({kByRoot, bytes_of(g.nonce), bytes_of(guest.challenge.nonce)});
-    if (!guest.stream.send(welcome, os::now_ns() + kSayNs)) fail_gone(g);
+    if (!say(guest, welcome, os::now_ns() + kSayNs)) fail_gone(g);
   }
 
   // By rank; nullptr for those who have not come.
@@ -274,14 +276,14 @@ class Root {
     return table;
   }
 
-  void send_table(Guest& guest, const HostTable& table, const std::vector<char>& code) const {
+  void send_table(Guest& guest, const HostTable& table, const std::vector<char>& code, const Bytes32& sum) const {
     Word word;
     word.say = Say::table;
     word.bytes = static_cast<uint32_t>(code.size());
     word.port = table.port;
     word.fanout = table.fanout;
     std::memcpy(word.job, table.job.bytes, sizeof word.job);
-    if (!guest.stream.send(word, meeting_.deadline_ns) ||
+    if (!say(guest, word, meeting_.deadline_ns, sum) ||
         !guest.stream.send(code.data(), code.size(), meeting_.deadline_ns))
       fail_gone(guest.greeting);
   }

@@ -1,7 +1,8 @@
 // comm/hosts/wire.h: what ranks say to each other while they meet. Rank 0 sends a challenge to whoever connects; the
 // other side proves that it knows the secret, and says who it is; rank 0 proves that it knows it, too. The other side
 // speaks for more ranks of its host, and reports each that comes. Then rank 0 sends the table once all have come, and
-// the other side reports that its ranks have it. Rank 0 may send "failed" at any point instead.
+// the other side reports that its ranks have it. Rank 0 may send "failed" at any point instead. All words of rank 0 are
+// signed, but for the one to a guest that has another token.
 #pragma once
 
 #include <gsel/error.h>
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <type_traits>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -55,12 +57,13 @@ struct Word {
   gsel_status code = GSEL_OK;  // of failed
   int32_t about = -1;
   uint32_t bytes = 0;      // of a table, which follows (table_code.cc)
-  Bytes32 signature = {};  // of a welcome
+  Bytes32 signature = {};  // of rank 0: see Session
   uint8_t job[128] = {};   // of a table
   uint16_t port = 0;       // of a table: of the first host
   uint16_t fanout = 0;     // of a table
   char text[764] = {};
 };
+static_assert(std::has_unique_object_representations_v<Word> && std::has_unique_object_representations_v<Greeting>);
 // What one rank says of a rank of its host, or of all of them (here).
 struct Report {
   Say say = Say::here;
@@ -71,11 +74,29 @@ struct Report {
 // Who signs is part of it, so that nobody's proof can be sent back to him.
 inline constexpr uint8_t kByGuest[] = "a rank that joins", kByRoot[] = "rank 0";
 
+// Two who have challenged each other: what rank 0 signs on this connection is of no use on another one.
+struct Session {
+  const Secret& secret;
+  Bytes32 guest = {}, root = {};  // nonces
+
+  // The whole word, and the sum (sha256) of the table that follows it.
+  void sign(Word& word, const Bytes32& sum = {}) const {
+    word.signature = {};
+    word.signature = secret.sign({kByRoot, guest, root, bytes_of(word), sum});
+  }
+  bool is_signed(Word word, const Bytes32& sum = {}) const {
+    const Bytes32 given = word.signature;
+    word.signature = {};
+    return secret.is_signed({kByRoot, guest, root, bytes_of(word), sum}, given);
+  }
+};
+
 template <size_t n>
 void write_text(char (&out)[n], const std::string& text) {
   std::memcpy(out, text.data(), std::min(text.size(), n - 1));
 }
-inline Bytes32 key_of(const std::string& text) {
+template <class Text>
+Bytes32 key_of(const Text& text) {
   return sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
 }
 // Whole, or what tells it from others of so many bytes.
