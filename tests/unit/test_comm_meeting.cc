@@ -542,14 +542,31 @@ void test_places_are_read(void**) {
   assert_string_equal(six.port.c_str(), "1");
   const MeetingPlace file = parse_meeting_place("file:///shared/run:7", "it");
   assert_true(file.kind == MeetingPlace::Kind::file && file.path == "/shared/run:7");
+  assert_true(parse_meeting_place("pmi://3", "it", true).fd == 3);
   const struct {
     const char* text;
     int32_t column;
-  } wrong[] = {
-      {"file://a", 8},       {"file:///a/", 11},     {"file://", 8},     {"file:/a", 1},          {"", 1},
-      {"10.0.0.1:29500", 1}, {"udp://a:1", 1},       {"tcp://a", 8},     {"tcp://:29500", 7},     {"tcp://a:", 9},
-      {"tcp://a:0", 9},      {"tcp://a:65536", 9},   {"tcp://a:29 ", 9}, {"tcp://[fd00::1:1", 7}, {"tcp://[]:1", 8},
-      {"tcp://[::1]", 12},   {"tcp://[::1]x:1", 12}, {"tcp://a:+1", 9}};
+  } wrong[] = {{"file://a", 8},
+               {"file:///a/", 11},
+               {"file://", 8},
+               {"file:/a", 1},
+               {"", 1},
+               {"10.0.0.1:29500", 1},
+               {"udp://a:1", 1},
+               {"tcp://a", 8},
+               {"tcp://:29500", 7},
+               {"tcp://a:", 9},
+               {"tcp://a:0", 9},
+               {"tcp://a:65536", 9},
+               {"tcp://a:29 ", 9},
+               {"tcp://[fd00::1:1", 7},
+               {"tcp://[]:1", 8},
+               {"pmix://a", 1},
+               {"pmi://3", 1},
+               {"torchrun://a:1", 1},
+               {"tcp://[::1]", 12},
+               {"tcp://[::1]x:1", 12},
+               {"tcp://a:+1", 9}};
   for (const auto& [text, column] : wrong) try {
       static_cast<void>(parse_meeting_place(text, "GSEL_RENDEZVOUS"));
       fail_msg("%s was taken", text);

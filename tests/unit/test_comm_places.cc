@@ -258,6 +258,12 @@ void test_a_folder_that_is_not_there_is_named(void**) {
   refused(job_of("RANK=%r WORLD_SIZE=2 GSEL_RENDEZVOUS=file://run"), 2, -1, GSEL_ERR_CONFIG, "an absolute path");
 }
 
+void test_places_that_only_launchers_give_are_refused_of_others(void**) {
+  for (const char* place : {"pmix://foo", "pmi://3", "torchrun://127.0.0.1:1"})
+    refused(job_of(fmt::format("RANK=%r WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 GSEL_RENDEZVOUS={}", place)),
+            2, -1, GSEL_ERR_CONFIG, fmt::format("GSEL_RENDEZVOUS is \"{}\"; column 1: expected \"tcp://\"", place));
+}
+
 // ---- schedulers -------------------------------------------------------------------------------------------------
 
 void test_ranks_meet_at_the_first_host_of_a_scheduler(void**) {
@@ -369,6 +375,7 @@ int main() {
       cmocka_unit_test(test_two_jobs_at_one_file_are_refused),
       cmocka_unit_test(test_a_file_of_another_user_is_not_read),
       cmocka_unit_test(test_a_folder_that_is_not_there_is_named),
+      cmocka_unit_test(test_places_that_only_launchers_give_are_refused_of_others),
       cmocka_unit_test(test_ranks_meet_at_the_first_host_of_a_scheduler),
       cmocka_unit_test(test_pods_find_the_one_of_index_0_by_their_own_names),
       cmocka_unit_test(test_an_interface_that_does_not_exist_is_named),

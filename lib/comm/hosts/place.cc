@@ -19,11 +19,12 @@ using Kind = MeetingPlace::Kind;
 constexpr struct {
   std::string_view text;
   Kind kind;
-} kSchemes[] = {{"tcp://", Kind::address},
-                {"file://", Kind::file},
-                {"torchrun://", Kind::torchrun},
-                {"pmi://", Kind::pmi},
-                {"pmix://", Kind::pmix}};
+  bool is_users;
+} kSchemes[] = {{"tcp://", Kind::address, true},
+                {"file://", Kind::file, true},
+                {"torchrun://", Kind::torchrun, false},
+                {"pmi://", Kind::pmi, false},
+                {"pmix://", Kind::pmix, false}};
 
 [[noreturn]] void refuse(std::string_view text, size_t column, const char* source, const char* expected) {
   throw Error(GSEL_ERR_CONFIG,
@@ -57,8 +58,9 @@ void read_address(MeetingPlace& place, std::string_view text, size_t begin, cons
 
 }  // namespace
 
-MeetingPlace parse_meeting_place(std::string_view text, const char* source) {
-  const auto* scheme = std::ranges::find_if(kSchemes, [&](const auto& s) { return text.starts_with(s.text); });
+MeetingPlace parse_meeting_place(std::string_view text, const char* source, bool by_launcher) {
+  const auto* scheme = std::ranges::find_if(
+      kSchemes, [&](const auto& s) { return text.starts_with(s.text) && (s.is_users || by_launcher); });
   if (scheme == std::end(kSchemes)) refuse(text, 0, source, "\"tcp://\", \"file://\" or \"env://\"");
   MeetingPlace place{.text = std::string(text), .host = {}, .port = {}, .kind = scheme->kind};
   const size_t begin = scheme->text.size();

@@ -18,9 +18,9 @@ struct MeetingPlace {
 };
 
 // "tcp://HOST:PORT" or "tcp://[ADDRESS]:PORT": there rank 0 listens. In what follows it posts where it does:
-// "file:///PATH", "torchrun://HOST:PORT", "pmi://FD", "pmix://JOB" (comm/launch/launcher.h). source: where the text
-// came from, for the errors (GSEL_ERR_CONFIG).
-MeetingPlace parse_meeting_place(std::string_view text, const char* source);
+// "file:///PATH", and where a launcher says so "torchrun://HOST:PORT", "pmi://FD", "pmix://JOB"
+// (comm/launch/launcher.h). source: where the text came from, for the errors (GSEL_ERR_CONFIG).
+MeetingPlace parse_meeting_place(std::string_view text, const char* source, bool by_launcher = false);
 
 // What tells hosts apart: ranks with the same text can share memory and meet under a name of the kernel's. GSEL_HOST_ID
 // in the environment stands for it.

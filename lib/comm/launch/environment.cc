@@ -120,6 +120,7 @@ void find_place(JoinOptions& join, const World& world, bool by_environment) {
   LaunchPlace place = place_of_launcher(world);
   join.rendezvous = std::move(place.text);
   join.rendezvous_source = place.source;
+  join.is_launchers_place = true;
 }
 
 // What tells the job from others on all its hosts: the name that it is given, else what the launcher says. The ranks of

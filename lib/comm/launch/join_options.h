@@ -29,6 +29,7 @@ struct JoinOptions {
   bool accelerator = false;
   std::string rendezvous;              // where the ranks of several hosts meet; empty: all are on this one
   const char* rendezvous_source = "";  // where that is said
+  bool is_launchers_place = false;     // it is what the launcher says
   std::string launch;                  // what the ranks of this launch share, on all hosts; may be empty
   std::string job;                     // what tells their job from others, as users read it; may be empty
   bool id_is_given = false;            // by the caller
