@@ -248,6 +248,23 @@ void hears_nothing(rank_run* run) {
   gsel_comm_free(comm);
 }
 
+// Beats come as often as the timeout of rank 0 needs.
+void has_another_timeout(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  const bool is_on_first = static_cast<Job*>(run->user)->hosts[run->rank] == '0';
+  setenv("GSEL_HOST_TIMEOUT", is_on_first ? "60" : "1", 1);
+  rank_ok(run, join(run, &comm, &err), err);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  usleep(2'500'000);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  gsel_comm_free(comm);
+}
+
+void test_the_timeout_of_rank_0_counts_on_all_hosts(void**) {
+  on_hosts("0011", has_another_timeout);
+}
+
 void test_who_was_late_itself_accuses_nobody(void**) {
   stop_ranks("0011", is_not_accused, 0, 2'500'000);
 }
@@ -278,6 +295,7 @@ int main() {
       cmocka_unit_test(test_a_death_is_told_on_all_hosts),
       cmocka_unit_test(test_who_has_left_is_told_on_all_hosts),
       cmocka_unit_test(test_a_late_rank_is_named_on_all_hosts),
+      cmocka_unit_test(test_the_timeout_of_rank_0_counts_on_all_hosts),
       cmocka_unit_test(test_who_was_late_itself_accuses_nobody),
       cmocka_unit_test(test_a_silent_host_is_named_and_left_out),
       cmocka_unit_test(test_ranks_without_a_transport_are_refused),

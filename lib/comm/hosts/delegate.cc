@@ -59,11 +59,12 @@ struct Told {
 
 Met met_of(const Told& told, int32_t world_size) {
   auto table = decode_table(told.code, static_cast<size_t>(world_size));
-  if (told.word.say != Say::table || !table || told.word.fanout == 0) fail_protocol();
+  if (told.word.say != Say::table || !table || told.word.fanout == 0 || told.word.silence_ns < 0) fail_protocol();
   for (auto* texts : {&table->names, &table->addresses})
     for (std::string& text : *texts) text = one_line(text);
   table->port = told.word.port;
   table->fanout = told.word.fanout;
+  table->silence_ns = told.word.silence_ns;
   std::memcpy(table->job.bytes, told.word.job, sizeof told.word.job);
   if (told.word.text[0]) table->addresses.front() = read_text(told.word.text);
   return {std::move(*table), Secret(told.key)};

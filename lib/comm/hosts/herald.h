@@ -67,7 +67,8 @@ class Herald {
   std::thread telling_, hearing_;
 };
 
-// After so long without a word a host is taken for lost: GSEL_HOST_TIMEOUT, which is in seconds.
+// After so long without a word a host is taken for lost: GSEL_HOST_TIMEOUT, which is in seconds. That of
+// rank 0 counts for all.
 int64_t host_timeout_ns();
 
 }  // namespace gsel::hosts

@@ -71,7 +71,7 @@ std::unique_ptr<Control> join(const JoinOptions& join) {
   const MeetingPlace place = parse_meeting_place(join.rendezvous, join.rendezvous_source, join.is_launchers_place);
   auto [table, secret] =
       meet({join.rank, join.world_size, place, secret_of(join, place), job_of(join), join.join_timeout_s, deadline,
-            listener ? listener->port() : uint16_t{0}, host_fanout(), join.job});
+            listener ? listener->port() : uint16_t{0}, host_fanout(), silence_ns, join.job});
   const auto left_s = [deadline] {
     return std::max(static_cast<double>(deadline - os::now_ns()) * 1e-9, kLeastLocalSeconds);
   };
@@ -93,7 +93,7 @@ std::unique_ptr<Control> join(const JoinOptions& join) {
   here.shown_ranks = roster.here();
   here.threads_a_rank = 2;  // a transport has one of its own
   here.known_ranks = join.world_size;
-  JobFacts facts{secret, silence_ns, join.order, nullptr, {}, join.accelerator};
+  JobFacts facts{secret, table.silence_ns, join.order, nullptr, {}, join.accelerator};
   find_transport(join, facts);
   log(GSEL_LOG_INFO, "comm", "rank {} of {} met the others at {}: {}", join.rank, join.world_size, place.text,
       hosts_text(roster));

@@ -27,6 +27,7 @@ struct Meeting {
   int64_t deadline_ns;
   uint16_t port = 0;          // of rank 0: where it listens for the first ranks of the other hosts,
   uint16_t fanout = 0;        // of their tree (tree.h)
+  int64_t silence_ns = 0;     // of rank 0: after which a host is taken for lost
   std::string job_name = {};  // what tells the job from others, as users read it; empty: nothing does
 };
 

@@ -262,6 +262,7 @@ class Root {
     HostTable table;
     table.port = meeting_.port;
     table.fanout = meeting_.fanout;
+    table.silence_ns = meeting_.silence_ns;
     os::random_bytes(table.job.bytes, sizeof table.job.bytes);
     std::map<Bytes32, int32_t> identities;
     for (int32_t q = 0; q < meeting_.world_size; ++q) {
@@ -282,6 +283,7 @@ class Root {
     word.bytes = static_cast<uint32_t>(code.size());
     word.port = table.port;
     word.fanout = table.fanout;
+    word.silence_ns = table.silence_ns;
     std::memcpy(word.job, table.job.bytes, sizeof word.job);
     if (!say(guest, word, meeting_.deadline_ns, sum) ||
         !guest.stream.send(code.data(), code.size(), meeting_.deadline_ns))

@@ -20,6 +20,7 @@ struct HostTable {
   std::vector<std::string> addresses;  // by host, as the others reach it
   uint16_t port = 0;                   // at the first host
   uint16_t fanout = kDefaultFanout;    // of the tree of hosts
+  int64_t silence_ns = 0;              // after which a host is taken for lost (herald.h)
 };
 
 // The same, as a rank looks at it.

@@ -58,6 +58,7 @@ struct Word {
   int32_t about = -1;
   uint32_t bytes = 0;      // of a table, which follows (table_code.cc)
   Bytes32 signature = {};  // of rank 0: see Session
+  int64_t silence_ns = 0;  // of a table
   uint8_t job[128] = {};   // of a table
   uint16_t port = 0;       // of a table: of the first host
   uint16_t fanout = 0;     // of a table
