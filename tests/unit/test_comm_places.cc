@@ -10,6 +10,7 @@
 
 #include "comm/hosts/board.h"
 #include "fake/torchrun/store.h"
+#include "support/port.h"
 #include "support/ranks.h"
 
 namespace {
@@ -297,6 +298,14 @@ void test_ranks_meet_at_the_first_host_of_a_scheduler(void**) {
   unlink(token);
 }
 
+bool can_unshare(int what) {
+  const pid_t child = fork();
+  if (child == 0) _exit(geteuid() != 0 || unshare(what) != 0);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status == 0;
+}
+
 // A pod of an indexed Job: a name of its own, and all names of the headless service.
 void joins_as_pod(rank_run* run) {
   const auto* job = static_cast<const Job*>(run->user);
@@ -308,11 +317,7 @@ void joins_as_pod(rank_run* run) {
 }
 
 void test_pods_find_the_one_of_index_0_by_their_own_names(void**) {
-  const pid_t child = fork();  // whether this may be had here
-  if (child == 0) _exit(geteuid() != 0 || unshare(CLONE_NEWNS | CLONE_NEWUTS) != 0);
-  int status = 0;
-  waitpid(child, &status, 0);
-  if (status != 0) {
+  if (!can_unshare(CLONE_NEWNS | CLONE_NEWUTS)) {
     print_message("left out: pods, since only root can give processes names of their own, and not everywhere\n");
     skip();  // the message above says why
   }
@@ -327,6 +332,34 @@ void test_pods_find_the_one_of_index_0_by_their_own_names(void**) {
   Job job = job_of("JOB_COMPLETION_INDEX=%r WORLD_SIZE=3 GSEL_TOKEN_FILE=" + token);
   snprintf(job.part, sizeof job.part, "%s/hosts", folder.path().c_str());
   as_processes(3, joins_as_pod, &job);
+}
+
+// Debian's /etc/hosts: rank 0's host knows its own name as a loopback's, and the others another address.
+void joins_where_it_is_called_so(rank_run* run) {
+  const auto* job = static_cast<const Job*>(run->user);
+  const std::string hosts = job->part + std::string(run->rank == 0 ? "/hosts0" : "/hosts");
+  rank_check(run, unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0);
+  rank_check(run, mount(hosts.c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) == 0);
+  joins(run);
+}
+
+void test_a_host_that_knows_its_name_as_a_loopback_is_reached(void**) {
+  if (!can_unshare(CLONE_NEWNS)) {
+    print_message("left out: another /etc/hosts, since only root can give processes one, and not everywhere\n");
+    skip();  // the message above says why
+  }
+  const Folder folder;
+  folder.write("token", "0123456789abcdef");
+  folder.write("hosts0", "127.0.1.1 node0\n");
+  folder.write("hosts", "127.0.0.1 node0\n");
+  const std::string token = folder.path() + "/token";
+  chmod(token.c_str(), 0600);
+  Job job =
+      job_of(fmt::format("RANK=%r WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 GSEL_RENDEZVOUS=tcp://node0:{} "
+                         "GSEL_TOKEN_FILE={}",
+                         free_port(), token));
+  snprintf(job.part, sizeof job.part, "%s", folder.path().c_str());
+  as_processes(2, joins_where_it_is_called_so, &job);
 }
 
 // ---- addresses --------------------------------------------------------------------------------------------------
@@ -378,6 +411,7 @@ int main() {
       cmocka_unit_test(test_places_that_only_launchers_give_are_refused_of_others),
       cmocka_unit_test(test_ranks_meet_at_the_first_host_of_a_scheduler),
       cmocka_unit_test(test_pods_find_the_one_of_index_0_by_their_own_names),
+      cmocka_unit_test(test_a_host_that_knows_its_name_as_a_loopback_is_reached),
       cmocka_unit_test(test_an_interface_that_does_not_exist_is_named),
       cmocka_unit_test(test_endpoints_are_read_as_they_were_written),
   };

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <memory>
 
 #include "base/error.h"
@@ -65,6 +66,25 @@ sockaddr_storage peer_of(int fd, socklen_t& length) {
   length = sizeof address;
   if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) length = 0;
   return address;
+}
+
+bool is_loopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET6)
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+  return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == 127;
+}
+
+// A name by which others know another address than this host: Debian writes "127.0.1.1 node1" into node1's /etc/hosts.
+bool is_own_name(const MeetingPlace& place, const addrinfo* addresses) {
+  if (place.host == "localhost" || place.host.ends_with(".localhost")) return false;  // loopbacks everywhere
+  if (resolve(place, AI_NUMERICHOST).failure == 0) return false;
+  for (const addrinfo* one = addresses; one; one = one->ai_next)
+    if (!is_loopback(one->ai_addr)) return false;
+  return true;
+}
+
+uint16_t port_number(const MeetingPlace& place) {
+  return static_cast<uint16_t>(std::strtoul(place.port.c_str(), nullptr, 10));
 }
 
 std::string address_text(const sockaddr* address, socklen_t length) {
@@ -175,17 +195,11 @@ Listener::Listener(const MeetingPlace& place, int64_t deadline_ns) {
     fail(GSEL_ERR_IO, "rank 0 cannot listen at {}: {} is not known: {}; give an address of rank 0's host", place.text,
          place.host, gai_strerror(addresses.failure));
   int failure = 0;
-  for (const addrinfo* one = addresses.list.get(); one; one = one->ai_next) {
-    os::Fd fd = open_socket(*one);
-    const int on = 1;
-    if (fd) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // what a job before has left closed
-    if (fd && one->ai_family == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-    if (fd && bind(fd.get(), one->ai_addr, one->ai_addrlen) == 0 && listen(fd.get(), SOMAXCONN) == 0)
-      fds_.emplace_back(std::move(fd));
-    else
-      failure = errno;
-    if (failure == EADDRINUSE) break;
-  }
+  if (is_own_name(place, addresses.list.get()))
+    failure = add_everywhere(port_number(place));
+  else
+    for (const addrinfo* one = addresses.list.get(); one && failure != EADDRINUSE; one = one->ai_next)
+      if (const int why = add(one->ai_addr, one->ai_addrlen, false); why != 0) failure = why;
   if (failure == EADDRINUSE)
     fail(GSEL_ERR_IO, "rank 0 cannot listen at {}: the port is in use; choose another one, the same on every rank",
          place.text);
@@ -194,21 +208,32 @@ Listener::Listener(const MeetingPlace& place, int64_t deadline_ns) {
          failure == EADDRNOTAVAIL ? "; give an address of the host that rank 0 runs on" : "");
 }
 
+int Listener::add(const sockaddr* address, socklen_t length, bool both_versions) {
+  os::Fd fd(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return errno;
+  const int on = 1, one_version = both_versions ? 0 : 1;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // what a job before has left closed
+  if (address->sa_family == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &one_version, sizeof one_version);
+  if (bind(fd.get(), address, length) != 0 || listen(fd.get(), SOMAXCONN) != 0) return errno;
+  fds_.emplace_back(std::move(fd));
+  return 0;
+}
+
+int Listener::add_everywhere(uint16_t port) {
+  sockaddr_in6 six = {};
+  six.sin6_family = AF_INET6, six.sin6_port = htons(port);
+  const int failure = add(reinterpret_cast<const sockaddr*>(&six), sizeof six, true);
+  if (failure == 0 || failure == EADDRINUSE) return failure;
+  sockaddr_in four = {};
+  four.sin_family = AF_INET, four.sin_port = htons(port);
+  return add(reinterpret_cast<const sockaddr*>(&four), sizeof four, false);
+}
+
 Listener Listener::at_any_port() {
   Listener listener;
-  for (const int family : {AF_INET6, AF_INET}) {
-    os::Fd fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    const int off = 0;
-    if (fd && family == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    sockaddr_storage any = {};  // every address, port 0
-    any.ss_family = static_cast<sa_family_t>(family);
-    const socklen_t length = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-    if (!fd || bind(fd.get(), reinterpret_cast<const sockaddr*>(&any), length) != 0 || listen(fd.get(), SOMAXCONN) != 0)
-      continue;
-    listener.fds_.emplace_back(std::move(fd));
-    return listener;
-  }
-  fail(GSEL_ERR_IO, "no port to listen at for the other hosts: {}", errno_text(errno));
+  if (const int failure = listener.add_everywhere(0); failure != 0)
+    fail(GSEL_ERR_IO, "no port to listen at for the other hosts: {}", errno_text(failure));
+  return listener;
 }
 
 uint16_t Listener::port() const {

@@ -2,6 +2,8 @@
 // not know what they say.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -60,8 +62,9 @@ class Stream {
 
 class Listener {
  public:
-  // At every address of the place's host; GSEL_ERR_IO, where it is not this host's, the port is taken, or the name is
-  // not known until the deadline.
+  // At every address of the place's host; at every one of this host, where it is called so and knows its name as the
+  // loopback's alone. GSEL_ERR_IO, where it is not this host's, the port is taken, or the name is not known until the
+  // deadline.
   Listener(const MeetingPlace& place, int64_t deadline_ns);
   const std::vector<os::OwnFd>& fds() const { return fds_; }
   // At every address of this host, at a port that is free.
@@ -73,6 +76,9 @@ class Listener {
 
  private:
   Listener() = default;
+  // 0, or errno.
+  int add(const sockaddr* address, socklen_t length, bool both_versions);
+  int add_everywhere(uint16_t port);
   std::vector<os::OwnFd> fds_;
 };
 
