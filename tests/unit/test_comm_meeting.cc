@@ -232,6 +232,7 @@ void test_jobs_at_one_place_do_not_meet(void**) {
 struct Impostor {
   int listener;
   Word word;
+  std::string banner = {};  // said instead of anything else
   std::atomic<bool> is_over{false};
 };
 
@@ -243,8 +244,10 @@ void* be_impostor(void* user) {
     const int fd = accept(impostor->listener, nullptr, nullptr);
     const Challenge challenge;
     SignedGreeting said;
-    if (send(fd, &challenge, sizeof challenge, MSG_NOSIGNAL) == sizeof challenge &&
-        recv(fd, &said, sizeof said, MSG_WAITALL) == sizeof said)
+    if (!impostor->banner.empty())
+      send(fd, impostor->banner.data(), impostor->banner.size(), MSG_NOSIGNAL);
+    else if (send(fd, &challenge, sizeof challenge, MSG_NOSIGNAL) == sizeof challenge &&
+             recv(fd, &said, sizeof said, MSG_WAITALL) == sizeof said)
       send(fd, &impostor->word, sizeof impostor->word, MSG_NOSIGNAL);
     close(fd);
   }
@@ -256,6 +259,21 @@ void meets_an_impostor(rank_run* run) {
   gsel_comm* comm = nullptr;
   run->join_timeout_s = 1;
   if (run->rank == 1) rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_TIMEOUT, "has another token", 0);
+  if (run->rank == 0) rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_IO, "a rank 0 waits there already", 0);
+}
+void gives_up(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  run->join_timeout_s = 600;
+  if (run->rank == 1) rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_PERMISSION, "rank 1 of 3 gives up: at", 0);
+  if (run->rank == 2) rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_PERMISSION, "has another token", 0);
+}
+void gives_up_a_port(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  run->join_timeout_s = 600;
+  rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_IO,
+             run->rank == 0 ? "the port is in use" : "is no rank of gsel, as", 0);
 }
 
 void test_an_impostor_decides_nothing(void**) {
@@ -273,6 +291,9 @@ void test_an_impostor_decides_nothing(void**) {
     impostor.word = word;
     as_processes(2, meets_an_impostor, &job);
   }
+  as_processes(3, gives_up, &job);
+  impostor.banner = "SSH-2.0-some\r\n";
+  as_processes(2, gives_up_a_port, &job);
   impostor.is_over = true;
   pthread_join(thread, nullptr);
   close(impostor.listener);

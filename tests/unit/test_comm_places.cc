@@ -374,15 +374,61 @@ void test_an_interface_that_does_not_exist_is_named(void**) {
   as_processes(3, joins, &job);
 }
 
+// All are told, where rank 0 cannot even listen; by nobody else, and nothing stays there.
+void has_no_such_interface_on_rank_0(rank_run* run) {
+  auto* job = static_cast<Job*>(run->user);
+  set_environment(*job, run->rank);
+  if (run->rank == 0) setenv("GSEL_INTERFACE", "nosuch0", 1);
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  run->join_timeout_s = 60;
+  rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_CONFIG, "GSEL_INTERFACE is \"nosuch0\"", 0);
+}
+
+void test_why_rank_0_does_not_listen_is_told_where_it_would_post(void**) {
+  const Folder folder;
+  Job job = by_file(folder);
+  as_processes(3, has_no_such_interface_on_rank_0, &job);
+  assert_int_equal(folder.names().size(), 0);
+  FakeTorchrunStore store(FakeTorchrunStore::Form::since_2_4);
+  Job by_store = torchrun(store.port);
+  as_processes(3, has_no_such_interface_on_rank_0, &by_store);
+  assert_int_equal(store.values().size(), 0);
+
+  const Folder secrets;
+  const std::string text = "0123456789abcdef", token = secrets.path() + "/token";
+  secrets.write("token", text);
+  chmod(token.c_str(), 0600);
+  setenv("GSEL_TOKEN_FILE", token.c_str(), 1);
+  as_processes(3, has_no_such_interface_on_rank_0, &job);
+  const std::string name = name_of_file(folder, job);
+  gsel::hosts::Endpoint failed{"node7", 4711, 0, int64_t{1} << 40, {}, {}};
+  failed.refuse(GSEL_ERR_CONFIG, "made up", gsel::hosts::Secret(std::vector<uint8_t>(16, 1)));
+  folder.write(name, gsel::hosts::endpoint_text(failed));
+  refused(job, 3, 0, GSEL_ERR_TIMEOUT, "rank 0 has written no file there");
+  failed.refuse(GSEL_ERR_CONFIG, "not made up", gsel::hosts::Secret({text.begin(), text.end()}));
+  folder.write(name, gsel::hosts::endpoint_text(failed));
+  refused(job, 3, 0, GSEL_ERR_CONFIG, "not made up");
+  as_processes(3, joins, &job);  // what was left is removed
+  assert_int_equal(folder.names().size(), 0);
+  unsetenv("GSEL_TOKEN_FILE");
+}
+
 void test_endpoints_are_read_as_they_were_written(void**) {
   using namespace gsel::hosts;
   const Endpoint written{"a host;", -7, 65535, 1700000000, {"10.0.0.1", "fd00::1"}, {0, 255, 16}};
   const auto read = parse_endpoint(endpoint_text(written) + "\n");
   assert_true(read && read->host == "a?host?" && read->pid == -7 && read->port == 65535);
   assert_true(read->until_s == 1700000000 && read->addresses == written.addresses && read->token == written.token);
-  for (const char* wrong :
-       {"", "gsel1", "gsel2;a;1;1;1;;10.0.0.1", "gsel1;a;1;0;1;;10.0.0.1", "gsel1;a;1;1;1;0;10.0.0.1",
-        "gsel1;a;1;1;1;0x;10.0.0.1", "gsel1;a;1;1;1;;", "gsel1;a;1;70000;1;;10.0.0.1"})
+  Endpoint failed{"a", 1, 0, 1, {}, {0}};
+  failed.refuse(GSEL_ERR_IO, std::string(900, ';'), Secret({1}));
+  assert_true(endpoint_text(failed).size() < 1000);
+  const auto refusal = parse_endpoint(endpoint_text(failed));
+  assert_true(refusal && refusal->failure == GSEL_ERR_IO && refusal->why == failed.why);
+  assert_true(refusal->is_refusal(Secret({1})) && !refusal->is_refusal(Secret({2})));
+  for (const char* wrong : {"gsel1;a;1;0;1;;;-1;61;00", "gsel1;a;1;0;1;;;1;61;00", "gsel1;a;1;1;1;;10.0.0.1;", "",
+                            "gsel1", "gsel2;a;1;1;1;;10.0.0.1", "gsel1;a;1;0;1;;10.0.0.1", "gsel1;a;1;1;1;0;10.0.0.1",
+                            "gsel1;a;1;1;1;0x;10.0.0.1", "gsel1;a;1;1;1;;", "gsel1;a;1;70000;1;;10.0.0.1"})
     if (parse_endpoint(wrong)) fail_msg("\"%s\" was taken", wrong);
 }
 
@@ -413,6 +459,7 @@ int main() {
       cmocka_unit_test(test_pods_find_the_one_of_index_0_by_their_own_names),
       cmocka_unit_test(test_a_host_that_knows_its_name_as_a_loopback_is_reached),
       cmocka_unit_test(test_an_interface_that_does_not_exist_is_named),
+      cmocka_unit_test(test_why_rank_0_does_not_listen_is_told_where_it_would_post),
       cmocka_unit_test(test_endpoints_are_read_as_they_were_written),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -1,6 +1,8 @@
 // comm/hosts/board.h: where rank 0 posts that it listens, and the others read it. Does not know how ranks then meet.
 #pragma once
 
+#include <gsel/error.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "comm/hosts/place.h"
+#include "comm/hosts/secret.h"
 
 namespace gsel::hosts {
 
@@ -19,6 +22,14 @@ struct Endpoint {
   int64_t until_s = 0;                 // until this time of the clock
   std::vector<std::string> addresses;  // as others may reach it
   std::vector<uint8_t> token;          // of this meeting; empty: the ranks have one of their own
+  // Or why rank 0 does not listen, signed by it.
+  gsel_status failure = GSEL_OK;
+  std::string why = {};
+  Bytes32 signature = {};
+  std::string path = {};  // of the file in which it was found; empty: in none
+
+  void refuse(gsel_status code, const std::string& reason, const Secret& secret);
+  bool is_refusal(const Secret& secret) const;
 };
 
 // One word of printable ASCII, at most 1,000 bytes.

@@ -19,9 +19,13 @@ namespace {
 constexpr std::string_view kEndpointForm = "gsel1";
 constexpr size_t kMostAddresses = 10;
 
-std::string hex(const std::vector<uint8_t>& bytes) {
+constexpr size_t kMostReason = 280;  // so that all of it fits into a value of a process manager
+constexpr uint8_t kRefuses[] = "rank 0 does not listen";
+
+template <class Bytes>
+std::string hex(const Bytes& bytes) {
   std::string text;
-  for (const uint8_t byte : bytes) text += fmt::format("{:02x}", byte);
+  for (const auto byte : bytes) text += fmt::format("{:02x}", static_cast<uint8_t>(byte));
   return text;
 }
 
@@ -45,6 +49,16 @@ std::string_view take(std::string_view& text, char end) {
   const std::string_view word = text.substr(0, text.find(end));
   text.remove_prefix(std::min(text.size(), word.size() + 1));
   return word;
+}
+
+bool parse_failure(std::string_view text, Endpoint& out) {
+  std::vector<uint8_t> reason, signature;
+  if (!read_number(take(text, ';'), out.failure) || out.failure >= 0 || !read_bytes(take(text, ';'), reason) ||
+      !read_bytes(take(text, ';'), signature) || signature.size() != out.signature.size() || !text.empty())
+    return false;
+  out.why.assign(reason.begin(), reason.end());
+  std::ranges::copy(signature, out.signature.begin());
+  return true;
 }
 
 bool leads_elsewhere(const ifaddrs& one) {
@@ -72,8 +86,11 @@ std::string endpoint_text(const Endpoint& endpoint) {
   std::ranges::replace_if(
       host, [](char c) { return c <= ' ' || c > '~' || c == ';'; }, '?');
   for (const std::string& address : endpoint.addresses) addresses += (addresses.empty() ? "" : ",") + address;
-  return fmt::format("{};{};{};{};{};{};{}", kEndpointForm, host, endpoint.pid, endpoint.port, endpoint.until_s,
-                     hex(endpoint.token), addresses);
+  std::string text = fmt::format("{};{};{};{};{};{};{}", kEndpointForm, host, endpoint.pid, endpoint.port,
+                                 endpoint.until_s, hex(endpoint.token), addresses);
+  if (endpoint.failure != GSEL_OK)
+    text += fmt::format(";{};{};{}", endpoint.failure, hex(endpoint.why), hex(endpoint.signature));
+  return text;
 }
 
 std::optional<Endpoint> parse_endpoint(std::string_view text) {
@@ -84,9 +101,21 @@ std::optional<Endpoint> parse_endpoint(std::string_view text) {
   if (!read_number(take(text, ';'), out.pid) || !read_number(take(text, ';'), out.port) ||
       !read_number(take(text, ';'), out.until_s) || !read_bytes(take(text, ';'), out.token))
     return {};
-  while (!text.empty()) out.addresses.emplace_back(take(text, ','));
+  std::string_view addresses = take(text, ';');
+  while (!addresses.empty()) out.addresses.emplace_back(take(addresses, ','));
+  if (!text.empty()) return parse_failure(text, out) ? std::optional(out) : std::nullopt;
   if (out.port == 0 || out.addresses.empty()) return {};
   return out;
+}
+
+void Endpoint::refuse(gsel_status code, const std::string& reason, const Secret& secret) {
+  failure = code, why = reason.substr(0, kMostReason);
+  signature = secret.sign({kRefuses, bytes_of(failure), {reinterpret_cast<const uint8_t*>(why.data()), why.size()}});
+}
+
+bool Endpoint::is_refusal(const Secret& secret) const {
+  return secret.is_signed({kRefuses, bytes_of(failure), {reinterpret_cast<const uint8_t*>(why.data()), why.size()}},
+                          signature);
 }
 
 std::vector<std::string> own_addresses() {

@@ -106,8 +106,9 @@ class FileBoard : public Board {
     char text[kMostFileBytes];
     if (!file || fstat(file.get(), &about) != 0 || about.st_uid != geteuid() || !S_ISREG(about.st_mode)) return {};
     const ssize_t got = ::read(file.get(), text, sizeof text);
-    const auto endpoint = parse_endpoint({text, static_cast<size_t>(std::max<ssize_t>(got, 0))});
+    auto endpoint = parse_endpoint({text, static_cast<size_t>(std::max<ssize_t>(got, 0))});
     if (!endpoint) return {};
+    endpoint->path = path;
     return Found{path, *endpoint, about.st_mtime, endpoint->until_s + kClocksDifferS < time(nullptr)};
   }
 

@@ -16,6 +16,10 @@ namespace gsel::hosts {
 namespace {
 
 constexpr int64_t kFirstPauseNs = 10'000'000, kLongestPauseNs = 1'000'000'000;
+// So often, and for so long, the same stranger has answered where rank 0 is to listen. A rank 0 that has failed stays
+// for a shorter time.
+constexpr int32_t kStrangerTries = 5;
+constexpr int64_t kStrangerNs = 3'000'000'000;
 
 class Guest {
  public:
@@ -59,16 +63,35 @@ class Guest {
     if (!delegate_) return follow_delegate(meeting_, delegate_name_, own_, &is_foreign_, &why_);
     try {
       if (seats_.empty()) seats_ = read_seats();
-      for (const Seat& seat : seats_)
+      for (const Seat& seat : seats_) {
+        stranger_.answers = false;
         if (auto stream = connect_to(seat.place, meeting_.deadline_ns, &why_))
           if (const auto session = be_welcomed(*stream, seat))
             return delegate_->speak(meeting_, *stream, *session, board_ != nullptr);
+        if (!board_) count_stranger();
+      }
+      if (refusal_) throw Error(refusal_->failure, one_line(refusal_->why)).about_rank(0);
       seats_.clear();
       return {};
     } catch (...) {
       delegate_->tell_all(failed_word(current_error()));
       throw;
     }
+  }
+
+  // Whoever is at the address of a job is there to stay.
+  void count_stranger() {
+    if (!stranger_.answers) stranger_ = {};
+    if (!stranger_.answers) return;
+    if (stranger_.tries++ == 0) stranger_.since_ns = os::now_ns();
+    const int64_t for_ns = os::now_ns() - stranger_.since_ns;
+    if (stranger_.tries < kStrangerTries || for_ns < kStrangerNs) return;
+    throw Error(stranger_.speaks_gsel ? GSEL_ERR_PERMISSION : GSEL_ERR_IO,
+                fmt::format("rank {} of {} gives up: at {} {}, as {} tries in {} s have found; {}", meeting_.rank,
+                            meeting_.world_size, meeting_.place.text, why_, stranger_.tries, for_ns / 1'000'000'000,
+                            stranger_.speaks_gsel ? "give every rank of the job the same token, and each job a port"
+                                                  : "choose a port that nobody uses, the same on every rank"))
+        .about_rank(0);
   }
 
   [[noreturn]] void fail_absent() {
@@ -87,6 +110,7 @@ class Guest {
   std::vector<Seat> read_seats() {
     if (!board_) return {{meeting_.place, *meeting_.secret, false}};
     std::vector<Seat> out;
+    refusal_.reset();
     for (const Endpoint& posted : board_->read(meeting_.deadline_ns, &why_)) {
       if (posted.token.empty() && !meeting_.secret)
         throw Error(GSEL_ERR_PERMISSION,
@@ -94,6 +118,10 @@ class Guest {
                                 "GSEL_TOKEN_FILE on every rank",
                                 posted.host, meeting_.rank))
             .about_rank(0);
+      if (posted.failure != GSEL_OK) {
+        if (posted.is_refusal(meeting_.secret ? *meeting_.secret : Secret(posted.token))) refusal_ = posted;
+        continue;
+      }
       for (const std::string& address : posted.addresses)
         out.push_back({{.text = meeting_.place.text, .host = address, .port = std::to_string(posted.port)},
                        meeting_.secret ? *meeting_.secret : Secret(posted.token),
@@ -106,9 +134,15 @@ class Guest {
   std::optional<Session> be_welcomed(Stream& stream, const Seat& seat) {
     const int64_t deadline = std::min(meeting_.deadline_ns, os::now_ns() + kHandshakeNs);
     Challenge challenge;
-    if (stream.await(challenge, deadline) != Stream::Came::all) return not_there("says nothing that rank 0 says");
+    char bytes[sizeof challenge];
+    constexpr size_t kBegin = sizeof challenge.magic;  // others may say no more
+    if (stream.await(bytes, kBegin, deadline) != Stream::Came::all) return not_there("says nothing that rank 0 says");
+    std::memcpy(&challenge.magic, bytes, kBegin);
     const bool is_swapped = challenge.magic == __builtin_bswap64(kMagic);
-    if (challenge.magic != kMagic && !is_swapped) return not_there("is no rank of gsel");
+    if (challenge.magic != kMagic && !is_swapped) return stranger("is no rank of gsel", false);
+    if (stream.await(bytes + kBegin, sizeof bytes - kBegin, deadline) != Stream::Came::all)
+      return not_there("went away in the middle");
+    std::memcpy(&challenge, bytes, sizeof challenge);
     const SignedGreeting signed_greeting{own_, seat.secret.sign({kByGuest, bytes_of(challenge.nonce), bytes_of(own_)})};
     if (is_swapped || challenge.protocol != kMeetingProtocol) {  // rank 0 can tell the others who that is
       stream.send(signed_greeting, deadline);
@@ -119,8 +153,9 @@ class Guest {
       return not_there("went away in the middle");
     Session session{seat.secret, own_.nonce, challenge.nonce};
     if (!session.is_signed(word))
-      return not_there(seat.is_posted_secret ? "is not the rank 0 that has posted where it listens"
-                                             : "has another token than this rank, so that it is no rank 0 of this job");
+      return stranger(seat.is_posted_secret ? "is not the rank 0 that has posted where it listens"
+                                            : "has another token than this rank, so that it is no rank 0 of this job",
+                      true);
     if (word.say == Say::failed) throw error_of(word);
     if (word.say != Say::welcome) return not_there("says what rank 0 does not say at first");
     return session;
@@ -136,6 +171,11 @@ class Guest {
         .about_rank(0);
   }
 
+  std::nullopt_t stranger(const char* what, bool speaks_gsel) {
+    stranger_.answers = true;
+    stranger_.speaks_gsel = speaks_gsel;
+    return not_there(what);
+  }
   std::nullopt_t not_there(const char* what) {
     why_ = fmt::format("whoever listens there {}", what);
     return std::nullopt;
@@ -147,6 +187,12 @@ class Guest {
   std::optional<Delegate> delegate_;  // this rank is it
   bool is_foreign_ = false;           // another user has its name
   std::vector<Seat> seats_;
+  std::optional<Endpoint> refusal_;  // rank 0 has posted that it does not listen
+  struct {
+    bool answers = false, speaks_gsel = false;
+    int32_t tries = 0;  // in a row, since
+    int64_t since_ns = 0;
+  } stranger_;
   Greeting own_;
   std::string why_ = "nobody listens";
 };

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <ctime>
 #include <list>
 #include <map>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "comm/hosts/meeting.h"
+#include "comm/hosts/opening.h"
 #include "comm/hosts/refusals.h"
 #include "comm/hosts/roster.h"
 #include "comm/hosts/stream.h"
@@ -44,7 +44,9 @@ class Root {
   }
 
   Met run() {
-    open();
+    Opening opening = open_meeting(meeting_, board_.get(), secret_);
+    listener_ = std::move(opening.listener);
+    address_ = std::move(opening.address);
     log(GSEL_LOG_INFO, "comm", "rank 0 of {} listens at {}", meeting_.world_size, meeting_.place.text);
     try {
       while (has_come_ + 1 < greetings_.size()) poll_once();
@@ -102,30 +104,6 @@ class Root {
     std::vector<uint8_t> token(32);
     os::random_bytes(token.data(), token.size());
     return token;
-  }
-
-  void open() {
-    try {
-      if (board_)
-        post();
-      else
-        listener_.emplace(meeting_.place, meeting_.deadline_ns);
-    } catch (const Error& e) {
-      throw Error(e).about_rank(0);
-    }
-  }
-
-  void post() {
-    Endpoint own;
-    own.addresses = own_addresses();
-    listener_ = Listener::at_any_port();
-    own.host = host_name();
-    own.pid = getpid();
-    own.port = listener_->port();
-    own.until_s = time(nullptr) + (meeting_.deadline_ns - os::now_ns()) / 1'000'000'000 + 1;
-    if (!meeting_.secret) own.token = secret_.key();
-    address_ = own.addresses.front();
-    board_->post(own, meeting_.deadline_ns);
   }
 
   std::vector<int32_t> missing() const {

@@ -185,7 +185,7 @@ Stream::Came Stream::await(void* bytes, size_t n, int64_t deadline_ns, int wake_
   }
 }
 
-Listener::Listener(const MeetingPlace& place, int64_t deadline_ns) {
+std::optional<Listener> Listener::at(const MeetingPlace& place, int64_t deadline_ns) {
   Addresses addresses = resolve(place, AI_PASSIVE);
   while (addresses.failure == EAI_AGAIN && os::now_ns() < deadline_ns) {  // names of pods come late
     usleep(kResolveAgainNs / 1000);
@@ -194,18 +194,18 @@ Listener::Listener(const MeetingPlace& place, int64_t deadline_ns) {
   if (addresses.failure != 0)
     fail(GSEL_ERR_IO, "rank 0 cannot listen at {}: {} is not known: {}; give an address of rank 0's host", place.text,
          place.host, gai_strerror(addresses.failure));
+  Listener listener;
   int failure = 0;
   if (is_own_name(place, addresses.list.get()))
-    failure = add_everywhere(port_number(place));
+    failure = listener.add_everywhere(port_number(place));
   else
     for (const addrinfo* one = addresses.list.get(); one && failure != EADDRINUSE; one = one->ai_next)
-      if (const int why = add(one->ai_addr, one->ai_addrlen, false); why != 0) failure = why;
-  if (failure == EADDRINUSE)
-    fail(GSEL_ERR_IO, "rank 0 cannot listen at {}: the port is in use; choose another one, the same on every rank",
-         place.text);
-  if (fds_.empty())
+      if (const int why = listener.add(one->ai_addr, one->ai_addrlen, false); why != 0) failure = why;
+  if (failure == EADDRINUSE) return {};
+  if (listener.fds_.empty())
     fail(GSEL_ERR_IO, "rank 0 cannot listen at {}: {}{}", place.text, errno_text(failure),
          failure == EADDRNOTAVAIL ? "; give an address of the host that rank 0 runs on" : "");
+  return listener;
 }
 
 int Listener::add(const sockaddr* address, socklen_t length, bool both_versions) {
@@ -250,7 +250,7 @@ std::optional<Stream> Listener::accept(const os::Fd& fd) {
   return Stream(std::move(came));
 }
 
-std::optional<Stream> connect_to(const MeetingPlace& place, int64_t deadline_ns, std::string* why) {
+std::optional<Stream> connect_to(const MeetingPlace& place, int64_t deadline_ns, std::string* why, int* out_failure) {
   const Addresses addresses = resolve(place, 0);
   if (addresses.failure != 0) *why = fmt::format("{} is not known: {}", place.host, gai_strerror(addresses.failure));
   for (const addrinfo* one = addresses.list.get(); one; one = one->ai_next) {
@@ -264,6 +264,7 @@ std::optional<Stream> connect_to(const MeetingPlace& place, int64_t deadline_ns,
         getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &failure, &length);
     }
     if (failure == 0) return Stream(std::move(fd));
+    if (out_failure) *out_failure = failure;
     *why = fmt::format("{}: {}", address_text(one->ai_addr, one->ai_addrlen), errno_text(failure));
   }
   return {};

@@ -63,9 +63,9 @@ class Stream {
 class Listener {
  public:
   // At every address of the place's host; at every one of this host, where it is called so and knows its name as the
-  // loopback's alone. GSEL_ERR_IO, where it is not this host's, the port is taken, or the name is not known until the
-  // deadline.
-  Listener(const MeetingPlace& place, int64_t deadline_ns);
+  // loopback's alone. nullopt: the port is taken. GSEL_ERR_IO, where it is not this host's, or the name is not
+  // known until the deadline.
+  static std::optional<Listener> at(const MeetingPlace& place, int64_t deadline_ns);
   const std::vector<os::OwnFd>& fds() const { return fds_; }
   // At every address of this host, at a port that is free.
   static Listener at_any_port();
@@ -82,8 +82,9 @@ class Listener {
   std::vector<os::OwnFd> fds_;
 };
 
-// One try at each address; nullopt with the reason in *why: nobody is there yet.
-std::optional<Stream> connect_to(const MeetingPlace& place, int64_t deadline_ns, std::string* why);
+// One try at each address; nullopt with the reason in *why, and errno in *failure: nobody is there yet.
+std::optional<Stream> connect_to(const MeetingPlace& place, int64_t deadline_ns, std::string* why,
+                                 int* failure = nullptr);
 // A connection to the first address, which can be written to once it is made. nullopt with errno in *failure.
 std::optional<Stream> begin_connecting(const MeetingPlace& place, int* failure);
 
