@@ -31,7 +31,7 @@ exec env -i $keep "$hosts_enter" "\$host" sh -c '. "$work/before" && exec "\$@"'
 ENTER
 chmod +x "$work/enter"
 set --
-[ $hosts_are = namespaces ] || set -- --rendezvous tcp://127.0.0.1:$((20000 + $$ % 20000))
+[ $hosts_are = namespaces ] || set -- --rendezvous tcp://127.0.0.1:$((20000 + $$ % 10000))
 export GSEL_RSH="$work/enter"
 meet=$*
 place="$* --remote-gsel $work/agent"

@@ -28,7 +28,7 @@ for name in $(env | sed -n 's/^\(GSEL_[A-Z_]*\)=.*/\1/p'); do unset "$name"; don
 touch "$work/out" "$work/err" "$work/log"
 for key in host user other; do ssh-keygen -q -t ed25519 -N '' -f "$work/$key"; done
 cp "$work/user.pub" "$work/authorized"
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 10000))
 cat > "$work/sshd_config" <<CONFIG
 ListenAddress 127.0.0.1
 Port $port

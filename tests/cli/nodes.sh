@@ -55,7 +55,7 @@ grep -q "rank 5 (pid [0-9]*) exited with status 3" "$work/err" || fail "of rank 
 }
 hosts_make node0 node1 "$work"
 port=29500
-[ $hosts_are = namespaces ] || port=$((20000 + $$ % 20000))
+[ $hosts_are = namespaces ] || port=$((20000 + $$ % 10000))
 place=tcp://$hosts_address:$port
 job() { # COMMAND...: two ranks on each host
   hosts_on node1 "$gsel" run -n 2 --nodes 2 --node-rank 1 --rendezvous "$place" -- "$@" > "$work/1" 2>&1 &

@@ -38,7 +38,7 @@ hashes() {
   sed -n 's/.*"hash": "\([0-9a-f]*\)".*/\1/p' "$work/$1.json"
 }
 
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 10000))
 for strategy in $strategies; do
   attention=whole
   case $strategy in *-ring) attention=ring ;; esac

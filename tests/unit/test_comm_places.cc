@@ -278,21 +278,14 @@ void test_ranks_meet_at_the_first_host_of_a_scheduler(void**) {
                          "SLURM_STEP_NODELIST=localhost,node[1-2] SLURM_STEP_ID=1 SLURM_JOB_ID={}",
                          getpid()));
   as_processes(3, joins, &slurm);
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  socklen_t length = sizeof address;
-  assert_int_equal(bind(listener, reinterpret_cast<sockaddr*>(&address), length), 0);
-  assert_int_equal(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length), 0);
-  close(listener);
-  Job pods = job_of(fmt::format("JOB_COMPLETION_INDEX=%r WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT={}",
-                                ntohs(address.sin_port)));
+  const int port = free_port();
+  Job pods = job_of(fmt::format("JOB_COMPLETION_INDEX=%r WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT={}", port));
   as_processes(3, joins, &pods);
   // torchrun, whose agents keep their store for themselves.
   Job alone =
       job_of(fmt::format("RANK=%r WORLD_SIZE=3 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT={} "
                          "TORCHELASTIC_USE_AGENT_STORE=False",
-                         ntohs(address.sin_port)));
+                         port));
   as_processes(3, joins, &alone);
   unsetenv("GSEL_TOKEN_FILE");
   unlink(token);
