@@ -197,8 +197,13 @@ void test_the_file_of_a_killed_rank_0_is_never_taken(void**) {
   assert_int_equal(stat((folder.path() + "/" + name).c_str(), &about), 0);
   assert_int_equal(about.st_mode & 07777, 0600);
   refused(job, 3, 0, GSEL_ERR_TIMEOUT, "ECONNREFUSED");  // its time has not passed
+  refused(job, 3, 0, GSEL_ERR_TIMEOUT,
+          "says in " + folder.path() + "/" + name + " that it listens, which may be of a job that has ended");
+  folder.write(name.substr(0, name.size() - 16) + "0123456789abcdef.new", "gsel1;node7;4711;1;");
+  folder.write("other.new", "");
   as_processes(3, joins, &job);
-  assert_int_equal(folder.names().size(), 0);
+  assert_int_equal(folder.names().size(), 1);  // which is of somebody else
+  unlink((folder.path() + "/other.new").c_str());
 
   gsel::hosts::Endpoint old{"node7", 4711, 1, 1000, {"127.0.0.1"}, std::vector<uint8_t>(32, 1)};
   folder.write(name, gsel::hosts::endpoint_text(old));

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <ctime>
 
 #include "base/error.h"
@@ -21,6 +22,9 @@ namespace {
 
 constexpr int64_t kClocksDifferS = 60, kProbeNs = 500'000'000;
 constexpr ssize_t kMostFileBytes = 4096;
+constexpr size_t kRandomDigits = 16;
+constexpr std::string_view kDraft = ".new";
+constexpr int32_t kDraftTries = 3;
 
 class FileBoard : public Board {
  public:
@@ -35,20 +39,13 @@ class FileBoard : public Board {
 
   void post(const Endpoint& endpoint, int64_t) override {
     for (const Found& other : list()) look_at(other);
+    remove_drafts();
     uint64_t random = 0;
     os::random_bytes(&random, sizeof random);
-    const std::string name = fmt::format("{}{}{:016x}", folder_, begin_, random), draft = name + ".new";
+    const std::string name = fmt::format("{}{}{:016x}", folder_, begin_, random);
     const std::string text = endpoint_text(endpoint) + "\n";
-    const os::Fd file(open(draft.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!file) fail_io(draft);
-    const bool is_written = write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-                            fsync(file.get()) == 0 && rename(draft.c_str(), name.c_str()) == 0;
-    if (!is_written) {
-      const int why = errno;
-      unlink(draft.c_str());
-      errno = why;
-      fail_io(draft);
-    }
+    for (int32_t tries = kDraftTries; !write_file(name, text); --tries)
+      if (errno != ENOENT || tries == 0) fail_io(name + std::string(kDraft));
     own_ = name;
     if (const os::Fd folder(open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)); folder) fsync(folder.get());
   }
@@ -73,6 +70,46 @@ class FileBoard : public Board {
     bool is_stale;
   };
 
+  // false: with errno; ENOENT: another rank 0 has taken the draft for one that was left.
+  static bool write_file(const std::string& name, const std::string& text) {
+    const std::string draft = name + std::string(kDraft);
+    const os::Fd file(open(draft.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!file) return false;
+    const bool is_written = write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+                            fsync(file.get()) == 0 && rename(draft.c_str(), name.c_str()) == 0;
+    if (is_written) return true;
+    const int why = errno;
+    unlink(draft.c_str());
+    errno = why;
+    return false;
+  }
+
+  // Of a rank 0 that was killed while it wrote; a token is in it.
+  void remove_drafts() const {
+    for (const std::string& name : names(kDraft)) {
+      const std::string path = folder_ + name;
+      struct stat about = {};
+      if (lstat(path.c_str(), &about) != 0 || about.st_uid != geteuid()) continue;
+      log(GSEL_LOG_WARN, "comm", "{} is stale: a rank 0 has not written it to the end", path);
+      unlink(path.c_str());
+    }
+  }
+
+  // Of the files of this job.
+  std::vector<std::string> names(std::string_view end) const {
+    std::vector<std::string> out;
+    const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(folder_.c_str()), closedir);
+    if (!folder)
+      fail(GSEL_ERR_IO, "ranks are to meet at {}, and {} cannot be read: {}; every host must see that folder",
+           place_.text, folder_, errno_text(errno));
+    while (const dirent* entry = readdir(folder.get())) {
+      const std::string_view name = entry->d_name;
+      if (name.starts_with(begin_) && name.size() == begin_.size() + kRandomDigits + end.size() && name.ends_with(end))
+        out.emplace_back(name);
+    }
+    return out;
+  }
+
   [[noreturn]] static void fail_io(const std::string& path) {
     throw Error(GSEL_ERR_IO,
                 fmt::format("rank 0 cannot write {}, by which the others are to find it: {}", path, errno_text(errno)))
@@ -87,15 +124,8 @@ class FileBoard : public Board {
   // The youngest first.
   std::vector<Found> list() const {
     std::vector<Found> out;
-    const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(folder_.c_str()), closedir);
-    if (!folder)
-      fail(GSEL_ERR_IO, "ranks are to meet at {}, and {} cannot be read: {}; every host must see that folder",
-           place_.text, folder_, errno_text(errno));
-    while (const dirent* entry = readdir(folder.get())) {
-      const std::string_view name = entry->d_name;
-      if (!name.starts_with(begin_) || name.size() != begin_.size() + 16) continue;
-      if (auto found = read_file(folder_ + entry->d_name)) out.push_back(std::move(*found));
-    }
+    for (const std::string& name : names({}))
+      if (auto found = read_file(folder_ + name)) out.push_back(std::move(*found));
     std::ranges::sort(out, std::ranges::greater(), &Found::written_s);
     return out;
   }

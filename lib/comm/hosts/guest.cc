@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/current_error.h"
 #include "base/text.h"
@@ -56,6 +57,7 @@ class Guest {
     MeetingPlace place;
     Secret secret;
     bool is_posted_secret;  // by rank 0: whoever does not know it is not the one that has posted it
+    std::string posted;     // by whom, and where; empty: it is the place
   };
 
   std::optional<Met> try_once() {
@@ -65,9 +67,13 @@ class Guest {
       if (seats_.empty()) seats_ = read_seats();
       for (const Seat& seat : seats_) {
         stranger_.answers = false;
-        if (auto stream = connect_to(seat.place, meeting_.deadline_ns, &why_))
+        int failure = 0;
+        if (auto stream = connect_to(seat.place, meeting_.deadline_ns, &why_, &failure)) {
           if (const auto session = be_welcomed(*stream, seat))
             return delegate_->speak(meeting_, *stream, *session, board_ != nullptr);
+        } else if (failure == ECONNREFUSED && board_) {
+          why_ += seat.posted;
+        }
         if (!board_) count_stranger();
       }
       if (refusal_) throw Error(refusal_->failure, one_line(refusal_->why)).about_rank(0);
@@ -108,7 +114,7 @@ class Guest {
   }
 
   std::vector<Seat> read_seats() {
-    if (!board_) return {{meeting_.place, *meeting_.secret, false}};
+    if (!board_) return {{meeting_.place, *meeting_.secret, false, {}}};
     std::vector<Seat> out;
     refusal_.reset();
     for (const Endpoint& posted : board_->read(meeting_.deadline_ns, &why_)) {
@@ -123,9 +129,13 @@ class Guest {
         continue;
       }
       for (const std::string& address : posted.addresses)
-        out.push_back({{.text = meeting_.place.text, .host = address, .port = std::to_string(posted.port)},
-                       meeting_.secret ? *meeting_.secret : Secret(posted.token),
-                       !meeting_.secret});
+        out.push_back(
+            {{.text = meeting_.place.text, .host = address, .port = std::to_string(posted.port)},
+             meeting_.secret ? *meeting_.secret : Secret(posted.token),
+             !meeting_.secret,
+             fmt::format(", where rank 0 on {} (pid {}) says in {} that it listens, which may be of a job that "
+                         "has ended",
+                         one_line(posted.host), posted.pid, posted.path.empty() ? meeting_.place.text : posted.path)});
     }
     return out;
   }
