@@ -17,7 +17,8 @@
 namespace gsel::cli {
 namespace {
 
-// Addresses of both versions, those of version 4 first; those of containers and virtual machines last.
+// As rank 0 chooses those that it posts (lib/comm/hosts/endpoint.cc). Addresses of both versions, those of version 4
+// first; those of containers and virtual machines last.
 struct Found {
   std::string text;
   bool is_virtual, is_v6;

@@ -412,6 +412,39 @@ void test_why_rank_0_does_not_listen_is_told_where_it_would_post(void**) {
   unsetenv("GSEL_TOKEN_FILE");
 }
 
+// In a network of its own: interfaces with these addresses.
+void has_these_addresses(rank_run* run) {
+  const struct {
+    const char *interface, *address;
+    std::vector<std::string> posted;
+  } turns[] = {{"docker9", "10.9.0.1/24", {"10.9.0.1"}},  // nothing else is there
+               {"wire9", "169.254.7.1/16", {"10.9.0.1"}},
+               {"br-9", "10.9.1.1/24", {"10.9.0.1", "10.9.1.1"}},
+               {"eth9", "10.9.2.1/24", {"10.9.2.1"}}};
+  rank_check(run, unshare(CLONE_NEWNET) == 0);
+  for (const auto& [interface, address, posted] : turns) {
+    rank_check(run,
+               system(fmt::format("ip link add {0} type bridge && ip address add {1} dev {0} && ip link set {0} up",
+                                  interface, address)
+                          .c_str()) == 0);
+    rank_check(run, gsel::hosts::own_addresses() == posted);
+  }
+  setenv("GSEL_INTERFACE", "br-9", 1);
+  rank_check(run, gsel::hosts::own_addresses() == std::vector<std::string>{"10.9.1.1"});
+}
+
+void test_addresses_that_lead_to_other_hosts_are_posted(void**) {
+  const pid_t child = fork();  // whether this may be had here
+  if (child == 0) _exit(unshare(CLONE_NEWNET) != 0 || system("ip link add test0 type bridge 2> /dev/null") != 0);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (status != 0) {
+    print_message("left out: interfaces, which cannot be made here\n");
+    skip();  // the message above says why
+  }
+  as_processes(1, has_these_addresses, nullptr);
+}
+
 void test_endpoints_are_read_as_they_were_written(void**) {
   using namespace gsel::hosts;
   const Endpoint written{"a host;", -7, 65535, 1700000000, {"10.0.0.1", "fd00::1"}, {0, 255, 16}};
@@ -458,6 +491,7 @@ int main() {
       cmocka_unit_test(test_a_host_that_knows_its_name_as_a_loopback_is_reached),
       cmocka_unit_test(test_an_interface_that_does_not_exist_is_named),
       cmocka_unit_test(test_why_rank_0_does_not_listen_is_told_where_it_would_post),
+      cmocka_unit_test(test_addresses_that_lead_to_other_hosts_are_posted),
       cmocka_unit_test(test_endpoints_are_read_as_they_were_written),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -36,8 +36,9 @@ struct Endpoint {
 std::string endpoint_text(const Endpoint& endpoint);
 std::optional<Endpoint> parse_endpoint(std::string_view text);
 
-// Of this host's interfaces that are up, without those that lead nowhere else: the loopback, links of one wire, bridges
-// to containers. GSEL_INTERFACE names one; GSEL_ERR_CONFIG where there is none of that name.
+// Of this host's interfaces that are up, without the loopback and links of one wire; those of networks inside of this
+// host, such as bridges to containers, where there is nothing else. GSEL_INTERFACE names one; GSEL_ERR_CONFIG where
+// there is none of that name.
 std::vector<std::string> own_addresses();
 
 class Board {

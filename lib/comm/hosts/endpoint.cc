@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <initializer_list>
 #include <memory>
 
 #include "base/error.h"
@@ -61,15 +62,17 @@ bool parse_failure(std::string_view text, Endpoint& out) {
   return true;
 }
 
-bool leads_elsewhere(const ifaddrs& one) {
-  const std::string_view name = one.ifa_name;
-  return (one.ifa_flags & IFF_LOOPBACK) == 0 && !name.starts_with("docker") && !name.starts_with("virbr") &&
-         !name.starts_with("veth");
+// Networks inside of one host. As the command chooses an address (bindings/cli/own_address.cc).
+bool is_inner(std::string_view interface) {
+  return std::ranges::any_of(
+      std::initializer_list<std::string_view>{"docker", "virbr", "veth", "br-", "cni", "flannel"},
+      [&](std::string_view start) { return interface.starts_with(start); });
 }
 
 bool is_of_one_wire(const sockaddr* address) {
-  return address->sa_family == AF_INET6 &&
-         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+  if (address->sa_family == AF_INET)
+    return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 16 == 0xa9fe;  // 169.254.0.0/16
+  return IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
 std::string numeric_text(const sockaddr* address) {
@@ -123,14 +126,18 @@ std::vector<std::string> own_addresses() {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) fail(GSEL_ERR_IO, "the addresses of this host cannot be read: {}", errno_text(errno));
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
-  std::vector<std::string> out, names;
+  std::vector<std::string> out, inner, names;
   for (const ifaddrs* one = list; one; one = one->ifa_next) {
     if (std::ranges::find(names, one->ifa_name) == names.end()) names.emplace_back(one->ifa_name);
-    if (!one->ifa_addr || (one->ifa_flags & IFF_UP) == 0 || is_of_one_wire(one->ifa_addr)) continue;
+    if (!one->ifa_addr || (one->ifa_flags & IFF_UP) == 0) continue;
     if (one->ifa_addr->sa_family != AF_INET && one->ifa_addr->sa_family != AF_INET6) continue;
-    if (chosen && *chosen ? std::string_view(chosen) != one->ifa_name : !leads_elsewhere(*one)) continue;
-    if (out.size() < kMostAddresses) out.push_back(numeric_text(one->ifa_addr));
+    const bool is_chosen = chosen && *chosen;
+    if (is_of_one_wire(one->ifa_addr) || (is_chosen && std::string_view(chosen) != one->ifa_name)) continue;
+    if (!is_chosen && (one->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    auto& found = !is_chosen && is_inner(one->ifa_name) ? inner : out;
+    if (found.size() < kMostAddresses) found.push_back(numeric_text(one->ifa_addr));
   }
+  if (out.empty()) out = std::move(inner);
   if (chosen && *chosen && out.empty()) {
     std::string there;
     for (const std::string& name : names) there += (there.empty() ? "" : ", ") + name;

@@ -50,7 +50,7 @@ void find_out_where(Seat& seat) {
 
 // Networks inside of one host: taken where there is nothing else.
 bool is_inner(std::string_view name) {
-  for (const char* start : {"docker", "virbr", "veth"})
+  for (const char* start : {"docker", "virbr", "veth", "br-", "cni", "flannel"})
     if (name.starts_with(start)) return true;
   return false;
 }
