@@ -1,6 +1,7 @@
 // unit/test_comm_meeting.cc: ranks that meet at an address: they join, and whatever goes wrong is an error that names
 // it on every rank that has come; strangers end nothing.
 #include <arpa/inet.h>
+#include <grp.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -122,8 +123,24 @@ void test_the_token_is_in_a_file_of_the_users_own(void**) {
   Job job = job_at(free_port());
   snprintf(job.token, sizeof job.token, "%s", path);
   as_processes(3, joins, &job);
-  write_token(path, "0123456789abcdef0123456789abcdef", 0640);
-  refused_token(GSEL_ERR_PERMISSION, "chmod 600");
+  for (const mode_t mode : {0644, 0660, 0604}) {
+    write_token(path, "0123456789abcdef0123456789abcdef", mode);
+    refused_token(GSEL_ERR_PERMISSION, "chmod 600");
+  }
+  if (geteuid() == 0) {  // a Secret of Kubernetes; and the same of another group, and of another user
+    const gid_t own[] = {4711}, other[] = {4712};
+    write_token(path, "0123456789abcdef0123456789abcdef", 0440);
+    assert_int_equal(chown(path, 0, 4711), 0);
+    assert_int_equal(setgroups(1, own), 0);
+    as_processes(3, joins, &job);
+    assert_int_equal(setgroups(1, other), 0);
+    refused_token(GSEL_ERR_PERMISSION, "has mode 440, and others may read the token of the job; chmod 600");
+    assert_int_equal(setgroups(1, own), 0);
+    assert_int_equal(chown(path, 65534, 4711), 0);
+    refused_token(GSEL_ERR_PERMISSION, "has mode 440");
+    assert_int_equal(chown(path, 0, 0), 0);
+    assert_int_equal(setgroups(0, nullptr), 0);
+  }
   write_token(path, "short", 0600);
   refused_token(GSEL_ERR_CONFIG, "has 5 bytes");
   setenv("GSEL_TOKEN_FILE", "/nonexistent", 1);

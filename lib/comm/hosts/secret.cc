@@ -38,6 +38,19 @@ class Hash {
   mbedtls_sha256_context context_;
 };
 
+bool is_own_group(gid_t group) {
+  if (group == getegid()) return true;
+  std::vector<gid_t> groups(static_cast<size_t>(std::max(getgroups(0, nullptr), 0)));
+  const int n = getgroups(static_cast<int>(groups.size()), groups.data());
+  groups.resize(static_cast<size_t>(std::max(n, 0)));
+  return std::ranges::count(groups, group) > 0;
+}
+
+// To be read by a group that this process is in, and by nobody else: a Secret in a pod with an fsGroup.
+bool is_given_by_root(const struct stat& about) {
+  return about.st_uid == 0 && (about.st_mode & (S_IRWXG | S_IRWXO)) == S_IRGRP && is_own_group(about.st_gid);
+}
+
 }  // namespace
 
 Bytes32 sha256(std::span<const uint8_t> bytes) {
@@ -77,7 +90,7 @@ Secret Secret::of_file(const std::string& path) {
   if (!file)
     fail(GSEL_ERR_IO, "the token of the job is to be in {}, which cannot be opened: {}", path, errno_text(errno));
   struct stat about = {};
-  if (fstat(file.get(), &about) == 0 && (about.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+  if (fstat(file.get(), &about) == 0 && (about.st_mode & (S_IRWXG | S_IRWXO)) != 0 && !is_given_by_root(about))
     fail(GSEL_ERR_PERMISSION, "{} has mode {:o}, and others may read the token of the job; chmod 600 {}", path,
          about.st_mode & 07777, path);
   std::vector<uint8_t> key(kMostBytes + 1);

@@ -19,7 +19,8 @@ Bytes32 sha256(std::span<const uint8_t> bytes);
 class Secret {
  public:
   explicit Secret(std::vector<uint8_t> key) : key_(std::move(key)) {}
-  // The content of a file that only this user can read: GSEL_ERR_PERMISSION, GSEL_ERR_IO.
+  // The content of a file that only this user can read, or that root gives to a group of this process, as Kubernetes
+  // does: GSEL_ERR_PERMISSION, GSEL_ERR_IO.
   static Secret of_file(const std::string& path);
 
   const std::vector<uint8_t>& key() const { return key_; }
