@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "comm/hosts/hosts_control.h"
 #include "comm/hosts/meeting.h"
+#include "comm/hosts/wire.h"
 #include "comm/shm/endpoint.h"
 
 namespace gsel::hosts {
@@ -36,9 +37,7 @@ std::optional<Secret> secret_of(const JoinOptions& join, const MeetingPlace& pla
 
 // What tells this job's meeting from others at the same place, and says nothing of an id, which is secret.
 std::string job_of(const JoinOptions& join) {
-  const Bytes32 hash = join.id_is_given
-                           ? sha256(bytes_of(join.id.bytes))
-                           : sha256({reinterpret_cast<const uint8_t*>(join.launch.data()), join.launch.size()});
+  const Bytes32 hash = join.id_is_given ? sha256(bytes_of(join.id.bytes)) : key_of(join.launch + join.job);
   std::string text;
   for (size_t i = 0; i < 8; ++i) text += fmt::format("{:02x}", hash[i]);
   return text;
