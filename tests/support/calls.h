@@ -33,9 +33,10 @@ static inline int all_are(const int32_t* x, size_t count, int32_t value) {
   return 1;
 }
 
+/* Ranks that a launcher has started are one thing. */
 static inline void as_threads_and_processes(int32_t n, rank_body body, void* user) {
   as_threads(n, body, user);
-  as_processes(n, body, user);
+  if (!is_started()) as_processes(n, body, user);
 }
 
 #endif

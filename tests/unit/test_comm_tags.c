@@ -21,7 +21,7 @@ static void leave(rank_run* run, gsel_comm* comm) {
 
 static void as_both(int32_t n, rank_body body, void* user) {
   as_threads(n, body, user);
-  as_processes(n, body, user);
+  if (!is_started()) as_processes(n, body, user); /* they are these */
 }
 
 static uint32_t* filled(size_t count, uint32_t with) {

@@ -95,12 +95,24 @@ std::unique_ptr<Pending> HostsBackend::start(std::span<const gsel_collective> ch
     moves = messages_->start(messages, timeout_ns());
   }
   if (collectives.empty()) return moves;
-  local_.allow_overlap();  // a rank that waits for a message here may be in a collective all the same
-  auto makes = serial_.start([this, calls = std::move(collectives)] {
+  auto makes = start_in_turn([this, calls = std::move(collectives)] {
     for (const gsel_collective& call : calls) make(call);
   });
   if (!moves) return makes;
   return std::make_unique<Group>(std::move(moves), std::move(makes));
+}
+
+// Its steps on this host run beside the caller's messages there.
+std::unique_ptr<Pending> HostsBackend::start_in_turn(std::function<void()> task) {
+  struct End {
+    shm::Endpoint& local;
+    ~End() { local.end_overlap(); }
+  };
+  local_.allow_overlap();
+  return serial_.start([this, task = std::move(task)] {
+    const End end{local_};
+    task();
+  });
 }
 
 void HostsBackend::require_carrier(gsel_collective_kind kind) const {

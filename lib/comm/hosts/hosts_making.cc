@@ -238,9 +238,9 @@ std::unique_ptr<Pending> HostsControl::start_making(const Making& making,
   if (making.kind == Making::Kind::shrink)
     return make_beside([this, take = std::move(take), ranks = making.ranks] { take(make_shrunk(ranks)); });
   const bool dups = making.kind == Making::Kind::dup;
-  return serial_->start([this, take = std::move(take), colour = dups ? 0 : making.colour,
-                         key = dups ? rank() : making.key,
-                         asked = dups ? "dup" : "split"] { take(split_in_turn(colour, key, {}, asked)); });
+  return backend_.start_in_turn([this, take = std::move(take), colour = dups ? 0 : making.colour,
+                                 key = dups ? rank() : making.key,
+                                 asked = dups ? "dup" : "split"] { take(split_in_turn(colour, key, {}, asked)); });
 }
 
 }  // namespace gsel::hosts

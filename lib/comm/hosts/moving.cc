@@ -27,10 +27,13 @@ bool Messages::go_on(Started& started, bool looks) {
   else if (!lock.try_lock())
     return false;
   if (started.done_) return true;
-  take_frames();
-  match();
-  look(started);
-  if (os::now_ns() - last_all_ns_ >= kAllNs) go_on_with_all();
+  if (os::now_ns() - last_all_ns_ >= kAllNs) {
+    go_on_with_all();
+  } else {
+    take_frames();
+    match();
+    look(started);
+  }
   if (!started.done_ && started.is_blocking_) look_whether_crossed(started);
   return started.done_;
 }

@@ -75,6 +75,7 @@ class Endpoint final : public Control, public Backend {
   // This rank's calls are steps of others.
   void serve(Outer& outer) { engine_->serve(outer); }
   void allow_overlap() override { engine_->allow_overlap(); }
+  void end_overlap() { engine_->end_overlap(); }
   bool in_operation() const override { return engine_->in_operation(); }
   gsel_comm_explanation explain(const gsel_collective& checked) override;
   void* alloc(uint64_t bytes) override { return family_for("gsel_mem_alloc").alloc(bytes); }

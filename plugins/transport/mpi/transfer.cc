@@ -89,13 +89,13 @@ gsel_status test(gsel_posted* posted, double seconds, int32_t* done, gsel_error*
   try {
     *done = look(*posted) ? 1 : 0;
     if (*done) return GSEL_OK;
-    const Clock::time_point began = seconds > 0 ? Clock::now() : Clock::time_point{};
-    const Clock::time_point end = seconds > 0 ? after(seconds) : began;
+    if (link.aborting) fail(GSEL_ERR_ABORTED, std::string(kPlugin) + ": the link was ended");
+    if (seconds <= 0) return GSEL_OK;
+    const Clock::time_point began = Clock::now(), end = after(seconds);
     for (;;) {
       *done = look(*posted) ? 1 : 0;
       if (*done) return GSEL_OK;
       if (link.aborting) fail(GSEL_ERR_ABORTED, std::string(kPlugin) + ": the link was ended");
-      if (seconds <= 0) return GSEL_OK;
       const Clock::time_point now = Clock::now();
       if (now >= end) return GSEL_OK;
       const timespec nap{0, kSleepNs};

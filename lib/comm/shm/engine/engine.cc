@@ -117,8 +117,13 @@ void Engine::stop() {
 
 void Engine::allow_overlap() {
   std::lock_guard lock(mutex_);
-  overlap_ = true;
+  ++overlaps_;
   busy_.store(true, std::memory_order_release);
+}
+
+void Engine::end_overlap() {
+  std::lock_guard lock(mutex_);
+  if (--overlaps_ == 0 && works_ == 0 && !driven_) busy_.store(false, std::memory_order_release);
 }
 
 // Under the lock.

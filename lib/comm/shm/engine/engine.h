@@ -105,8 +105,9 @@ class Engine final : public Driver {
   bool under_way();
   // An operation of the caller's runs on this thread, in a collective of this engine.
   bool in_operation() const;
-  // From now on other threads may come while a call is made.
+  // From now on other threads may come while a call is made; as often as this was said, until the other is.
   void allow_overlap();
+  void end_overlap();
 
   // To have the rank to oneself: the collectives started before are done then, and no other thread runs any;
   // messages go on where this one waits. The engine's thread may sleep in the arena unless that is to change.
@@ -212,7 +213,7 @@ class Engine final : public Driver {
   std::vector<Work*> waiters_;    // what others wait for and would drive
   uint64_t works_ = 0;            // not done
   uint64_t queued_ = 0;           // collectives not begun
-  bool overlap_ = false;
+  int overlaps_ = 0;
   bool driven_ = false;
   bool closing_ = false;
   std::thread thread_;

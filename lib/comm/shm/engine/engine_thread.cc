@@ -55,7 +55,7 @@ void Engine::wake_thread() noexcept {
 // Nobody drives from now on. A thread that sleeps in the arena is woken by other ranks, unless nobody listens for it.
 void Engine::release() noexcept {
   driven_ = false;
-  if (works_ == 0 && !overlap_) busy_.store(false, std::memory_order_release);
+  if (works_ == 0 && overlaps_ == 0) busy_.store(false, std::memory_order_release);
   changed_.notify_all();
   const bool hears = listens_.load(std::memory_order_relaxed) && (postponed_ || (queued_ == 0 && !has_news()));
   if (asleep_ && !hears && thread_drives()) Breaking::wake_listener(at_.mine());
