@@ -13,11 +13,11 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr int64_t kAskNs = 1'000'000'000;
-constexpr int64_t kLeaveNs = 2'000'000'000;  // that a reason stays where the others look
+constexpr int64_t kLookWhoNs = 1'000'000'000;
+constexpr int64_t kReasonNs = 2'000'000'000;  // that a reason stays where the others look
 
 bool is_rank_0_there(const MeetingPlace& place) {
-  const int64_t end = os::now_ns() + kAskNs;
+  const int64_t end = os::now_ns() + kLookWhoNs;
   std::string why;
   Challenge challenge;
   auto stream = connect_to(place, end, &why);
@@ -46,7 +46,7 @@ Endpoint own_endpoint(const Meeting& meeting, const Secret& secret) {
 // Those who look there later wait until their timeout: what stays would be taken for the next job's.
 void post_failure(const Meeting& meeting, Board& board, const Secret& secret, const Error& error) noexcept {
   try {
-    const int64_t end = std::min(meeting.deadline_ns, os::now_ns() + kLeaveNs);
+    const int64_t end = std::min(meeting.deadline_ns, os::now_ns() + kReasonNs);
     Endpoint own = own_endpoint(meeting, secret);
     own.until_s = time(nullptr);
     own.refuse(error.code(), error.message(), secret);
