@@ -435,7 +435,7 @@ SignedGreeting greeting_of(Kind kind, const rank_run* run, const Challenge& chal
   write_text(g.host, "far");
   write_text(g.version, kind == Kind::version ? "7.8.9" : version_text());
   if (kind == Kind::protocol) g.protocol = 77;
-  if (kind == Kind::network) g.identity = key_of("one");
+  if (kind == Kind::network) g.identity = key_of(std::string("one"));
   if (kind == Kind::byte_order) {
     g.magic = __builtin_bswap64(kMagic), g.protocol = swapped(kMeetingProtocol);
     g.rank = static_cast<int32_t>(swapped(1)), g.world_size = static_cast<int32_t>(swapped(3));
