@@ -126,10 +126,13 @@ typedef struct gsel_transfer {
  *                     allocated, until they have gone or come
  *   test              *done: 1 once the bytes have gone, so that their memory can be used again, or come. Waits for at
  *                     most so long, without a lock that another thread's post or test needs; 0: only looks. It may
- *                     return before either. An error says that the link is broken: GSEL_ERR_PEER, GSEL_ERR_ABORTED
+ *                     return before either. An error says that the link is broken: GSEL_ERR_PEER, GSEL_ERR_ABORTED;
+ *                     GSEL_ERR_STATE where this rank's own program has ended the library behind it
  *   release           the memory is used no more when it returns. Before the end of what was posted only behind
  *                     link_abort. Any thread; before link_leave
- *                     post and test may be called by several threads at the same time */
+ *                     post and test may be called by several threads at the same time
+ *   link_note         what a program must know of the link, in one line, for gsel_comm_explain; lives as long as the
+ *                     link; NULL: nothing */
 typedef struct gsel_transport_v2 {
   uint32_t struct_size;
   uint32_t reserved;
@@ -156,6 +159,7 @@ typedef struct gsel_transport_v2 {
   gsel_status (*post)(gsel_link *link, const gsel_transfer *transfer, gsel_posted **out, gsel_error **err);
   gsel_status (*test)(gsel_posted *posted, double seconds, int32_t *done, gsel_error **err);
   void (*release)(gsel_posted *posted);
+  const char *(*link_note)(gsel_link *link);
 } gsel_transport_v2;
 
 GSEL_EXTERN_C_END

@@ -91,6 +91,11 @@ bool TransportLink::supports(const gsel_collective& call, std::string* reason) c
   return false;
 }
 
+std::string TransportLink::note() const {
+  const char* text = table_.link_note ? table_.link_note(link_) : nullptr;
+  return text ? text : "";
+}
+
 void TransportLink::throw_error() const {
   gsel_error* err = nullptr;
   const gsel_status status = table_.link_error(link_, &err);

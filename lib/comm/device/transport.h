@@ -50,6 +50,7 @@ class TransportLink : public std::enable_shared_from_this<TransportLink> {
   // Whether the link makes the call; if not, and `reason` is there, why not.
   bool supports(const gsel_collective& call, std::string* reason = nullptr) const;
   void throw_error() const;  // what has failed so far
+  std::string note() const;  // what a program must know of it, for explanations; may be empty
   // Ends the link's work. Returns at once; any thread.
   void abort() noexcept;
   // The control goes: waits for an abort that is under way, for a while. false: it has not come back.

@@ -10,6 +10,11 @@ namespace {
 
 constexpr double kLookS = 0.02;  // for a break while bytes are waited for
 
+// No other rank is to blame for it: the program has ended what its transport stands on.
+bool is_own(const Error& error) {
+  return error.code() == GSEL_ERR_STATE;
+}
+
 }  // namespace
 
 Carrier::Carrier(std::shared_ptr<const Accelerator> transport, Control& control, double timeout_s,
@@ -25,10 +30,11 @@ Carrier::~Carrier() {
 
 // What the control knows of it is told rather than what followed from it.
 void Carrier::fail_broken(const Error& error, int32_t peer) const {
-  control_.await_break(kCauseNs);
+  const int32_t about = is_own(error) ? control_.rank() : peer;
+  if (!is_own(error)) control_.await_break(kCauseNs);
   control_.throw_what_broke();
-  control_.break_with(Error(error.code(), fmt::format("{}: {}", control_.named(peer), error.message()))
-                          .about_rank(control_.shown(peer)));
+  control_.break_with(Error(error.code(), fmt::format("{}: {}", control_.named(about), error.message()))
+                          .about_rank(control_.shown(about)));
   control_.throw_what_broke();
   throw Error(error);
 }
@@ -40,7 +46,7 @@ Carrier::Posted::Posted(const Carrier& carrier, const gsel_transfer& transfer, s
   try {
     throw_if_failed(status, err);
   } catch (const Error& error) {
-    if (!failure) carrier.fail_broken(error, peer_);
+    if (!failure || is_own(error)) carrier.fail_broken(error, peer_);
     *failure = error;
   }
 }
@@ -58,7 +64,7 @@ bool Carrier::Posted::test(double seconds, std::optional<Error>* failure) {
   try {
     throw_if_failed(status, err);
   } catch (const Error& error) {
-    if (!failure) carrier_.fail_broken(error, peer_);
+    if (!failure || is_own(error)) carrier_.fail_broken(error, peer_);
     *failure = error;
     return false;
   }

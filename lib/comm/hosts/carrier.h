@@ -34,6 +34,7 @@ class Carrier {
 
   const char* name() const { return transport_->transport_name.c_str(); }
   bool is_prompt() const { return (transport_->can.flags & GSEL_TRANSPORT_PROMPT) != 0; }
+  std::string note() const { return link_->note(); }
   void throw_what_broke() const { control_.throw_what_broke(); }
   // What is done beside, while bytes are waited for for long.
   void attend_with(std::function<void()> attend) { attend_ = std::move(attend); }
@@ -51,7 +52,7 @@ class Carrier {
     int32_t peer() const { return peer_; }
     bool has_ended() const { return !handle_; }  // has been tested to the end
     // Whether they have gone or come, after at most so long. Throws what has broken the communicator; with `failure`
-    // there, what has failed goes there and breaks nothing.
+    // there, what another rank is to blame for goes there and breaks nothing.
     bool test(double seconds, std::optional<Error>* failure = nullptr);
 
    private:

@@ -17,6 +17,7 @@ void HostsBackend::take(std::unique_ptr<Carrier> carrier) {
   frames_.reset();
   carrier_ = std::move(carrier);
   if (!carrier_) return;
+  note_carrier();
   assembly_.begin_anew();
   messages_ = std::make_shared<Messages>(roster_, local_, *carrier_, static_cast<Messages::Rank&>(*this));
   const auto attends = [this] { attend(); };
@@ -25,6 +26,12 @@ void HostsBackend::take(std::unique_ptr<Carrier> carrier) {
   if (!carrier_->is_prompt() || !roster_.is_in_blocks() || roster_.hosts() > Frames::kMostHosts) return;
   frames_ = std::make_unique<Frames>(roster_, *carrier_, assembly_.relay());
   assembly_.take(frames_.get());
+}
+
+// Explanations that were given out stay as they are, also where the carrier is joined anew.
+void HostsBackend::note_carrier() {
+  const std::string note = carrier_->note();
+  if (!note.empty() && !reason_.ends_with(note)) reason_ += "; " + note;
 }
 
 void HostsBackend::leave() noexcept {
@@ -175,7 +182,7 @@ gsel_comm_explanation HostsBackend::explain_message(const gsel_collective& messa
                         : "the message goes once its receiver asks for it";
   if (sends) out.sent_bytes = message.count * dtype_bytes(message.dtype);
   out.transport = carrier_ ? carrier_->name() : "none";
-  out.transport_reason = message.root == GSEL_ANY_RANK ? "some ranks are on other hosts" : "the ranks are on two hosts";
+  out.transport_reason = reason_.c_str();
   return out;
 }
 
@@ -191,7 +198,7 @@ gsel_comm_explanation HostsBackend::explain(const gsel_collective& checked) {
   out.protocol = protocol;
   out.reason = reason;
   out.transport = way == Way::small && !assembly_.has_frames() ? "control" : carrier_ ? carrier_->name() : "none";
-  out.transport_reason = "the ranks are on several hosts";
+  out.transport_reason = reason_.c_str();
   return out;
 }
 

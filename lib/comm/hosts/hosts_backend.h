@@ -117,6 +117,7 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
   gsel_comm_explanation explain_message(const gsel_collective& message) const;
   gsel_collective here(const gsel_collective& message) const;
   void require_carrier(gsel_collective_kind kind) const;
+  void note_carrier();
   int64_t timeout_ns() const;
 
   uint64_t begun() const override { return assembly_.begun(); }
@@ -137,8 +138,9 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
   std::atomic<double> timeout_s_;
   std::unique_ptr<Carrier> carrier_;
   std::string why_none_;
-  std::shared_ptr<Messages> messages_;  // over it
-  std::unique_ptr<Frames> frames_;      // over it, if it is prompt; the assembly's
+  std::string reason_ = "the ranks are on several hosts";  // of the transport, as explanations give it out
+  std::shared_ptr<Messages> messages_;                     // over it
+  std::unique_ptr<Frames> frames_;                         // over it, if it is prompt; the assembly's
   struct Count {
     void add(uint64_t more) {
       calls.fetch_add(1, std::memory_order_relaxed);

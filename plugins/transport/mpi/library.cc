@@ -103,36 +103,52 @@ Library load() {
 const Library* ours;  // that this plugin initialised
 pid_t initialised_by;
 
+constexpr const char* kOver = ": the program has called MPI_Finalize, after which MPI cannot be used; join before it";
+
 // A launcher takes a process that ends without MPI_Finalize for one that has failed.
 void finalize() {
-  int is_finalized = 1;
-  if (!ours || getpid() != initialised_by) return;
-  ours->MPI_Finalized(&is_finalized);
-  if (!is_finalized) ours->MPI_Finalize();
+  if (ours && getpid() == initialised_by && !is_finalised(*ours)) ours->MPI_Finalize();
+}
+
+const char* level_name(int level) {
+  if (level == MPI_THREAD_MULTIPLE) return "multiple";
+  if (level == MPI_THREAD_SERIALIZED) return "serialized";
+  return level == MPI_THREAD_FUNNELED ? "funneled" : "single";
+}
+
+std::string note_of(const Library& mpi) {
+  std::string note = std::string(kName) + ", threads " + level_name(mpi.level);
+  if (mpi.level != MPI_THREAD_MULTIPLE)
+    note += ": the program makes no call of MPI while a gsel call or request is under way";
+  return note + "; its launcher ends all ranks when one dies";
+}
+
+// Requests, and messages that wait for their receiver, are moved on by threads of the library's.
+void warn_about_level(const gsel_host_v1* host, const Library& mpi) {
+  if (mpi.level == MPI_THREAD_MULTIPLE || mpi.level == MPI_THREAD_SERIALIZED) return;
+  const std::string line = std::string("the program has initialised ") + kName + " with threads " +
+                           level_name(mpi.level) +
+                           ", where no second thread may call it; gsel has one for requests and for messages that wait "
+                           "for their receiver; initialise it with MPI_THREAD_MULTIPLE";
+  host->log(GSEL_LOG_WARN, kPlugin, line.c_str());
 }
 
 Library start(const gsel_host_v1* host) {
   refuse_the_other();
   Library mpi = load();
-  int is_there = 0, is_over = 0;
+  int is_there = 0;
   check(mpi, mpi.MPI_Initialized(&is_there), "MPI_Initialized");
-  check(mpi, mpi.MPI_Finalized(&is_over), "MPI_Finalized");
-  if (is_over) fail(GSEL_ERR_STATE, std::string(kPlugin) + ": the program has called MPI_Finalize");
+  if (is_finalised(mpi)) fail(GSEL_ERR_STATE, std::string(kPlugin) + kOver);
   if (is_there) {
     check(mpi, mpi.MPI_Query_thread(&mpi.level), "MPI_Query_thread");
   } else {
     check(mpi, mpi.MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &mpi.level), "MPI_Init_thread");
     mpi.MPI_Comm_set_errhandler(mpi.world, mpi.errors_return);
   }
-  const char* levels[] = {"single", "funneled", "serialized", "multiple"};
-  const char* level = mpi.level == MPI_THREAD_MULTIPLE     ? levels[3]
-                      : mpi.level == MPI_THREAD_SERIALIZED ? levels[2]
-                      : mpi.level == MPI_THREAD_FUNNELED   ? levels[1]
-                                                           : levels[0];
-  const std::string line = mpi.path + ": " + kName + ", threads " + level +
-                           (is_there ? ", initialised by the program" : ", initialised here") +
-                           "; its launcher ends all ranks when one dies";
+  mpi.note = note_of(mpi);
+  const std::string line = mpi.path + (is_there ? ", initialised by the program: " : ", initialised here: ") + mpi.note;
   host->log(GSEL_LOG_INFO, kPlugin, line.c_str());
+  warn_about_level(host, mpi);
   return mpi;
 }
 
@@ -142,6 +158,7 @@ const Library& started(const gsel_host_v1* host) {
   static std::mutex mutex;
   static const Library* known;
   const std::lock_guard lock(mutex);
+  if (known && is_finalised(*known)) fail(GSEL_ERR_STATE, std::string(kPlugin) + kOver);
   if (known) return *known;
   int before = 0;
   if (void* file = dlopen(kFile, RTLD_NOW | RTLD_NOLOAD)) {
@@ -155,6 +172,17 @@ const Library& started(const gsel_host_v1* host) {
     atexit(finalize);
   }
   return *known;
+}
+
+bool is_finalised(const Library& mpi) {
+  int is_over = 0;
+  return mpi.MPI_Finalized(&is_over) != MPI_SUCCESS || is_over;
+}
+
+void require_running(const Library& mpi) {
+  if (is_finalised(mpi))
+    fail(GSEL_ERR_STATE,
+         std::string(kPlugin) + ": MPI was finalised before gsel_comm_free; free the communicator before MPI_Finalize");
 }
 
 void check(const Library& mpi, int result, const char* call, int32_t peer) {

@@ -29,7 +29,8 @@ struct Library {
   MPI_Errhandler errors_return{};
   MPI_Request no_request{};
   std::string path;
-  int level = 0;  // MPI_THREAD_*
+  int level = 0;     // MPI_THREAD_*
+  std::string note;  // what a program must know of it
 };
 
 // The name of this build's implementation, the plugin's, and what describe says: 40104 for 4.1.4.
@@ -41,6 +42,9 @@ extern const char* const kFile;
 // The library, initialised; loaded by the first call. What this plugin has initialised is finalised when the process
 // ends. Throws where another implementation is at work here.
 const Library& started(const gsel_host_v1* host);
+// Behind MPI_Finalize every other function of MPI ends the process.
+bool is_finalised(const Library& mpi);
+void require_running(const Library& mpi);  // GSEL_ERR_STATE
 // Throws for what an MPI function has returned, about a rank or -1.
 void check(const Library& mpi, int result, const char* call, int32_t peer = -1);
 

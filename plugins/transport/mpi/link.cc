@@ -1,11 +1,14 @@
 // plugins/transport/mpi/link.cc: see link.h. How ranks meet in MPI and part.
 #include "link.h"
 
+#include <gsel/log.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+
+#include "transport/common/interface.h"
 
 namespace gsel_mpi {
 namespace {
@@ -87,7 +90,8 @@ Inside::Inside(const Library& mpi) {
   if (mpi.level != MPI_THREAD_MULTIPLE) lock_ = std::unique_lock(mutex);
 }
 
-// Every rank learns what another one cannot do, before MPI waits for it.
+// Every rank learns what another one cannot do, before MPI waits for it. MPI_Init_thread waits for all ranks, so that
+// nothing is refused before it that others may not be refused for.
 gsel_link* join(const gsel_host_v1* host, const gsel_join& join) {
   auto link = std::make_unique<gsel_link>();
   link->host = host, link->rank = join.rank, link->world_size = join.world_size;
@@ -99,6 +103,7 @@ gsel_link* join(const gsel_host_v1* host, const gsel_join& join) {
     const Inside inside(mpi);
     check(mpi, mpi.MPI_Comm_rank(mpi.world, &mine.rank), "MPI_Comm_rank");
     check(mpi, mpi.MPI_Comm_size(mpi.world, &mine.size), "MPI_Comm_size");
+    if (const std::string why = gsel_between::why_no_interface(); !why.empty()) fail(GSEL_ERR_ARG, why);
   } catch (const gsel_between::Failure& failure) {
     report.say(failure.status, failure.text);
   }
@@ -112,8 +117,14 @@ gsel_link* join(const gsel_host_v1* host, const gsel_join& join) {
 }
 
 // A communicator in which something has failed is left to MPI_Finalize: ending it may wait for ranks that are gone.
+// MPI_Finalize has ended it where the program was too early.
 void leave(gsel_link* link) noexcept {
-  if (!link->aborting && !link->failed) {
+  if (is_finalised(*link->mpi)) {
+    link->host->log(
+        GSEL_LOG_WARN, kPlugin,
+        "MPI was finalised before gsel_comm_free: what was sent may not have arrived; free the communicator "
+        "before MPI_Finalize");
+  } else if (!link->aborting && !link->failed) {
     const Inside inside(*link->mpi);
     link->mpi->MPI_Comm_free(&link->comm);
   }

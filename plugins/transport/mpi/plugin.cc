@@ -71,6 +71,7 @@ gsel_transport_v2 make_table() {
   table.supports = gsel_between::supports_nothing;
   table.enqueue = enqueue;
   table.link_native = [](gsel_link* link) -> void* { return &link->comm; };
+  table.link_note = [](gsel_link* link) { return link->mpi->note.c_str(); };
   add_transfers(table);
   return table;
 }

@@ -46,6 +46,7 @@ gsel_status post(gsel_link* link, const gsel_transfer* transfer, gsel_posted** o
     const uint64_t part_bytes = part_bytes_of(transfer->bytes);
     if (transfer->bytes > part_bytes) posted->others.resize((transfer->bytes - 1) / part_bytes, mpi.no_request);
     const Inside inside(mpi);
+    require_running(mpi);
     uint64_t at = 0;
     do {
       const int n = static_cast<int>(std::min(part_bytes, transfer->bytes - at));
@@ -72,6 +73,7 @@ bool look(gsel_posted& posted) {
   const Library& mpi = *posted.link->mpi;
   const std::lock_guard lock(posted.mutex);
   const Inside inside(mpi);
+  require_running(mpi);
   for (; posted.ended < posted.parts; ++posted.ended) {
     int is_over = 0, result = MPI_SUCCESS;
     for (int test = 0; test < kTests && !is_over && result == MPI_SUCCESS; ++test)
@@ -112,10 +114,10 @@ gsel_status test(gsel_posted* posted, double seconds, int32_t* done, gsel_error*
 
 // What has not ended is cancelled, and MPI tells when it is done with the memory of a receive. A send cannot be
 // cancelled: it gets a while to end. Memory of one that nobody takes is only read again if its receiver asks for it
-// after all.
+// after all. MPI_Finalize has ended everything.
 void release(gsel_posted* posted) {
   const Library& mpi = *posted->link->mpi;
-  for (; posted->ended < posted->parts; ++posted->ended) {
+  for (; posted->ended < posted->parts && !is_finalised(mpi); ++posted->ended) {
     MPI_Request& part = posted->part(posted->ended);
     const Clock::time_point end = after(0.1);
     int is_over = 0, result = MPI_SUCCESS;

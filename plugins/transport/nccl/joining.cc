@@ -2,7 +2,6 @@
 #include "joining.h"
 
 #include <ifaddrs.h>
-#include <net/if.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -12,6 +11,8 @@
 #include <mutex>
 #include <string>
 #include <vector>
+
+#include "transport/common/interface.h"
 
 namespace gsel_nccl {
 namespace {
@@ -39,14 +40,6 @@ bool admits(const std::string& value, const std::string& interface) {
   return matches != excludes;
 }
 
-std::string interfaces() {
-  const std::unique_ptr<struct if_nameindex, void (*)(struct if_nameindex*)> all(if_nameindex(), if_freenameindex);
-  std::string names;
-  for (const auto* one = all.get(); one && one->if_name; ++one)
-    names += (names.empty() ? "" : ", ") + std::string(one->if_name);
-  return names.empty() ? "none" : names;
-}
-
 // The first that NCCL_SOCKET_IFNAME of this value admits, over which NCCL meets; "none".
 std::string taken_by(const std::string& value) {
   ifaddrs* first = nullptr;
@@ -62,8 +55,7 @@ std::string taken_by(const std::string& value) {
 void tell_interface() {
   const std::string interface = variable("GSEL_INTERFACE");
   if (interface.empty()) return;
-  if (if_nametoindex(interface.c_str()) == 0)
-    fail(GSEL_ERR_ARG, "GSEL_INTERFACE=" + interface + " is no interface of this host, which has " + interfaces());
+  if (const std::string why = gsel_between::why_no_interface(); !why.empty()) fail(GSEL_ERR_ARG, why);
   const std::string given = variable("NCCL_SOCKET_IFNAME");
   if (given.size() < 2) {  // NCCL takes no notice of a shorter one
     setenv("NCCL_SOCKET_IFNAME", ("=" + interface).c_str(), 1);

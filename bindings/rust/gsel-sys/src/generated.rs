@@ -1166,6 +1166,7 @@ pub struct gsel_transport_v2 {
     pub post: Option<unsafe extern "C" fn(link: *mut gsel_link, transfer: *const gsel_transfer, out: *mut *mut gsel_posted, err: *mut *mut gsel_error) -> gsel_status>,
     pub test: Option<unsafe extern "C" fn(posted: *mut gsel_posted, seconds: f64, done: *mut i32, err: *mut *mut gsel_error) -> gsel_status>,
     pub release: Option<unsafe extern "C" fn(posted: *mut gsel_posted)>,
+    pub link_note: Option<unsafe extern "C" fn(link: *mut gsel_link) -> *const c_char>,
 }
 unsafe impl crate::Sized32 for gsel_transport_v2 {}
 extern "C" {
@@ -1651,7 +1652,7 @@ pub const GSEL_PLAN_OFFLOAD_STATE: u32 = 4;
 pub const GSEL_PLAN_RECOMPUTE: u32 = 2;
 pub const GSEL_PLAN_SEQUENCE_PARALLEL: u32 = 1;
 pub const GSEL_PLUGIN_ABI_MAJOR: i32 = 1;
-pub const GSEL_PLUGIN_ABI_MINOR: i32 = 7;
+pub const GSEL_PLUGIN_ABI_MINOR: i32 = 8;
 pub const GSEL_PLUGIN_DEVICE: i32 = 3;
 pub const GSEL_PLUGIN_STRATEGY: i32 = 1;
 pub const GSEL_PLUGIN_TRANSPORT: i32 = 5;

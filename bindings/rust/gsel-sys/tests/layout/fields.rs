@@ -66,7 +66,7 @@ fields!(gsel_join: struct_size, flags, rank, world_size, timeout_s, join_timeout
 fields!(gsel_transport_description: struct_size, flags, dlpack_types, version, reserved, library);
 fields!(gsel_enqueued: link, call, stream);
 fields!(gsel_transfer: peer, tag, send, recv, bytes);
-fields!(gsel_transport_v2: struct_size, reserved, open, close, describe, link_join, link_leave, link_abort, link_error, supports, enqueue, memory_alloc, memory_free, window_register, window_release, link_native, post, test, release);
+fields!(gsel_transport_v2: struct_size, reserved, open, close, describe, link_join, link_leave, link_abort, link_error, supports, enqueue, memory_alloc, memory_free, window_register, window_release, link_native, post, test, release, link_note);
 constant!(GSEL_OK);
 constant!(GSEL_ERR_ARG);
 constant!(GSEL_ERR_NOMEM);
