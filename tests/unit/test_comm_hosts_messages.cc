@@ -95,6 +95,32 @@ void is_not_sent_to(rank_run* run) {
   gsel_comm_free(comm);
 }
 
+// Each call of a group has its own bound, as on one host.
+void is_not_sent_the_second(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  run->timeout_s = 60;
+  rank_ok(run, join(run, &comm, &err), err);
+  const char* const late = "waited 0.3 s in recv(count 1, i32, from rank 3";
+  int32_t x[2] = {};
+  gsel_collective calls[2] = {GSEL_COLLECTIVE_INIT, GSEL_COLLECTIVE_INIT};
+  for (int i = 0; i < 2; ++i) {
+    calls[i].kind = GSEL_COLLECTIVE_RECV;
+    calls[i].dtype = GSEL_I32;
+    calls[i].recv = &x[i];
+    calls[i].count = 1;
+    calls[i].root = 2 + i;
+    calls[i].timeout_s = i == 0 ? 50 : 0.3;
+  }
+  gsel_comm* const comms[2] = {comm, comm};
+  const gsel_collective* const both[2] = {&calls[0], &calls[1]};
+  if (run->rank == 0)
+    rank_fails(run, gsel_group_run(comms, both, 2, &err), err, GSEL_ERR_TIMEOUT, late, 3);
+  else
+    rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_TIMEOUT, late, 3);
+  gsel_comm_free(comm);
+}
+
 void is_sent_another_type(rank_run* run) {
   gsel_error* err = nullptr;
   gsel_comm* comm = nullptr;
@@ -118,6 +144,7 @@ void test_messages_pass_between_hosts(void**) {
 
 void test_messages_that_go_wrong_are_named(void**) {
   on_hosts("0011", is_not_sent_to);
+  on_hosts("0011", is_not_sent_the_second);
   on_hosts("0011", is_sent_another_type);
 }
 

@@ -173,11 +173,14 @@ void Messages::look(Started& started) {
       for (const Half& half : started.halves_)
         if (!half.done) fail_if_alone(half);
       local_.throw_what_broke();
-      const double own = started.halves_.front().call.timeout_s;
-      const double most = own > 0 ? own : static_cast<double>(started.timeout_ns_) * 1e-9;
-      if (started.since_ns_ == 0 || static_cast<double>(os::now_ns() - started.since_ns_) <= most * 1e9) return;
-      for (const Half& half : started.halves_)
-        if (!half.done) fail_late(half, most);
+      if (started.since_ns_ == 0) return;
+      const double waited = static_cast<double>(os::now_ns() - started.since_ns_) * 1e-9;
+      for (const Half& half : started.halves_) {
+        const double own = half.call.timeout_s;
+        const double most = own > 0 ? own : static_cast<double>(started.timeout_ns_) * 1e-9;
+        if (!half.done && waited > most) fail_late(half, most);
+      }
+      return;
     } catch (...) {
       if (!started.failure_) started.failure_ = current_error();
     }
