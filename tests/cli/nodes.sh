@@ -51,7 +51,7 @@ grep -q "rank 5 (pid [0-9]*) exited with status 3" "$work/err" || fail "of rank 
 
 "$gsel" plugins | grep -q gloo || {
   echo "left out: ranks on two hosts, since this build has no transport between them (libgloo-dev)"
-  exit 0
+  exit 77
 }
 hosts_make node0 node1 "$work"
 port=29500

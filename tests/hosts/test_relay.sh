@@ -34,7 +34,7 @@ asks() {
   [ $hosts_are = namespaces ] || {
     cat "$work/said"
     echo "left out: a relay between two network namespaces"
-    exit 0
+    exit 77
   }
   mkfifo "$work/hosts/serving"
   "$hosts_enter" b "$bin/datagrams" serve 7000 > "$work/hosts/serving" & # a function would leave it behind

@@ -282,7 +282,7 @@ inline int run_tests_on_hosts(const CMUnitTest* tests, size_t n) {
   }
   if (!has_transport()) {
     printf("left out: ranks on several hosts, since this build has no transport between them (libgloo-dev)\n");
-    return 0;
+    return 77;
   }
   leave_the_network();
   return _cmocka_run_group_tests("tests", tests, n, nullptr, nullptr);
