@@ -20,7 +20,9 @@
  *              of the processes on it. If it is not a member of the communicator that was called, the text names it
  *              ("rank 3 of world"), and gsel_error_rank is the member that waits for it. Communicators that a
  *              trainer makes for itself show the ranks of the communicator that it was given.
- *   Clean end  Nothing has a name in a file system, so nothing is left behind, however a rank ends.
+ *   Clean end  Nothing has a name in a file system, so nothing is left behind, however a rank ends. The one exception is
+ *              the file of a "file://" rendezvous, from rank 0's start until all have met: that of a rank 0 that is
+ *              killed meanwhile stays until the next rank 0 removes it.
  * Threads: one call at a time per communicator, unless it has GSEL_COMM_THREAD_MULTIPLE; of collectives that two threads
  * make at the same time the order is not determined. To make or to start a request is such a call. To run, test, wait for or
  * cancel a request is none: other threads may do so while a call is made, each with requests of its own.
@@ -59,7 +61,7 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *                     if rank and size are read from the environment, too; empty: not checked
  *   order             order of reductions: GSEL_ORDER_RANKS (0) or GSEL_ORDER_TREE, the same on every rank
  *   flags             GSEL_COMM_NO_THREAD: the library starts no thread; then only waiting ranks notice a death, and
- *                     requests are refused with GSEL_ERR_UNSUPPORTED.
+ *                     requests are refused with GSEL_ERR_UNSUPPORTED. So is joining with ranks on several hosts.
  *                     GSEL_COMM_BITWISE: results must be the same bits in every run; a transport that does not promise
  *                     this is refused with GSEL_ERR_UNSUPPORTED.
  *                     GSEL_COMM_NOT_THROUGH_HOST: memory of an accelerator never goes through host memory; where only
@@ -79,8 +81,10 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *                     an index, it must be the uuid of that device
  *   transport         borrowed for the call: for an accelerator, how its memory travels: the name of a transport plugin
  *                     such as "nccl"; "host": copied through host memory; "auto": the first of these that all ranks
- *                     can use. Between hosts, how memory of the host travels: a plugin such as "gloo", or "auto". Empty:
- *                     [comm] transport of config, which is "auto" by default
+ *                     can use. Between hosts, how memory of the host travels: a plugin such as "gloo"; "mpi": that of the
+ *                     MPI whose launcher has started the ranks; "auto": that one where there is one, else the first
+ *                     plugin that is there (docs/devices.md). Empty: [comm] transport of config, which is "auto" by
+ *                     default
  *   rendezvous        borrowed for the call: where ranks meet that are on several hosts, or in several containers or
  *                     network namespaces, the same on every rank. "tcp://HOST:PORT": an address of rank 0's host and a
  *                     port that nobody uses, where rank 0 listens until all have come. "file://PATH", absolute, in a folder
@@ -131,12 +135,13 @@ GSEL_API void gsel_comm_options_init(gsel_comm_options *options, size_t struct_s
  *           without a complete set the communicator has one rank
  *   out     given to the caller, free with gsel_comm_free; NULL on error
  * Errors: GSEL_ERR_ARG, GSEL_ERR_CONFIG (environment incomplete, or no place to meet; the variable is named),
- * GSEL_ERR_TIMEOUT (the missing ranks are named), GSEL_ERR_MISMATCH (ranks disagree on the world),
- * GSEL_ERR_DUPLICATE (two ranks name one device, or one that the transport wants for each rank alone; both are named),
- * GSEL_ERR_PEER (a rank died while joining), GSEL_ERR_UNSUPPORTED (more than 256 ranks), GSEL_ERR_VERSION
- * (struct_size), those of gsel_config_load, GSEL_ERR_NOMEM, GSEL_ERR_IO; with an accelerator also GSEL_ERR_NOT_FOUND
- * and GSEL_ERR_PLUGIN (no plugin of that name, or one that was refused), GSEL_ERR_NO_DEVICES and GSEL_ERR_DEVICE; a rank
- * that cannot open its accelerator tells the others, which get the same code about that rank.
+ * GSEL_ERR_TIMEOUT (the missing ranks are named), GSEL_ERR_MISMATCH (ranks disagree on the world), GSEL_ERR_DUPLICATE
+ * (two ranks name one device, or one that the transport wants for each rank alone; both are named), GSEL_ERR_PEER (a
+ * rank died while joining), GSEL_ERR_UNSUPPORTED (more than 256 ranks of one host; over several hosts
+ * GSEL_COMM_NO_THREAD, or no transport between them), GSEL_ERR_VERSION (struct_size), those of gsel_config_load,
+ * GSEL_ERR_NOMEM, GSEL_ERR_IO; with an accelerator also GSEL_ERR_NOT_FOUND and GSEL_ERR_PLUGIN (no plugin of that name,
+ * or one that was refused), GSEL_ERR_NO_DEVICES and GSEL_ERR_DEVICE; a rank that cannot open its accelerator tells the
+ * others, which get the same code about that rank.
  * Threads: any; ranks that are threads of one process call it concurrently, each with its rank. Since 0.1. */
 GSEL_API gsel_status gsel_comm_init(const gsel_comm_options *options, gsel_comm **out, gsel_error **err);
 
@@ -239,9 +244,10 @@ GSEL_API gsel_status gsel_barrier(gsel_comm *comm, gsel_error **err);
  * fits the library's buffer (at least four messages of 4 KiB for each pair); portable programs do not rely on this.
  * peer != rank.
  * GSEL_ERR_MISMATCH: another type, or a message longer than its receive; both calls are quoted on both sides, recv is
- * not written. If the receiver reads the sender's memory, as with most messages that do not fit the buffer, the message
- * is dropped and the communicator stays usable. Otherwise the sender may have returned already; it then gets the error
- * in its next call, and the communicator is broken. */
+ * not written. If the sender still waits, the message is dropped and the communicator stays usable: on one host if the
+ * receiver reads the sender's memory, as with most messages that do not fit the buffer, between hosts with each message
+ * that does not fit it. Otherwise the sender may have returned already; it then gets the error in its next call, and the
+ * communicator is broken. */
 GSEL_API gsel_status gsel_send(gsel_comm *comm, const void *send, size_t count, gsel_dtype dtype, int32_t peer,
                                gsel_error **err);
 GSEL_API gsel_status gsel_recv(gsel_comm *comm, void *recv, size_t count, gsel_dtype dtype, int32_t peer,
@@ -574,8 +580,9 @@ GSEL_API gsel_status gsel_reduce_local(const void *const *inputs, size_t n, void
 /* ---- more communicators ------------------------------------------------------------------------------------ */
 
 /* Makes a communicator for each colour, of the ranks that gave this colour, ordered by (key, rank), as MPI_Comm_split
- * does. Collective. Needs no sockets and uses the shared memory of comm. colour < 0: *out is NULL. Errors as those of a
- * collective. Since 0.1. */
+ * does. Collective. On one host it needs no sockets and uses the shared memory of comm; a group with ranks on several
+ * hosts gets connections between them and a link of the transport of its own. colour < 0: *out is NULL. Errors as those
+ * of a collective. Since 0.1. */
 GSEL_API gsel_status gsel_comm_split(gsel_comm *comm, int32_t colour, int32_t key, gsel_comm **out, gsel_error **err);
 /* Makes a communicator of ranks[n] of comm, in that order. Only these ranks call it, each with the same list; the other
  * ranks need not know. Errors as those of a message; GSEL_ERR_ARG also if the list names a rank twice or does not name
@@ -635,14 +642,19 @@ GSEL_API gsel_status gsel_comm_set_timeout(gsel_comm *comm, double timeout_s, gs
 /* ---- queries ------------------------------------------------------------------------------------------------ */
 
 /* How a call would run.
- *   protocol      "alone" (one rank), "line", "slots", "staged", "direct" or "single copy" (docs/communicator.md), of
- *                 the part of the call that the host does; "stream" if it does none; static
+ *   protocol      of the part of the call that the host does (docs/communicator.md): "alone" (one rank); on one host
+ *                 "line", "slots", "staged", "direct" or "single copy"; of a collective over hosts "assembly", "direct",
+ *                 "two-level", "chain", "lanes" or "slices"; of a message between two hosts "frame" or "transfer";
+ *                 "stream" if the host does none; static
  *   reason        why this protocol, such as "send is not memory of gsel_mem_alloc"; static
  *   chunk_bytes   bytes that are processed at a time; 0: the whole
  *   seconds       predicted from the tuning file; 0: not known
  *   sent_bytes    what gsel_comm_counts will add
- *   transport     "shm"; with an accelerator the transport that the call takes, such as "nccl", or "host"
- *   transport_reason  why this transport, and why the others were not taken; both live as long as comm */
+ *   transport     "shm"; over several hosts "control" (the connections that the communicator itself has), the plugin
+ *                 that moves the bytes, such as "gloo", "mpi_openmpi" or "mpi_mpich", or "none"; with an accelerator the
+ *                 transport that the call takes, such as "nccl", or "host"
+ *   transport_reason  why this transport, why the others were not taken, and what a program must know of it, such as
+ *                 the thread level of an MPI; both live as long as comm */
 typedef struct gsel_comm_explanation {
   uint32_t struct_size;
   uint32_t reserved;
@@ -687,10 +699,12 @@ GSEL_API gsel_status gsel_comm_counts(const gsel_comm *comm, gsel_collective_kin
  * (cut to 1900 bytes; may be not given). Does not block. Any thread, any time before gsel_comm_free. Since 0.1. */
 GSEL_API void gsel_comm_abort(gsel_comm *comm, gsel_str reason);
 
-/* Leaves and releases the communicator; NULL is fine. Does not wait for other ranks: ranks that still wait for this one
- * get GSEL_ERR_PEER. Memory of gsel_mem_alloc goes back to the system with the last rank that leaves. Unmapping it
- * takes the operating system some milliseconds per 100 MiB, and so does making registered memory private again.
- * No call may be under way. In a forked child it releases only the memory of the child. Since 0.1. */
+/* Leaves and releases the communicator; NULL is fine. Does not wait for other ranks of this host, and for those of
+ * other hosts two seconds at most, until they have what was sent to them. Ranks that still wait for this one get
+ * GSEL_ERR_PEER. Memory of gsel_mem_alloc goes back to the system with the last rank that leaves. Unmapping it takes
+ * the operating system some milliseconds per 100 MiB, and so does making registered memory private again. No call may
+ * be under way. A program that uses an MPI between hosts and calls MPI_Finalize itself calls it after this. In a forked
+ * child it releases only the memory of the child. Since 0.1. */
 GSEL_API void gsel_comm_free(gsel_comm *comm);
 
 GSEL_EXTERN_C_END

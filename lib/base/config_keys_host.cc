@@ -46,9 +46,8 @@ constexpr ConfigKey kHostKeys[] = {
      kAny,
      {},
      "how memory of an accelerator, or memory of the host between hosts, travels: a transport plugin such as nccl or "
-     "gloo, "
-     "host for copies through host memory, or "
-     "auto for the first that all ranks can use",
+     "gloo, mpi for that of the MPI whose launcher started the ranks, host for copies through host memory, or auto for "
+     "the first that all ranks can use",
      [](Config& c, const Scalar& v) { c.comm.transport = v.text; }},
     {"mesh.tensor",
      KeyType::size,
