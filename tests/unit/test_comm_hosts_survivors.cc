@@ -132,7 +132,7 @@ void test_ranks_that_live_are_left_out(void**) {
 // Ranks 0 and 1 leave what came of a shrink and keep the communicator that it was made of: they have left all the same.
 struct Leaving {
   Job job;  // what join looks at
-  volatile int32_t over;
+  volatile int32_t come, over;
 };
 
 void leaves_the_newest(rank_run* run) {
@@ -141,6 +141,8 @@ void leaves_the_newest(rank_run* run) {
   gsel_error* err = nullptr;
   gsel_comm *comm = nullptr, *left = nullptr, *next = nullptr;
   rank_ok(run, join(run, &comm, &err), err);
+  __atomic_add_fetch(&leaving->come, 1, __ATOMIC_SEQ_CST);
+  await_step(&leaving->come, run->world_size);
   rank_ok(run, gsel_comm_shrink(comm, &left, &err), err);
   rank_ok(run, gsel_barrier(left, &err), err);
   if (run->rank < 2) {

@@ -282,7 +282,7 @@ void gives_up(rank_run* run) {
   gsel_error* err = nullptr;
   gsel_comm* comm = nullptr;
   run->join_timeout_s = 600;
-  if (run->rank == 1) rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_PERMISSION, "rank 1 of 3 gives up: at", 0);
+  if (run->rank == 1) rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_PERMISSION, " of 3 gives up: at", 0);
   if (run->rank == 2) rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_PERMISSION, "has another token", 0);
 }
 void gives_up_a_port(rank_run* run) {

@@ -237,9 +237,9 @@ static void on_two_hosts(int32_t ranks, rank_body body, void* user) {
   }
   assert_true(make_scratch(folder, sizeof folder, "agreement"));
   snprintf(place, sizeof place, "file://%s/place", folder);
-  setenv("GSEL_RENDEZVOUS", place, 1);
+  setenv("GSEL_TEST_PLACE", place, 1);
   as_processes(ranks, body, user);
-  unsetenv("GSEL_RENDEZVOUS");
+  unsetenv("GSEL_TEST_PLACE");
   assert_int_equal(remove_scratch(folder), 0);
 }
 

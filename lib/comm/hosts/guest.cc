@@ -100,7 +100,9 @@ class Guest {
         .about_rank(0);
   }
 
+  // A stranger tells more than that nobody was there at the end.
   [[noreturn]] void fail_absent() {
+    if (!strangers_word_.empty()) why_ = strangers_word_;
     Word absent;
     absent.say = Say::absent;
     write_text(absent.text, why_);
@@ -184,7 +186,9 @@ class Guest {
   std::nullopt_t stranger(const char* what, bool speaks_gsel) {
     stranger_.answers = true;
     stranger_.speaks_gsel = speaks_gsel;
-    return not_there(what);
+    not_there(what);
+    strangers_word_ = why_;
+    return std::nullopt;
   }
   std::nullopt_t not_there(const char* what) {
     why_ = fmt::format("whoever listens there {}", what);
@@ -204,7 +208,7 @@ class Guest {
     int64_t since_ns = 0;
   } stranger_;
   Greeting own_;
-  std::string why_ = "nobody listens";
+  std::string why_ = "nobody listens", strangers_word_;
 };
 
 }  // namespace

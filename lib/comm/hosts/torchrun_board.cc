@@ -52,9 +52,11 @@ class TorchrunBoard : public Board {
     if (!posted_) return;
     try {
       std::string why;
+      int64_t deleted = 0;
       if (auto session = open(os::now_ns() + kStoreAnswerNs / 5, &why))
-        say(*session, Bytes().add(kDelete).add_text(key_));
-    } catch (...) {  // whoever reads it finds that nobody listens
+        if (say(*session, Bytes().add(kDelete).add_text(key_)))
+          session->stream.await(deleted, session->deadline_ns);  // it is gone when this rank goes on
+    } catch (...) {                                              // whoever reads it finds that nobody listens
     }
   }
 
