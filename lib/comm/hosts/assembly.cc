@@ -13,8 +13,6 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr size_t kShortBytes = 168;  // travel with the head: 256 bytes in all
-constexpr uint64_t kWithVerdictBytes = 65536;
 // The other ranks of a host wait this much longer than its first, which learns why, and for each level of the tree.
 constexpr double kForCauseS = 0.7, kLevelS = 0.3;
 
@@ -73,10 +71,6 @@ gsel_str Assembly::next_label(const Head& head) {
 }
 
 Assembly::Gathered Assembly::gather_here(const Head& head, const void* mine, double timeout_s) {
-  struct Record {
-    Head head;
-    char payload[kShortBytes];
-  };
   const size_t n = roster_.here().size();
   const bool is_short = head.bytes <= kShortBytes;
   Record own{};

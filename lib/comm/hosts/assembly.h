@@ -42,6 +42,18 @@ constexpr int32_t kRootOfExchange = -2;  // in the head of what the library says
 
 class Assembly {
  public:
+  // What ranks of a host say to each other; longer payloads go after it.
+  static constexpr size_t kShortBytes = 168;
+  struct Record {
+    Head head;
+    char payload[kShortBytes];
+  };
+  // What hosts say to each other over a line of the tree, before payloads, and what the ranks of a host are told, where
+  // payloads of all that come to more go after it.
+  static constexpr size_t kVerdictBytes = 2 * (sizeof(int32_t) + sizeof(Head));
+  static constexpr size_t kMessageBytes = sizeof(Relay::Frame) + kVerdictBytes;
+  static constexpr uint64_t kWithVerdictBytes = 65536;
+
   Assembly(const Roster& roster, shm::Endpoint& local) : roster_(roster), local_(local) {}
   // This rank is the first of its host.
   void lead(Relay& relay) { relay_ = &relay; }
@@ -76,6 +88,7 @@ class Assembly {
     int32_t differ[2] = {-1, -1};
     Head heads[2];
   };
+  static_assert(sizeof(Verdict) == kVerdictBytes);
   // What the ranks of this host say.
   struct Gathered {
     Verdict verdict;

@@ -13,8 +13,6 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr size_t kMostHosts = 32;  // behind one another
-constexpr uint64_t kLeastChunkBytes = 65536, kMostChunkBytes = 524288, kChunksOfLane = 8;
 constexpr uint64_t kLeastPromptBytes = 262144;  // where ranks agree on each message that is not short
 
 }  // namespace
@@ -119,11 +117,6 @@ class Chain : Lanes {
   std::vector<const Chunk*> awaited_;  // of results_
   size_t relayed_ = 0;
 };
-
-bool HostsBackend::goes_in_chain(const Call& call) const {
-  return is_reduction(call.kind) && order_ == GSEL_ORDER_RANKS && roster_.is_in_blocks() && roster_.here().size() > 1 &&
-         roster_.hosts() <= kMostHosts;
-}
 
 void HostsBackend::reduce_in_chain(const Call& call, const Plan& plan, const double* factors) {
   Chain(*this, call, plan, factors).run();

@@ -5,11 +5,6 @@
 #include "comm/hosts/lanes.h"
 
 namespace gsel::hosts {
-namespace {
-
-constexpr uint64_t kMostDirectBytes = 1 << 19;  // of all ranks together
-
-}  // namespace
 
 class Direct : Lanes {
  public:
@@ -28,12 +23,6 @@ class Direct : Lanes {
     spread();
   }
 };
-
-// Not with an operation of the caller's, which may fail on one rank: others wait for no result of it here.
-bool HostsBackend::goes_direct(const Call& call) const {
-  return call.kind == GSEL_COLLECTIVE_ALLREDUCE && call.operation.op < GSEL_OP_USER && roster_.is_in_blocks() &&
-         call.count * call.element * roster_.ranks() <= kMostDirectBytes;
-}
 
 void HostsBackend::reduce_direct(const Call& call, const Plan& plan, const double* factors) {
   Direct(*this, call, plan, factors).run();

@@ -20,10 +20,9 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr int64_t kBeats = 5;  // in the silence after which a host is lost
 constexpr int64_t kNoticeNs = 200'000'000;
 constexpr uint32_t kMostText = 4096;
-constexpr double kDefaultSilence = 5, kLeastSilence = 1, kMostSilence = 86400;
+constexpr double kLeastSilence = 1, kMostSilence = 86400;
 
 }  // namespace
 

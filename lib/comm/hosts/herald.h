@@ -67,6 +67,8 @@ class Herald {
   std::thread telling_, hearing_;
 };
 
+constexpr double kDefaultSilence = 5;  // in seconds,
+constexpr int64_t kBeats = 5;          // and in that time, over each line both ways
 // After so long without a word a host is taken for lost: GSEL_HOST_TIMEOUT, which is in seconds. That of
 // rank 0 counts for all.
 int64_t host_timeout_ns();

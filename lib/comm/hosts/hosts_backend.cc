@@ -83,13 +83,13 @@ class Group final : public Pending {
   std::array<std::unique_ptr<Pending>, 2> parts_;
 };
 
-constexpr std::pair<const char*, const char*> kWays[] = {
-    {"assembly", "the payload is small: it goes with the call over the first rank of each host"},
-    {"direct", "each rank gets its part of what every rank has, adds it, and passes it on to the ranks of its host"},
-    {"two-level", "each host adds its ranks, and one rank for each slice adds what hosts have, in this order"},
-    {"chain", "each host adds its ranks to what the host before sends, in rank order"},
-    {"lanes", "one rank of each host gets what all of its ranks need, and passes it on there"},
-    {"slices", "each rank gets what it needs from every other; one rank folds each slice in rank order"}};
+constexpr const char* kReasons[kWays] = {
+    "the payload is small: it goes with the call over the first rank of each host",
+    "each rank gets its part of what every rank has, adds it, and passes it on to the ranks of its host",
+    "each host adds its ranks, and one rank for each slice adds what hosts have, in this order",
+    "each host adds its ranks to what the host before sends, in rank order",
+    "one rank of each host gets what all of its ranks need, and passes it on there",
+    "each rank gets what it needs from every other; one rank folds each slice in rank order"};
 
 }  // namespace
 
@@ -162,12 +162,9 @@ gsel_comm_count HostsBackend::counts(gsel_collective_kind kind) const {
   return out;
 }
 
-HostsBackend::Way HostsBackend::way_of(const Call& call) const {
-  if (is_small(call)) return Way::small;
-  if (goes_direct(call)) return Way::direct;
-  if (goes_in_two_levels(call)) return Way::two_levels;
-  if (goes_in_chain(call)) return Way::chain;
-  return goes_by_lanes(call) ? Way::lanes : Way::slices;
+Spread HostsBackend::spread() const {
+  return {roster_.ranks(),        roster_.hosts(),        roster_.here().size(),
+          roster_.is_in_blocks(), assembly_.has_frames(), order_};
 }
 
 gsel_comm_explanation HostsBackend::explain_message(const gsel_collective& message) const {
@@ -194,9 +191,8 @@ gsel_comm_explanation HostsBackend::explain(const gsel_collective& checked) {
   gsel_comm_explanation out = GSEL_COMM_EXPLANATION_INIT;
   out.sent_bytes = Plan(call, roster_.rank(), ranks).sent_bytes();
   const Way way = way_of(call);
-  const auto [protocol, reason] = kWays[static_cast<size_t>(way)];
-  out.protocol = protocol;
-  out.reason = reason;
+  out.protocol = way_name(way);
+  out.reason = kReasons[static_cast<size_t>(way)];
   out.transport = way == Way::small && !assembly_.has_frames() ? "control" : carrier_ ? carrier_->name() : "none";
   out.transport_reason = reason_.c_str();
   return out;

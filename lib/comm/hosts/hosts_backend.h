@@ -23,6 +23,7 @@
 #include "comm/hosts/messages.h"
 #include "comm/hosts/roster.h"
 #include "comm/hosts/serial.h"
+#include "comm/hosts/ways.h"
 #include "comm/interface/backend.h"
 #include "comm/shm/call/call.h"
 #include "comm/shm/call/plan.h"
@@ -79,13 +80,10 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
   using Bytes = shm::Bytes;
   void make(const gsel_collective& given);
   void fail_in_operation(const Error& error) const;
-  // How a collective travels.
-  enum class Way { small, direct, two_levels, chain, lanes, slices };
-  Way way_of(const Call& call) const;
-  bool is_small(const Call& call) const;
+  Spread spread() const;
+  Way way_of(const Call& call) const { return hosts::way_of(call, spread()); }
   bool goes_on(const Call& call) const;
   char* room(uint64_t bytes);
-  bool goes_in_frames(const Call& call) const;
   void reduce_in_frames(const Call& call);
   void make_small(const Call& call, const Plan& plan);
   void make_large(const Call& call, const Plan& plan);
@@ -93,11 +91,8 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
   host::Fold fold_of(const Call& call, const double* factors) const;
   void check_parts(const Call& call, const std::vector<uint64_t>& counts) const;
   void reduce_in_slices(const Call& call, const Plan& plan, const double* factors);
-  bool goes_direct(const Call& call) const;
   void reduce_direct(const Call& call, const Plan& plan, const double* factors);
-  bool goes_in_chain(const Call& call) const;
   void reduce_in_chain(const Call& call, const Plan& plan, const double* factors);
-  bool goes_in_two_levels(const Call& call) const;
   void reduce_in_two_levels(const Call& call, const Plan& plan, const double* factors);
   // Which bytes of `from` go to a rank, which of `to` come from it.
   struct Exchange {
@@ -106,7 +101,6 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
     char* to;
     std::function<Bytes(int32_t)> got;
   };
-  bool goes_by_lanes(const Call& call) const;
   void gather_by_lanes(const Call& call, const Plan& plan);
   void broadcast_by_lanes(const Call& call);
   void move(const Exchange& exchange, double timeout_s);

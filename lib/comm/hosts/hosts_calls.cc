@@ -23,9 +23,9 @@ void HostsBackend::make(const gsel_collective& given) {
   shm::complete(given, ranks, timeout_ns(), call);
   const Plan plan(call, roster_.rank(), ranks);
   try {
-    if (goes_in_frames(call))
+    if (goes_in_frames(call, spread()))
       reduce_in_frames(call);
-    else if (is_small(call))
+    else if (way_of(call) == Way::small)
       make_small(call, plan);
     else
       make_large(call, plan);
@@ -157,12 +157,6 @@ void HostsBackend::reduce_in_slices(const Call& call, const Plan& plan, const do
 
 // ---- bytes that all ranks get: over the network to one rank of each host
 // ------------------------------------------------
-
-bool HostsBackend::goes_by_lanes(const Call& call) const {
-  const bool to_all = call.kind == GSEL_COLLECTIVE_ALLGATHER || call.kind == GSEL_COLLECTIVE_ALLGATHERV ||
-                      call.kind == GSEL_COLLECTIVE_BROADCAST;
-  return to_all && roster_.is_in_blocks() && roster_.here().size() > 1;
-}
 
 // Each rank's part to the ranks of its host and to the one with its place on each other host, which passes it on there.
 void HostsBackend::gather_by_lanes(const Call& call, const Plan& plan) {

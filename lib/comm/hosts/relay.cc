@@ -17,10 +17,6 @@ constexpr uint64_t kMostBlockBytes = uint64_t{1} << 34;
 constexpr int64_t kAttendNs = 50'000'000;
 constexpr int64_t kForCauseNs = 300'000'000;  // a host knows who of its ranks is late, the one above which host is
 
-struct Frame {
-  uint64_t number = 0, bytes = 0;
-};
-
 }  // namespace
 
 bool Relay::send(size_t host, const Block& block, int64_t deadline_ns) {

@@ -19,6 +19,10 @@ using Block = std::vector<char>;
 
 class Relay {
  public:
+  struct Frame {  // stands before each block
+    uint64_t number = 0, bytes = 0;
+  };
+
   // The lines of this host, by the host at the other end; their streams for calls are the relay's. wake_fd: can be read
   // once the communicator is broken.
   Relay(const Roster& roster, std::vector<std::optional<Line>>& lines, int wake_fd)

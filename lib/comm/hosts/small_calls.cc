@@ -7,29 +7,8 @@
 #include "comm/hosts/hosts_backend.h"
 
 namespace gsel::hosts {
-namespace {
 
-// That one rank gives, by the star and in frames, there also for a sum that all get, and
-constexpr uint64_t kSmallBytes = 4096, kSmallInFrames = 8192, kSmallSum = 16384;
-constexpr uint64_t kSmallInAll = 131072;  // all do: past that it pays that each gets only what it needs
-
-}  // namespace
-
-bool HostsBackend::is_small(const Call& call) const {
-  if (goes_in_frames(call)) return true;
-  const uint64_t in_frames = call.kind == GSEL_COLLECTIVE_ALLREDUCE ? kSmallSum : kSmallInFrames;
-  const uint64_t most = assembly_.has_frames() ? in_frames : kSmallBytes;
-  return call.payload_bytes <= most && call.payload_bytes * roster_.ranks() <= kSmallInAll;
-}
-
-// What a rank that is alone on its host gives may be longer.
-bool HostsBackend::goes_in_frames(const Call& call) const {
-  return assembly_.is_alone_with_frames() && call.kind == GSEL_COLLECTIVE_ALLREDUCE &&
-         call.operation.op != GSEL_SCALED_SUM && call.payload_bytes <= Frames::kShortBytes &&
-         call.payload_bytes * roster_.ranks() <= kSmallInAll;
-}
-
-// The same without copies.
+// Of a rank that is alone on its host, without copies.
 void HostsBackend::reduce_in_frames(const Call& call) {
   assembly_.gather(head_of(call, call.payload_bytes), call.send, nullptr, static_cast<double>(call.timeout_ns) * 1e-9);
   unconfirmed_ = true;

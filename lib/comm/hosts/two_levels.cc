@@ -4,7 +4,6 @@
 // one rank gives, once to and once from, and no host waits for one before it. A rank that is alone on its host passes
 // on its input as it is, in any order.
 #include <algorithm>
-#include <bit>
 
 #include "comm/call/collective.h"
 #include "comm/hosts/lanes.h"
@@ -12,13 +11,7 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr uint64_t kSegmentBytes = 524288;
 constexpr size_t kLikeATree = 3;  // inputs: so far both orders are one
-
-// No order of these gives other bits.
-bool is_integer(gsel_dtype dtype) {
-  return dtype <= GSEL_U64 || dtype == GSEL_BOOL;
-}
 
 }  // namespace
 
@@ -162,13 +155,6 @@ class TwoLevels : Lanes {
   std::vector<std::vector<Carrier::Posted>> parts_;  // by host, by segment
   std::vector<Carrier::Posted> results_;
 };
-
-bool HostsBackend::goes_in_two_levels(const Call& call) const {
-  if (!is_reduction(call.kind) || !roster_.is_in_blocks()) return false;
-  if (roster_.here().size() == 1) return true;
-  if (is_integer(call.dtype) && call.operation.op < GSEL_OP_USER) return true;
-  return order_ == GSEL_ORDER_TREE && std::has_single_bit(roster_.here().size());
-}
 
 void HostsBackend::reduce_in_two_levels(const Call& call, const Plan& plan, const double* factors) {
   TwoLevels(*this, call, plan, factors).run();
