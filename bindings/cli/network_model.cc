@@ -1,264 +1,136 @@
-// network_model.cc: see network_model.h. N hosts of g ranks, p = N g; S bytes.
+// network_model.cc: see network_model.h.
 #include "network_model.h"
 
 #include <algorithm>
-#include <bit>
+#include <cmath>
 
 namespace gsel::cli {
 namespace {
 
-int64_t floor_log2(int64_t n) {
-  return static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(n))) - 1;
+int64_t within(int64_t first, int64_t end, int64_t hosts) {
+  return std::max<int64_t>(std::min(end, hosts) - first, 0);
 }
 
-struct Sizes {
-  double N, g, p;
-  bool network;  // several hosts
-  explicit Sizes(const HostWorld& world)
-      : N(static_cast<double>(world.hosts)),
-        g(static_cast<double>(world.each)),
-        p(static_cast<double>(world.ranks())),
-        network(world.hosts > 1) {}
-};
-
-// The share of n that is not one's own.
-double others(double n) {
-  return (n - 1) / n;
+// Messages that the busiest host of each level writes or reads one after the other, on the way from level to level.
+double level_seconds(const Tree& tree, const NetworkModel& model, double others = 0) {
+  double seconds = 0;
+  for (int64_t level = 0; level < tree.levels; ++level)
+    seconds += model.network.alpha_s + (static_cast<double>(tree.of[level].children) + others) * kMessageSeconds;
+  return seconds;
 }
 
-// What ranks of a host do before and behind the part between hosts, where there are several: `steps` in memory.
-Cost inside(const Sizes& n, double steps, double bytes) {
-  return n.g > 1 ? Cost{steps, 0, bytes, 0} : Cost{};
+// A host of a lower level asks each host on its way down, then connects twice to the one above it.
+double lines_seconds(const Tree& tree, const NetworkModel& model) {
+  double accepted = 0;
+  for (int64_t level = 0; level < tree.levels; ++level)
+    accepted += static_cast<double>(tree.of[level].below + (kConnectionsOfLine - 1) * tree.of[level].children);
+  const auto in_a_row = static_cast<double>(tree.levels - 1 + kConnectionsOfLine);
+  return in_a_row * kHandshakeSteps * model.network.alpha_s + accepted * kJoinSeconds + level_seconds(tree, model);
 }
 
-Cost with_network(Cost cost, const Sizes& n, double steps, double bytes) {
-  if (n.network) cost.network_steps = steps, cost.network_bytes = bytes;
-  return cost;
+double gloo_seconds(const HostWorld& world, const NetworkModel& model, double row_bytes) {
+  Cost said = agreement(world, kSeatBytes);
+  for (const double bytes : {kReportBytes, row_bytes, kReportBytes}) said += agreement(world, bytes);
+  return said.seconds(model) + 2 * model.network.alpha_s + (WorldSize(world).p - 1) * kJoinSeconds;
 }
-
-// Of ranks that know nothing of hosts: each step waits for the slowest link, which is the network's if there is one.
-Cost flat(const Sizes& n, double steps, double bytes) {
-  return n.network ? Cost{0, steps, 0, bytes} : Cost{steps, 0, bytes, 0};
-}
-
-// Exchanges at doubling distance: the first are between ranks of a host. `copies` of the bytes pass an adapter at once.
-Cost by_distance(const HostWorld& world, double steps, double bytes, double copies) {
-  const double near = world.hosts > 1 ? static_cast<double>(floor_log2(world.each)) : steps;
-  return {near, steps - near, near * bytes, (steps - near) * copies * bytes};
-}
-
-// ---- allreduce ----
-
-Cost allreduce_slices(const HostWorld& world, double S) {
-  const Sizes n(world);
-  return with_network(inside(n, 2, 2 * S * others(n.g)), n, 2 * (n.N - 1), 2 * S * others(n.N));
-}
-
-// Between hosts by recursive halving and doubling. Hosts beyond a power of two hand theirs to another and get the
-// result.
-Cost allreduce_halving(const HostWorld& world, double S) {
-  const Sizes n(world);
-  const int64_t log = floor_log2(world.hosts);
-  const double power = static_cast<double>(int64_t{1} << log), beyond = power < n.N ? 2 : 0;
-  return with_network(inside(n, 2, 2 * S * others(n.g)), n, 2 * static_cast<double>(log) + beyond,
-                      2 * S * others(power) + beyond * S);
-}
-
-Cost allreduce_leader(const HostWorld& world, double S) {
-  const Sizes n(world);
-  const auto steps = static_cast<double>(doubling_steps(world.hosts));
-  return with_network(inside(n, 2, S * (n.g - 1) + S), n, steps, S * steps);
-}
-
-Cost allreduce_chain(const HostWorld& world, double S) {
-  const Sizes n(world);
-  const double steps = 2 * (n.N - 1);
-  return with_network(inside(n, 2, 2 * S * others(n.g)), n, steps, S + steps * std::min(S, kChainBytes));
-}
-
-Cost allreduce_ring(const HostWorld& world, double S) {
-  const Sizes n(world);
-  return flat(n, 2 * (n.p - 1), 2 * S * others(n.p));
-}
-
-Cost allreduce_doubling(const HostWorld& world, double S) {
-  return by_distance(world, static_cast<double>(doubling_steps(world.ranks())), S, static_cast<double>(world.each));
-}
-
-// ---- reduce_scatter and allgather: S is the longer buffer ----
-
-Cost parts_slices(const HostWorld& world, double S) {
-  const Sizes n(world);
-  return with_network(inside(n, 1, S * others(n.g)), n, n.N - 1, S * others(n.N));
-}
-
-Cost parts_halving(const HostWorld& world, double S) {
-  const Sizes n(world);
-  return with_network(inside(n, 1, S * others(n.g)), n, static_cast<double>(tree_steps(world.hosts)), S * others(n.N));
-}
-
-Cost parts_ring(const HostWorld& world, double S) {
-  const Sizes n(world);
-  return flat(n, n.p - 1, S * others(n.p));
-}
-
-// ---- rooted ----
-
-Cost broadcast_leader(const HostWorld& world, double S) {
-  const Sizes n(world);
-  const auto steps = static_cast<double>(tree_steps(world.hosts));
-  return with_network(inside(n, 1, S), n, steps, S * steps);
-}
-
-Cost reduce_leader(const HostWorld& world, double S) {
-  const Sizes n(world);
-  const auto steps = static_cast<double>(tree_steps(world.hosts));
-  return with_network(inside(n, 1, S * (n.g - 1)), n, steps, S * steps);
-}
-
-// A broadcast: slices are scattered over a tree of hosts and gathered around a ring; a reduction is the reverse of it.
-Cost rooted_slices(const HostWorld& world, double S) {
-  const Sizes n(world);
-  return with_network(inside(n, 2, 2 * S * others(n.g)), n, static_cast<double>(tree_steps(world.hosts)) + n.N - 1,
-                      2 * S * others(n.N));
-}
-
-Cost rooted_tree(const HostWorld& world, double S) {
-  return by_distance(world, static_cast<double>(tree_steps(world.ranks())), S, 1);
-}
-
-// Gather and scatter: S is the root's buffer, whose adapter all parts of other hosts pass.
-Cost root_parts_leader(const HostWorld& world, double S) {
-  const Sizes n(world);
-  return with_network(inside(n, 1, S / n.N * others(n.g)), n, static_cast<double>(tree_steps(world.hosts)),
-                      S * others(n.N));
-}
-
-Cost root_parts_tree(const HostWorld& world, double S) {
-  const Sizes n(world);
-  Cost cost = by_distance(world, static_cast<double>(tree_steps(world.ranks())), 0, 1);
-  cost.host_bytes = S / n.N * others(n.g);
-  cost.network_bytes = S * others(n.N);
-  return cost;
-}
-
-// ---- alltoall: S is what a rank sends ----
-
-Cost alltoall_hosts(const HostWorld& world, double S) {
-  const Sizes n(world);
-  return with_network(inside(n, 2, 2 * S), n, n.N - 1, n.g * S * others(n.N));
-}
-
-Cost alltoall_pairs(const HostWorld& world, double S) {
-  const Sizes n(world);
-  return {n.g - 1, n.p - n.g, S * (n.g - 1) / n.p, n.g * S * others(n.N)};
-}
-
-// ---- barrier ----
-
-Cost barrier_leader(const HostWorld& world, double) {
-  const Sizes n(world);
-  return with_network(inside(n, 2, 0), n, static_cast<double>(tree_steps(world.hosts)), 0);
-}
-
-Cost barrier_flat(const HostWorld& world, double) {
-  return flat(Sizes(world), static_cast<double>(tree_steps(world.ranks())), 0);
-}
-
-constexpr Algorithm kAllreduce[] = {{"slices", allreduce_slices},  {"halving", allreduce_halving},
-                                    {"leader", allreduce_leader},  {"chain", allreduce_chain},
-                                    {"flat ring", allreduce_ring}, {"flat doubling", allreduce_doubling}};
-constexpr Algorithm kParts[] = {{"slices", parts_slices}, {"halving", parts_halving}, {"flat ring", parts_ring}};
-constexpr Algorithm kBroadcast[] = {
-    {"slices", rooted_slices}, {"leader", broadcast_leader}, {"flat tree", rooted_tree}};
-constexpr Algorithm kReduce[] = {{"slices", rooted_slices}, {"leader", reduce_leader}, {"flat tree", rooted_tree}};
-constexpr Algorithm kRootParts[] = {{"leader", root_parts_leader}, {"flat tree", root_parts_tree}};
-constexpr Algorithm kAlltoall[] = {{"by host", alltoall_hosts}, {"flat pairs", alltoall_pairs}};
-constexpr Algorithm kBarrier[] = {{"leader", barrier_leader}, {"flat", barrier_flat}};
-
-constexpr ModelledCollective kCollectives[] = {
-    {"allreduce", kAllreduce, 2, 0, 3},  {"reduce_scatter", kParts, 0, 0, -1}, {"allgather", kParts, 0, 0, -1},
-    {"broadcast", kBroadcast, 1, 0, -1}, {"reduce", kReduce, 1, 0, -1},        {"gather", kRootParts, 0, 0, -1},
-    {"scatter", kRootParts, 0, 0, -1},   {"alltoall", kAlltoall, 0, 0, -1},    {"barrier", kBarrier, 0, 0, -1}};
 
 }  // namespace
 
+Cost& Cost::operator+=(const Cost& more) {
+  host_steps += more.host_steps, network_steps += more.network_steps;
+  host_bytes += more.host_bytes, network_bytes += more.network_bytes;
+  messages += more.messages;
+  return *this;
+}
+
 double Cost::seconds(const NetworkModel& model) const {
   return host_steps * model.host.alpha_s + host_bytes / model.host.bytes_per_second +
-         network_steps * model.network.alpha_s + network_bytes / model.network.bytes_per_second * model.congestion;
+         network_steps * model.network.alpha_s + model.network_seconds(network_bytes) + messages * kMessageSeconds;
 }
 
-const Algorithm& ModelledCollective::taken(double bytes) const {
-  return algorithms[bytes <= kSmallBytes ? small : large];
-}
-
-std::span<const ModelledCollective> modelled_collectives() {
-  return kCollectives;
-}
-
-const ModelledCollective* find_modelled(const std::string& name) {
-  for (const ModelledCollective& one : kCollectives)
-    if (name == one.name) return &one;
-  return nullptr;
-}
-
-int64_t doubling_steps(int64_t n) {
-  return floor_log2(n) + (std::has_single_bit(static_cast<uint64_t>(n)) ? 0 : 2);
-}
-
-int64_t tree_steps(int64_t n) {
-  return floor_log2(n) + (std::has_single_bit(static_cast<uint64_t>(n)) ? 0 : 1);
-}
-
-int64_t Tree::most() const {
-  return *std::max_element(std::begin(children), std::end(children));
-}
-
-// Level by level, each parent with as many children as the others.
 Tree tree_of(int64_t hosts) {
   Tree tree;
-  int64_t parents = 1, left = hosts - 1;
-  while (left > 0) {
-    const int64_t next = std::min(left, parents * kFanOut);
-    tree.children[tree.levels++] = (next + parents - 1) / parents;
-    left -= next;
-    parents = next;
+  int64_t end = 1;  // of the hosts of this level
+  for (int64_t host = 0; host * kFanOut + 1 < hosts; host = host * kFanOut + 1) {
+    Tree::Level& level = tree.of[tree.levels];
+    level.children = within(host * kFanOut + 1, host * kFanOut + kFanOut + 1, hosts);
+    for (int64_t first = host * kFanOut + 1, last = host * kFanOut + kFanOut; first < hosts;
+         first = first * kFanOut + 1, last = last * kFanOut + kFanOut)
+      level.below += within(first, last + 1, hosts);
+    tree.most_lines = std::max(tree.most_lines, level.children + (host == 0 ? 0 : 1));
+    const int64_t end_below = end * kFanOut + 1;
+    tree.lowest += tree.levels * within(end, end_below, hosts);
+    end = end_below;
+    ++tree.levels;
   }
   return tree;
 }
 
-StartCost start_cost(const HostWorld& world, const NetworkModel& model) {
-  const Sizes n(world);
-  const double handshake = 2 * kHandshakeTrips * model.network.alpha_s;
-  StartCost cost;
-  cost.tree = tree_of(world.hosts);
-  cost.table_bytes = n.p * kTableEntryBytes;
-  cost.all_bytes = cost.table_bytes * (n.N - 1);
-  cost.local_s = n.g * kJoinSeconds;
-  if (n.network) cost.root_s = handshake + (n.N - 1) * kJoinSeconds;
-  const double copy_s = cost.table_bytes / model.network.bytes_per_second * model.congestion;
-  for (int64_t level = 0; level < cost.tree.levels; ++level) {
-    const auto children = static_cast<double>(cost.tree.children[level]);
-    cost.tree_s += handshake + children * kJoinSeconds;
-    cost.table_s += model.network.alpha_s + children * copy_s;
-    cost.acknowledged_s += model.network.alpha_s + children * kMessageSeconds;
+Cost agreement(const HostWorld& world, double payload) {
+  const WorldSize n(world);
+  const Tree tree = tree_of(world.hosts);
+  const double all = n.p * payload;
+  Cost cost;
+  if (n.g > 1) {
+    cost.host_steps = 2 + (payload > kShortBytes ? 1 : 0) + (all > kWithVerdictBytes ? 1 : 0);
+    cost.host_bytes = (n.g - 1) * (kRecordBytes + (payload > kShortBytes ? payload : 0)) + kVerdictBytes + all;
+  }
+  for (int64_t level = 0; level < tree.levels; ++level) {
+    const auto children = static_cast<double>(tree.of[level].children),
+               below = static_cast<double>(tree.of[level].below);
+    const double up = children * kMessageBytes + below * n.g * payload, down = children * (kMessageBytes + all);
+    cost += {0, 2, 0, up + down, 2 * children};
   }
   return cost;
 }
 
+// Runs of hosts, of names and of addresses: how many, and what each begins with (table_code.cc).
+double table_bytes(const HostWorld& world) {
+  constexpr double kNumber = 4, kRanksRun = 12, kTextRun = 8, kName = 8, kAddress = 12, kInANetwork = 256;
+  const double networks = std::ceil(static_cast<double>(world.hosts) / kInANetwork);
+  return kNumber + kRanksRun + kNumber + kTextRun + kName + kNumber + networks * (kTextRun + kAddress);
+}
+
+StartCost start_cost(const HostWorld& world, const NetworkModel& model) {
+  const WorldSize n(world);
+  StartCost cost;
+  cost.tree = tree_of(world.hosts);
+  cost.local_s = (n.g - 1) * kJoinSeconds;
+  cost.table_bytes = table_bytes(world);
+  if (!n.network) return cost;
+  // One rank of each host comes, also of rank 0's, and reports those for which it speaks.
+  const double come = n.g > 1 ? n.N : n.N - 1, reports = n.p - 1 - come;
+  const double alpha = model.network.alpha_s;
+  cost.all_bytes = come * (kWordBytes + cost.table_bytes);
+  cost.root_s = kHandshakeSteps * alpha + come * kJoinSeconds + reports * kMessageSeconds;
+  cost.table_s = alpha + come * kMessageSeconds + model.network_seconds(cost.all_bytes);
+  cost.acknowledged_s =
+      2 * (alpha + come * kMessageSeconds) + model.network_seconds(come * kWordBytes) + 3 * (n.g - 1) * kMessageSeconds;
+  cost.lines_s = lines_seconds(cost.tree, model);
+  cost.line_connections = static_cast<double>(kConnectionsOfLine) * (n.N - 1) + static_cast<double>(cost.tree.lowest);
+  Cost exchanges = agreement(world, 0);
+  exchanges += agreement(world, kPortBytes);
+  cost.exchanges_s = exchanges.seconds(model);
+  const double row_bytes = kRowBytes + kPortBytes * n.p;
+  cost.gloo_bytes = n.p * (kSeatBytes + 2 * kReportBytes + row_bytes);
+  cost.gloo_connections = n.p * (n.p - 1) / 2;
+  cost.gloo_s = gloo_seconds(world, model, row_bytes);
+  return cost;
+}
+
 ControlCost control_cost(const HostWorld& world, const NetworkModel& model) {
-  const Sizes n(world);
+  const WorldSize n(world);
   const Tree tree = tree_of(world.hosts);
   ControlCost cost;
-  cost.agreement_s = n.g > 1 ? 2 * model.host.alpha_s : 0;
-  for (int64_t level = 0; level < tree.levels; ++level)
-    cost.agreement_s += 2 * (model.network.alpha_s + static_cast<double>(tree.children[level]) * kMessageSeconds);
-  cost.messages = 2 * (n.N - 1);
+  cost.agreement_s = agreement(world, 0).seconds(model);
   if (!n.network) return cost;
-  cost.silent_s = kMissedBeats * kBeatSeconds + 2 * model.network.alpha_s;
-  cost.beats = 2 * (n.N - 1) / kBeatSeconds;  // each host to two parents
-  cost.most_beats = 2 * tree.most();
-  cost.most_sockets = tree.most() + 2;
+  constexpr double kBeatSeconds = kSilenceSeconds / kBeatsInSilence;
+  cost.messages = 2 * (n.N - 1);
+  cost.death_s = static_cast<double>(tree.levels) * model.network.alpha_s + level_seconds(tree, model, 1);
+  cost.silent_s = kSilenceSeconds + (n.N > 2 ? kWitnessSeconds : 0);
+  cost.beats = 2 * (n.N - 1) / kBeatSeconds;
+  cost.most_beats = static_cast<int64_t>(2 * static_cast<double>(tree.most_lines) / kBeatSeconds);
+  cost.most_sockets = kConnectionsOfLine * tree.most_lines;
   return cost;
 }
 

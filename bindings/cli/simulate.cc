@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client.h"
+#include "collective_model.h"
 #include "network_spec.h"
 #include "table.h"
 
@@ -56,10 +57,17 @@ std::vector<double> sizes_of(const ModelledCollective& collective, const std::ve
   return {sizes.begin(), sizes.end()};
 }
 
-const Algorithm& least(const ModelledCollective& collective, const HostWorld& world, double bytes,
-                       const NetworkModel& model) {
-  return *std::ranges::min_element(collective.algorithms, {},
-                                   [&](const Algorithm& one) { return one.cost(world, bytes).seconds(model); });
+// The fastest one, of all or of those that add in the order of ranks; nullptr: none does.
+const Algorithm* least(const ModelledCollective& collective, const HostWorld& world, double bytes,
+                       const NetworkModel& model, bool exact) {
+  const Algorithm* best = nullptr;
+  double best_s = 0;
+  for (const Algorithm& one : collective.algorithms) {
+    if (exact && !one.is_exact(world)) continue;
+    const double seconds = one.cost(world, bytes).seconds(model);
+    if (!best || seconds < best_s) best = &one, best_s = seconds;
+  }
+  return best;
 }
 
 // ---- JSON ----
@@ -77,19 +85,32 @@ Json rendezvous_json(const StartCost& cost) {
   return {{"seconds", cost.seconds()},
           {"local_s", cost.local_s},
           {"root_s", cost.root_s},
-          {"tree_s", cost.tree_s},
           {"table_s", cost.table_s},
           {"acknowledged_s", cost.acknowledged_s},
+          {"lines_s", cost.lines_s},
+          {"exchanges_s", cost.exchanges_s},
+          {"gloo_s", cost.gloo_s},
           {"levels", cost.tree.levels},
           {"table_bytes", whole(cost.table_bytes)},
-          {"all_bytes", whole(cost.all_bytes)}};
+          {"all_bytes", whole(cost.all_bytes)},
+          {"line_connections", whole(cost.line_connections)},
+          {"gloo_bytes", whole(cost.gloo_bytes)},
+          {"gloo_connections", whole(cost.gloo_connections)}};
 }
 
 Json control_json(const ControlCost& cost) {
-  return {{"agreement_s", cost.agreement_s},       {"messages", whole(cost.messages)},
-          {"message_bytes", whole(kMessageBytes)}, {"silent_s", cost.silent_s},
-          {"beats_per_second", whole(cost.beats)}, {"most_beats_per_second", cost.most_beats},
+  return {{"agreement_s", cost.agreement_s},
+          {"messages", whole(cost.messages)},
+          {"message_bytes", whole(kMessageBytes)},
+          {"death_s", cost.death_s},
+          {"silent_s", cost.silent_s},
+          {"beats_per_second", whole(cost.beats)},
+          {"most_beats_per_second", cost.most_beats},
           {"most_sockets", cost.most_sockets}};
+}
+
+Json name_json(const Algorithm* one) {
+  return one ? Json(one->name) : Json();
 }
 
 Json costs_json(const ModelledCollective& collective, const HostWorld& world, double bytes, const NetworkModel& model) {
@@ -97,19 +118,20 @@ Json costs_json(const ModelledCollective& collective, const HostWorld& world, do
   for (const Algorithm& one : collective.algorithms) {
     const Cost cost = one.cost(world, bytes);
     algorithms.push_back({{"name", one.name},
+                          {"of_gsel", one.is_way},
                           {"seconds", cost.seconds(model)},
                           {"host_steps", whole(cost.host_steps)},
                           {"network_steps", whole(cost.network_steps)},
                           {"host_bytes", cost.host_bytes},
-                          {"network_bytes", cost.network_bytes}});
+                          {"network_bytes", cost.network_bytes},
+                          {"messages", cost.messages}});
   }
   return {{"operation", collective.name},
           {"bytes", whole(bytes)},
           {"algorithms", std::move(algorithms)},
-          {"takes", collective.taken(bytes).name},
-          {"exact",
-           collective.exact < 0 ? Json() : Json(collective.algorithms[static_cast<size_t>(collective.exact)].name)},
-          {"least", least(collective, world, bytes, model).name}};
+          {"takes", name_json(collective.taken(world, bytes))},
+          {"exact", name_json(least(collective, world, bytes, model, true))},
+          {"least", name_json(least(collective, world, bytes, model, false))}};
 }
 
 std::string simulation_json(const SimulatedWorlds& simulated, const std::vector<const ModelledCollective*>& collectives,
@@ -144,15 +166,23 @@ std::string model_text(const NetworkModel& model) {
 }
 
 std::string start_text(const HostWorld& world, const StartCost& cost) {
-  const std::string levels = with_noun(cost.tree.levels, "level");
-  return table(
-      {{"rendezvous", "time", ""},
-       {"at the leader", time_text(cost.local_s), with_noun(world.each, "rank") + " of a host"},
-       {"at the root", time_text(cost.root_s), with_noun(world.hosts - 1, "leader") + ", one after the other"},
-       {"tree", time_text(cost.tree_s), levels + ", at most " + with_noun(cost.tree.most(), "host") + " at one"},
-       {"table", time_text(cost.table_s), megabytes(cost.table_bytes) + " to each host, " + levels + " down"},
-       {"acknowledged", time_text(cost.acknowledged_s), levels + " up"},
-       {"all", time_text(cost.seconds()), megabytes(cost.all_bytes) + " of tables in all"}});
+  std::vector<Row> rows = {{"rendezvous", "time", ""},
+                           {"on a host", time_text(cost.local_s), with_noun(world.each, "rank") + " of a host"}};
+  if (world.hosts > 1)
+    rows.insert(
+        rows.end(),
+        {{"at rank 0", time_text(cost.root_s), with_noun(world.hosts, "host") + ", one after the other"},
+         {"table", time_text(cost.table_s),
+          megabytes(cost.table_bytes + kWordBytes) + " to each host, one after the other"},
+         {"acknowledged", time_text(cost.acknowledged_s), "by each host to rank 0, and back"},
+         {"lines", time_text(cost.lines_s),
+          with_noun(whole(cost.line_connections), "connection") + ", a tree of " +
+              with_noun(cost.tree.levels, "level")},
+         {"exchanges", time_text(cost.exchanges_s), "of the transport's name and of ports"},
+         {"gloo", time_text(cost.gloo_s),
+          megabytes(cost.gloo_bytes) + " to each host, " + with_noun(whole(cost.gloo_connections), "connection")}});
+  rows.push_back({"all", time_text(cost.seconds()), ""});
+  return table(rows);
 }
 
 std::string control_text(const HostWorld& world, const ControlCost& cost) {
@@ -160,24 +190,31 @@ std::string control_text(const HostWorld& world, const ControlCost& cost) {
   return "\n" +
          table({{"control", "time", ""},
                 {"agreement on a call", time_text(cost.agreement_s),
-                 formatted("%.0f messages of ", cost.messages) + formatted("%.0f B, beside the call", kMessageBytes)},
-                {"a death told everywhere", time_text(cost.agreement_s), "from when its host knows"},
+                 formatted("%.0f messages of ", cost.messages) + formatted("%.0f B, before the call", kMessageBytes)},
+                {"a death told everywhere", time_text(cost.death_s), "from when its host knows"},
                 {"a silent host told", time_text(cost.silent_s),
-                 formatted("%.0f beats of ", kMissedBeats) + formatted("%.0f s missed, then a probe", kBeatSeconds)},
+                 formatted("%.0f s without a word", kSilenceSeconds) +
+                     (world.hosts > 2 ? ", then other hosts are asked" : "")},
                 {"beats", "",
                  formatted("%.0f a second, at most ", cost.beats) + std::to_string(cost.most_beats) +
-                     " at one host, which has " + with_noun(cost.most_sockets, "socket")}});
+                     " to and from one host, which has " + with_noun(cost.most_sockets, "socket")}});
+}
+
+// What the library does not have stands in parentheses.
+std::string shown(const Algorithm& one) {
+  return one.is_way ? one.name : std::string("(") + one.name + ")";
 }
 
 std::string collective_text(const ModelledCollective& collective, const HostWorld& world,
                             const std::vector<double>& sizes, const NetworkModel& model) {
   std::vector<Row> rows = {{collective.name}};
-  for (const Algorithm& one : collective.algorithms) rows.front().emplace_back(one.name);
+  for (const Algorithm& one : collective.algorithms) rows.front().push_back(shown(one));
   rows.front().insert(rows.front().end(), {"takes", "least"});
   for (const double bytes : sizes) {
     Row& row = rows.emplace_back(Row{bytes_text(bytes)});
     for (const Algorithm& one : collective.algorithms) row.push_back(time_text(one.cost(world, bytes).seconds(model)));
-    row.insert(row.end(), {collective.taken(bytes).name, least(collective, world, bytes, model).name});
+    const Algorithm* const taken = collective.taken(world, bytes);
+    row.insert(row.end(), {taken ? shown(*taken) : "-", shown(*least(collective, world, bytes, model, false))});
   }
   return "\n" + table(rows);
 }
@@ -202,7 +239,8 @@ int print_simulation(const SimulateOptions& options, bool json) {
     print(simulation_json(simulated, collectives, options.sizes));
     return 0;
   }
-  std::string out = "a model, nothing is measured: steps x alpha + bytes x beta x congestion (docs/simulate.md)\n";
+  std::string out =
+      "a model, nothing is measured: steps x alpha + bytes x beta x congestion + messages x 5 us (docs/simulate.md)\n";
   for (const HostWorld& world : simulated.worlds)
     out += "\n" + modelled_text(simulated, world, collectives, options.sizes);
   print(out);

@@ -221,12 +221,13 @@ keys("bench --simulate", "gsel measured worlds", told)
 world = told["worlds"][0]
 keys("a world", "ranks hosts ranks_of_host model rendezvous control rows", world)
 keys("a model", "network latency_s bytes_per_second congestion host_latency_s host_bytes_per_second", world["model"])
-keys("rendezvous", "seconds local_s root_s tree_s table_s acknowledged_s levels table_bytes all_bytes", world["rendezvous"])
-keys("control", "agreement_s messages message_bytes silent_s beats_per_second most_beats_per_second most_sockets", world["control"])
+keys("rendezvous", "seconds local_s root_s table_s acknowledged_s lines_s exchanges_s gloo_s levels table_bytes all_bytes line_connections gloo_bytes gloo_connections", world["rendezvous"])
+keys("control", "agreement_s messages message_bytes death_s silent_s beats_per_second most_beats_per_second most_sockets", world["control"])
 keys("a row", "operation bytes algorithms takes exact least", world["rows"][0])
-keys("an algorithm", "name seconds host_steps network_steps host_bytes network_bytes", world["rows"][0]["algorithms"][0])
-expect("algorithms", [one["name"] for one in world["rows"][0]["algorithms"]], re.split(r"  +", text[text.index("broadcast"):].split("\n")[0])[1:-2])
-expect("what calls take", [[row["takes"], row["least"]] for row in world["rows"]], [row[-2:] for row in rows(text, "broadcast")])
+keys("an algorithm", "name of_gsel seconds host_steps network_steps host_bytes network_bytes messages", world["rows"][0]["algorithms"][0])
+shown = {one["name"]: one["name"] if one["of_gsel"] else f"({one['name']})" for one in world["rows"][0]["algorithms"]}
+expect("algorithms", list(shown.values()), re.split(r"  +", text[text.index("broadcast"):].split("\n")[0])[1:-2])
+expect("what calls take", [[shown[row["takes"]], shown[row["least"]]] for row in world["rows"]], [row[-2:] for row in rows(text, "broadcast")])
 if "nothing is measured" not in text or told["measured"]:
     fault("gsel bench --simulate", "that nothing is measured", text)
 joined = gsel("run", "-n", "2", "--", "gsel", "bench", *quick, "--joined", "--json").json()

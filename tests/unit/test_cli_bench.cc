@@ -95,7 +95,8 @@ double priced(const Json& one, const Json& model) {
          one["host_bytes"].get<double>() / model["host_bytes_per_second"].get<double>() +
          one["network_steps"].get<double>() * model["latency_s"].get<double>() +
          one["network_bytes"].get<double>() / model["bytes_per_second"].get<double>() *
-             model["congestion"].get<double>();
+             model["congestion"].get<double>() +
+         one["messages"].get<double>() * 5e-6;
 }
 
 // Nothing is started: the calls are those of more ranks than a host can have.
@@ -106,21 +107,32 @@ void bench_simulates_many_hosts(void**) {
   assert_true(world["ranks"] == 8192 && world["hosts"] == 1024 && world["ranks_of_host"] == 8);
   assert_true(world["model"]["network"] == "tcp-100" && world["model"]["bytes_per_second"] == 1e10);
   assert_true(world["model"]["congestion"] == 1.5);
-  assert_true(world["control"]["most_sockets"] == 66 && world["rendezvous"]["table_bytes"] == 8192 * 200);
+  assert_true(world["control"]["most_sockets"] == 130 && world["rendezvous"]["table_bytes"] == 120);
   assert_int_equal(world["rows"].size(), 3);
   for (const Json& row : world["rows"]) {
     double least = 1e9;
+    bool ways = true;  // stand before other algorithms
     for (const Json& one : row["algorithms"]) {
       assert_true(std::abs(priced(one, world["model"]) - one["seconds"].get<double>()) < 1e-12);
       least = std::min(least, one["seconds"].get<double>());
       if (one["name"] == row["least"]) assert_true(one["seconds"] == least);
+      if (one["name"] == row["takes"]) assert_true(one["of_gsel"] == true);
+      assert_true(ways || one["of_gsel"] == false);
+      ways = one["of_gsel"];
     }
   }
-  assert_true(world["rows"][0]["bytes"] == 4096 && world["rows"][0]["takes"] == "leader");
-  assert_true(world["rows"][1]["bytes"] == 65536 && world["rows"][1]["takes"] == "slices");
+  assert_true(world["rows"][0]["bytes"] == 4096 && world["rows"][0]["takes"] == "slices");
   assert_true(world["rows"][1]["exact"] == "chain" && world["rows"][2]["exact"].is_null());
-  const Json slices = world["rows"][0]["algorithms"][0];
-  assert_true(slices["name"] == "slices" && slices["network_steps"] == 2046 && slices["network_bytes"] == 8184);
+  assert_true(world["rows"][2]["takes"] == "assembly");
+  const Json slices = world["rows"][0]["algorithms"][4], rings = world["rows"][0]["algorithms"][5];
+  assert_true(slices["name"] == "slices" && slices["messages"] == 256 + 2 * (8184 + 1024));
+  assert_true(rings["name"] == "rings" && rings["network_steps"] == 2046 && rings["network_bytes"] == 8184);
+  const Json one_host = bench("allreduce --simulate hosts=1x8 -b 4K -e 4K")["worlds"][0];
+  assert_true(one_host["rows"][0]["takes"].is_null() && one_host["rendezvous"]["gloo_s"] == 0);
+  check_gsel("bench --simulate hosts=1x8 allreduce -b 4K -e 4K", 0);
+  const Json ten = bench("allreduce --simulate hosts=2x4 -b 256 -e 1M -f 64")["worlds"][0]["rows"];
+  const char* const taken[] = {"assembly", "direct", "chain"};
+  for (size_t i = 0; i < 3; ++i) assert_true(ten[i]["takes"] == taken[i] && ten[i]["exact"] != "two-level");
 
   const Json usual = bench("--simulate");
   assert_int_equal(usual["worlds"].size(), 3);

@@ -1,0 +1,178 @@
+// way_costs.cc: what the ways of the library between hosts cost; see collective_costs.h. N hosts of g ranks, p = N g; S
+// bytes. A rank exchanges with the p - g ranks of other hosts, or with the N - 1 that have its place there.
+#include <algorithm>
+#include <cmath>
+
+#include "collective_costs.h"
+#include "collective_model.h"
+
+namespace gsel::cli {
+namespace {
+
+double near_share(const WorldSize& n) {
+  return (n.g - 1) / n.g;
+}
+
+// A way, behind the agreement on the call.
+Cost agreed(const HostWorld& world, Cost way) {
+  if (world.ranks() == 1) return {};
+  if (world.hosts == 1) way.network_steps = way.network_bytes = way.messages = 0;
+  if (world.each == 1) way.host_steps = 0;
+  if (world.hosts > 1) way += agreement(world, 0);
+  return way;
+}
+
+// `folded`: bytes that a rank adds of what all have given.
+Cost small(const HostWorld& world, double payload, double folded) {
+  if (world.ranks() == 1) return {};
+  Cost cost = agreement(world, payload);
+  cost.host_bytes += folded;
+  return cost;
+}
+
+// Of two levels: segments of what one rank sends another.
+double segments(const WorldSize& n, double S) {
+  return std::max(1.0, std::ceil(S / n.p / kSegmentBytes));
+}
+
+// The ranks of a host add what they have, then a rank of each host what the hosts have.
+double folded_in_two_levels(const WorldSize& n, double S) {
+  return (n.g > 1 ? S : 0) + S / n.g;
+}
+
+// A pipeline of hosts: the first chunk passes all hops, and the others follow. A host in the middle of an allreduce
+// sends in both directions.
+struct Pipeline {
+  double chunks, chunk;  // chunk: bytes of it in all lanes
+  Pipeline(const WorldSize& n, double S, double pieces) {
+    const double piece = S / n.g / pieces;
+    const double in_lane = std::min(piece, std::clamp(piece / kChunksOfLane, kLeastChunkBytes, kMostChunkBytes));
+    chunks = in_lane > 0 ? pieces * std::ceil(piece / in_lane) : pieces;
+    chunk = n.g * in_lane;
+  }
+};
+
+Cost chain(const HostWorld& world, double S, double hops, double directions, const Pipeline& pipeline) {
+  const WorldSize n(world);
+  const double behind = S - pipeline.chunk;
+  const double folded = (n.g + 1) / n.g * (behind + n.N * pipeline.chunk);
+  return {0, hops, S * near_share(n) + folded, directions * behind + hops * pipeline.chunk,
+          2 * hops + 2 * directions * (pipeline.chunks - 1)};
+}
+
+// Ranks that fold a slice, and its bytes: with fewer elements than ranks, one each.
+struct Slices {
+  double owners, bytes;
+  Slices(const WorldSize& n, double S)
+      : owners(std::min(n.p, std::max(1.0, std::floor(S / kElementBytes)))), bytes(std::max(S / n.p, kElementBytes)) {}
+};
+
+}  // namespace
+
+Cost small_allreduce(const HostWorld& world, double S) {
+  return small(world, S, WorldSize(world).p * S);
+}
+
+Cost small_reduce_scatter(const HostWorld& world, double S) {
+  return small(world, S, S);
+}
+
+Cost small_to_all(const HostWorld& world, double S) {
+  return small(world, S / WorldSize(world).p, 0);
+}
+
+Cost small_call(const HostWorld& world, double S) {
+  return small(world, S, 0);
+}
+
+Cost direct_allreduce(const HostWorld& world, double S) {
+  const WorldSize n(world);
+  return agreed(world, {2, 1, 2 * S * near_share(n) + n.N * S, n.far * S, 2 * n.far});
+}
+
+Cost two_level_allreduce(const HostWorld& world, double S) {
+  const WorldSize n(world);
+  return agreed(world, {2, 2, folded_in_two_levels(n, S) + S * near_share(n), 2 * S * (n.N - 1) / n.N,
+                        4 * (n.N - 1) * segments(n, S)});
+}
+
+Cost two_level_reduce(const HostWorld& world, double S) {
+  const WorldSize n(world);
+  return agreed(world, {2, 2, folded_in_two_levels(n, S) + S * near_share(n), 2 * S * (n.N - 1) / n.N,
+                        3 * (n.N - 1) * segments(n, S)});
+}
+
+Cost two_level_reduce_scatter(const HostWorld& world, double S) {
+  const WorldSize n(world);
+  return agreed(world, {n.N, 1, folded_in_two_levels(n, S) + S * near_share(n), S * (n.N - 1) / n.N,
+                        2 * (n.N - 1) * segments(n, S)});
+}
+
+Cost chain_allreduce(const HostWorld& world, double S) {
+  const WorldSize n(world);
+  Cost cost = chain(world, S, 2 * (n.N - 1), n.N > 2 ? 2 : 1, Pipeline(n, S, 1));
+  cost += {2, 0, S * near_share(n), 0, 0};
+  return agreed(world, cost);
+}
+
+Cost chain_reduce(const HostWorld& world, double S) {
+  const WorldSize n(world);
+  Cost cost = chain(world, S, n.N, 1, Pipeline(n, S, 1));
+  cost += {2, 0, S * near_share(n), 0, 0};
+  return agreed(world, cost);
+}
+
+Cost chain_reduce_scatter(const HostWorld& world, double S) {
+  const WorldSize n(world);
+  Cost cost = chain(world, S, n.N, 1, Pipeline(n, S, n.N));
+  cost.host_steps = n.N;
+  return agreed(world, cost);
+}
+
+Cost slices_allreduce(const HostWorld& world, double S) {
+  const WorldSize n(world);
+  const Slices of(n, S);
+  const double here = std::min(n.g, of.owners);
+  return agreed(world, {2, 2, 2 * (n.g - 1) * of.bytes + n.p * of.bytes, 2 * here * n.far * of.bytes,
+                        2 * n.far + 2 * std::min(n.far, of.owners)});
+}
+
+Cost slices_reduce(const HostWorld& world, double S) {
+  const WorldSize n(world);
+  const Slices of(n, S);
+  const double here = std::min(n.g, of.owners);
+  return agreed(world, {2, 2, 2 * (n.g - 1) * of.bytes + n.p * of.bytes, here * n.far * of.bytes + S * (n.N - 1) / n.N,
+                        n.far + 2 * std::min(n.far, of.owners)});
+}
+
+Cost slices_reduce_scatter(const HostWorld& world, double S) {
+  const WorldSize n(world);
+  return agreed(world, {1, 1, (n.g - 1) * S / n.p + S, n.g * S * (n.N - 1) / n.N, 2 * n.far});
+}
+
+Cost lanes_allgather(const HostWorld& world, double S) {
+  const WorldSize n(world);
+  return agreed(world, {n.N, 1, S * near_share(n), S * (n.N - 1) / n.N, 2 * (n.N - 1)});
+}
+
+Cost lanes_broadcast(const HostWorld& world, double S) {
+  const WorldSize n(world);
+  return agreed(world, {2, 1, (n.g > 1 ? S : 0) + S * near_share(n), S * (n.N - 1), n.N - 1});
+}
+
+Cost pairs_of_all(const HostWorld& world, double S) {
+  const WorldSize n(world);
+  return agreed(world, {1, 1, (n.g - 1) * S / n.p, n.g * S * (n.N - 1) / n.N, 2 * n.far});
+}
+
+Cost pairs_broadcast(const HostWorld& world, double S) {
+  const WorldSize n(world);
+  return agreed(world, {1, 1, n.g > 1 ? S : 0, n.far * S, n.far});
+}
+
+Cost pairs_rooted(const HostWorld& world, double S) {
+  const WorldSize n(world);
+  return agreed(world, {1, 1, (n.g - 1) * S / n.p, S * (n.N - 1) / n.N, n.far});
+}
+
+}  // namespace gsel::cli
