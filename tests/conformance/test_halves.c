@@ -4,14 +4,9 @@
  * for backward_weight as well. Without the flag it gets none. */
 #include <stdlib.h>
 
-#include "support/check.h"
-
-static int halves_fused, says_it_reads; /* of the layers that are described from here on */
-static inline gsel_status add_in_halves(gsel_model* model, const gsel_layer_options* given, int32_t* out_id,
-                                        gsel_error** err);
-#define gsel_model_add_layer add_in_halves
 #include "support/trainer_trial.h"
-#undef gsel_model_add_layer
+
+static int says_it_reads; /* what weight halves do, of layers that are described from here on */
 
 /* The fused kernel of the layer, with scratch memory for what the half does not write. */
 static gsel_status run_fused(const gsel_call* c, void* model, const gsel_tensor* of, int32_t n, int is_weight_half) {
@@ -26,7 +21,8 @@ static gsel_status run_fused(const gsel_call* c, void* model, const gsel_tensor*
     fused.d_inputs = scratch;
   else
     fused.d_params = scratch;
-  const gsel_status status = c->layer == L_FC1 ? linear_backward(&fused, model) : head_backward(&fused, model);
+  const gsel_status status =
+      c->layer == L_FC1 ? exact_linear_backward(&fused, model) : exact_head_backward(&fused, model);
   for (int i = 0; i < n; ++i) free(scratch[i].data);
   return status;
 }
@@ -39,33 +35,24 @@ static gsel_status weight_half(const gsel_call* c, void* model) {
   return GSEL_ERR_INTERNAL;
 }
 
-static inline gsel_status add_in_halves(gsel_model* model, const gsel_layer_options* given, int32_t* out_id,
-                                        gsel_error** err) {
-  gsel_layer_options options = *given;
-  if (halves_fused && options.backward) {
-    options.backward = NULL;
-    options.backward_input = input_half;
-    options.backward_weight = weight_half;
-    if (says_it_reads) options.flags |= GSEL_LAYER_WEIGHT_READS_PARAMS;
-  }
-  return gsel_model_add_layer(model, &options, out_id, err);
-}
-
-static outcome* of_fused_kernels(void) {
-  const trial like = plain(NULL, NULL);
-  halves_fused = 0;
-  outcome* expected = exact_reference(&like, TRAIN("6", "microbatches = 2\n"));
-  halves_fused = says_it_reads = 1;
-  return expected;
+static void in_halves(gsel_layer_options* layer) {
+  if (!layer->backward) return;
+  layer->backward = NULL;
+  layer->backward_input = input_half;
+  layer->backward_weight = weight_half;
+  if (says_it_reads) layer->flags |= GSEL_LAYER_WEIGHT_READS_PARAMS;
 }
 
 static void halves_of_fused_kernels_equal_them(void** state) {
   (void)state;
   static const char* const pipelines[] = {"1f1b", "zb-h1", "zb-h2"};
-  outcome *expected = of_fused_kernels(), *out = shared_outcomes();
+  const trial fused = plain(NULL, NULL);
+  outcome *expected = exact_reference(&fused, TRAIN("6", "microbatches = 2\n")), *out = shared_outcomes();
   char config[1024];
   trial t = plain(config, out);
+  t.vary = in_halves;
   t.expected = expected;
+  says_it_reads = 1;
   for (int s = 0; s < N_STRATEGIES; ++s) {
     snprintf(config, sizeof config, "%s" TRAIN("6", "microbatches = 2\n"), kStrategies[s].section);
     print_message("  %s\n", kStrategies[s].name);
@@ -94,7 +81,7 @@ static void without_parameters(rank_run* run) {
 static void without_the_flag_there_are_no_parameters(void** state) {
   (void)state;
   trial t = plain(TRAIN("6", ""), NULL);
-  halves_fused = 1;
+  t.vary = in_halves;
   says_it_reads = 0;
   as_threads(1, without_parameters, &t);
 }
@@ -103,10 +90,9 @@ static void a_check_of_kernels_lends_them_too(void** state) {
   (void)state;
   gsel_error* err = NULL;
   for (says_it_reads = 0; says_it_reads < 2; ++says_it_reads) {
-    exact_model m = {.fail_at_step = -1, .overflow_at_step = -1};
+    exact_model m = {.fail_at_step = -1, .overflow_at_step = -1, .vary = in_halves};
     gsel_model_check_options options = GSEL_MODEL_CHECK_OPTIONS_INIT;
     gsel_model* model = NULL;
-    halves_fused = 1;
     check_ok(gsel_model_create(&model, &err), err);
     check_ok(exact_describe(model, &m, &err), err);
     options.data = exact_data;

@@ -1,5 +1,7 @@
 /* One gradient of one rank that is not finite, as train.non_finite would have it: the step is skipped on every rank, or
  * ends training on every rank, or nothing happens; and who produced it first is told. */
+#include <math.h>
+
 #include "support/equality_model.h"
 #include "support/share.h"
 #include "support/step_model.h"

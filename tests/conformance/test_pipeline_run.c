@@ -1,5 +1,6 @@
 /* A pipeline without a trainer gives what the same computation gives by hand, under every schedule, on ranks as threads
  * and as processes, forward alone as well as with a backward. */
+#include <math.h>
 #include <time.h>
 
 #include "support/pipe_trial.h"

@@ -1,6 +1,8 @@
 /* What sign-SGD cannot see: that a step is the mean gradient's, of the right length. Plain SGD with powers of two is
  * exact and sees a factor; norms and clipping are compared with those of one rank; on random numbers every strategy is
  * close to one rank, and equal to itself run again. */
+#include <math.h>
+
 #include "support/plugin_folder.h"
 #include "support/trainer_trial.h"
 

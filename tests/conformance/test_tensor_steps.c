@@ -1,6 +1,8 @@
 /* Steps of ranks that share a model along the tensor axis: what they train is bit for bit what one rank trains, split
  * by columns and rows, by positions, or exchanging one for the other, on two ranks and on three, where nothing divides
  * evenly; with the data axis and the pipeline around it. Parameters are seen where callbacks get them. */
+#include <math.h>
+
 #include "support/counts.h"
 #include "support/ranks.h"
 #include "support/tensor_model.h"

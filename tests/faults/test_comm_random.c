@@ -1,6 +1,7 @@
 /* faults/test_comm_random.c: ranks are killed and stopped at random moments of random calls, GSEL_TEST_FAULTS times
  * each (60): every survivor gets the error that names the rank, and no process, descriptor, mapping, file or socket
  * stays. */
+#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
 #include <sys/mount.h>

@@ -3,6 +3,7 @@
 #ifndef GSEL_TESTS_NETS_STAGE_H
 #define GSEL_TESTS_NETS_STAGE_H
 
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #include "nets/scenario.h"

@@ -3,6 +3,7 @@
 #ifndef GSEL_TESTS_MADE_MODEL_H
 #define GSEL_TESTS_MADE_MODEL_H
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,19 +12,11 @@
 #include "base/config.h"
 #include "model/model.h"
 #include "program/program.h"
-#include "support/transfers.h"
 #include "train/compile/pass.h"
-#include "train/compile/place_post_validation.h"
 
 namespace made {
 
-inline gsel_status nothing(const gsel_call*, void*) {
-  return GSEL_OK;
-}
-
-inline gsel_str text(const std::string& s) {
-  return {s.data(), s.size()};
-}
+gsel_str text(const std::string& s);
 
 struct LayerSpec {
   std::vector<int32_t> inputs, outputs, params;
@@ -36,73 +29,12 @@ struct LayerSpec {
 
 class Maker {
  public:
-  int32_t param(int64_t n, uint32_t flags = 0, gsel_dtype dtype = GSEL_F32) {
-    const std::string name = "p" + std::to_string(model_->params().size());
-    gsel_param_options options = GSEL_PARAM_OPTIONS_INIT;
-    options.name = text(name);
-    options.dims = &n;
-    options.n_dims = 1;
-    options.dtype = dtype;
-    options.flags = flags;
-    options.init = GSEL_INIT_NORMAL;
-    options.init_scale = 0.5;
-    return model_->add_param(options);
-  }
-
-  int32_t value(int64_t n, uint32_t flags = 0) {
-    const std::string name = "v" + std::to_string(model_->values().size());
-    gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
-    options.name = text(name);
-    options.dims = &n;
-    options.n_dims = 1;
-    options.flags = flags;
-    return model_->add_value(options);
-  }
-
-  int32_t scalar() {
-    const std::string name = "v" + std::to_string(model_->values().size());
-    gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
-    options.name = text(name);
-    options.dtype = GSEL_F64;
-    options.flags = GSEL_VALUE_SCALAR;
-    return model_->add_value(options);
-  }
-
-  int32_t layer(const LayerSpec& spec) {
-    const std::string name = "l" + std::to_string(model_->layers().size());
-    gsel_layer_options options = GSEL_LAYER_OPTIONS_INIT;
-    options.name = text(name);
-    options.inputs = spec.inputs.data();
-    options.n_inputs = static_cast<int32_t>(spec.inputs.size());
-    options.outputs = spec.outputs.data();
-    options.n_outputs = static_cast<int32_t>(spec.outputs.size());
-    options.params = spec.params.data();
-    options.n_params = static_cast<int32_t>(spec.params.size());
-    options.flags = spec.flags;
-    options.saved_bytes_per_sample = spec.saved;
-    options.forward = nothing;
-    (spec.fused ? options.backward : options.backward_input) = nothing;
-    if (!spec.fused) options.backward_weight = nothing;
-    options.backward_input_unread = spec.input_unread;
-    options.backward_weight_unread = spec.weight_unread;
-    options.backward_unread_params = spec.unread_params;
-    options.forward_phases = spec.forward_phases.data();
-    options.n_forward_phases = static_cast<int32_t>(spec.forward_phases.size());
-    options.backward_phases = spec.backward_phases.data();
-    options.n_backward_phases = static_cast<int32_t>(spec.backward_phases.size());
-    return model_->add_layer(options);
-  }
-
+  int32_t param(int64_t n, uint32_t flags = 0, gsel_dtype dtype = GSEL_F32);
+  int32_t value(int64_t n, uint32_t flags = 0);
+  int32_t scalar();
+  int32_t layer(const LayerSpec& spec);
   // The loss over these values; finishes the model.
-  std::unique_ptr<gsel::Model> finish(const std::vector<int32_t>& read) {
-    LayerSpec loss;
-    loss.inputs = read;
-    loss.outputs = {scalar(), scalar()};
-    loss.flags = GSEL_LAYER_LOSS;
-    layer(loss);
-    model_->finish();
-    return std::move(model_);
-  }
+  std::unique_ptr<gsel::Model> finish(const std::vector<int32_t>& read);
 
  private:
   std::unique_ptr<gsel::Model> model_ = std::make_unique<gsel::Model>();
@@ -110,50 +42,17 @@ class Maker {
 
 // A chain of layers, one parameter each, of the sizes given; values of `width` f32 per sample. change(l, layer) sets
 // what else layer l has.
-template <class Change>
 std::unique_ptr<gsel::Model> changed_chain(const std::vector<int64_t>& param_sizes, int64_t width,
-                                           const Change& change) {
-  Maker make;
-  int32_t v = make.value(width, GSEL_VALUE_INPUT);
-  for (size_t l = 0; l < param_sizes.size(); ++l) {
-    LayerSpec layer;
-    layer.inputs = {v};
-    layer.params = {make.param(param_sizes[l])};
-    layer.outputs = {v = make.value(width)};
-    change(l, layer);
-    make.layer(layer);
-  }
-  return make.finish({v});
-}
+                                           const std::function<void(size_t, LayerSpec&)>& change);
+std::unique_ptr<gsel::Model> chain(const std::vector<int64_t>& param_sizes, int64_t width = 16,
+                                   uint32_t layer_flags = GSEL_LAYER_RECOMPUTABLE);
 
-inline std::unique_ptr<gsel::Model> chain(const std::vector<int64_t>& param_sizes, int64_t width = 16,
-                                          uint32_t layer_flags = GSEL_LAYER_RECOMPUTABLE) {
-  return changed_chain(param_sizes, width, [&](size_t, LayerSpec& layer) { layer.flags = layer_flags; });
-}
-
-inline gsel::Config config(const std::string& text) {
-  return gsel::parse_config(text, "test.toml");
-}
-
-inline gsel::Mesh data_mesh(int32_t ranks) {
-  gsel::Mesh mesh;
-  mesh.size[GSEL_AXIS_DATA] = ranks;
-  return mesh;
-}
+gsel::Config config(const std::string& text);
+gsel::Mesh data_mesh(int32_t ranks);
 
 // The programs of all ranks, as they come to run.
-inline std::vector<gsel::Program> programs(const gsel::Model& model, const gsel::Config& config,
-                                           const gsel::Mesh& mesh) {
-  const gsel::Compiler compiler(model, config, mesh);
-  std::vector<gsel::Program> result;
-  for (int32_t rank = 0; rank < mesh.world_size(); ++rank) result.push_back(compiler.compile(rank).program);
-  gsel::place_post_validations(result);
-  gsel::test::set_transfers(result);
-  return result;
-}
-inline std::vector<gsel::Program> programs(const gsel::Model& model, const gsel::Config& config, int32_t ranks) {
-  return programs(model, config, data_mesh(ranks));
-}
+std::vector<gsel::Program> programs(const gsel::Model& model, const gsel::Config& config, const gsel::Mesh& mesh);
+std::vector<gsel::Program> programs(const gsel::Model& model, const gsel::Config& config, int32_t ranks);
 
 }  // namespace made
 

@@ -14,30 +14,11 @@ namespace gsel::test {
 using Texts = std::vector<std::string>;  // by rank
 
 // Empty when accepted.
-inline std::string verdict(const Texts& texts, Purpose purpose = Purpose::training) {
-  std::vector<Program> programs;
-  for (const std::string& text : texts) programs.push_back(parse_program(text, "p.txt"));
-  if (purpose == Purpose::evaluation)
-    for (Program& p : programs) p = forward_only(p);
-  return refusal(programs, purpose);
-}
-
-inline void check_verdict(const std::string& why, const char* expected, const std::string& of) {
-  const bool fits = expected ? std::strstr(why.c_str(), expected) != nullptr : why.empty();
-  if (!fits)
-    fail_msg("%s\n  expected: %s\n  got: %s", of.c_str(), expected ? expected : "accepted",
-             why.empty() ? "accepted" : why.c_str());
-}
+std::string verdict(const Texts& texts, Purpose purpose = Purpose::training);
+void check_verdict(const std::string& why, const char* expected, const std::string& of);
 
 // Replaces the n-th place (from 1) where these whole lines stand; no replacement: they go.
-inline void change(std::string& text, const std::string& lines, int nth, const std::string& replacement) {
-  size_t at = 0;
-  for (int i = 0; i < nth; ++i) {
-    at = text.find("\n" + lines + "\n", at + (i > 0));
-    if (at == std::string::npos) fail_msg("no %d times \"%s\" in\n%s", nth, lines.c_str(), text.c_str());
-  }
-  text.replace(at + 1, lines.size() + 1, replacement.empty() ? "" : replacement + "\n");
-}
+void change(std::string& text, const std::string& lines, int nth, const std::string& replacement);
 
 struct Case {
   Wanted wanted;
@@ -60,15 +41,10 @@ void check_cases(const Case (&cases)[n]) {
   }
 }
 
-inline Wanted on_two(Strategy strategy, bool recompute = false) {
-  return {.strategy = strategy, .ranks = 2, .microbatches = 1, .recompute = recompute};
-}
+Wanted on_two(Strategy strategy, bool recompute = false);
 inline const Wanted kDdp = on_two(Strategy::ddp), kZero1 = on_two(Strategy::zero1), kZero2 = on_two(Strategy::zero2),
                     kZero3 = on_two(Strategy::zero3), kDp = on_two(Strategy::dp), kAgain = on_two(Strategy::ddp, true);
 
-inline Wanted clipped(Wanted wanted) {
-  wanted.clip = wanted.overflow = true;
-  return wanted;
-}
+Wanted clipped(Wanted wanted);
 
 }  // namespace gsel::test

@@ -3,7 +3,7 @@
 #ifndef GSEL_TEST_SHARE_H
 #define GSEL_TEST_SHARE_H
 
-#include <stdlib.h>
+#include <gsel/types.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SANITIZED = 1 };
@@ -11,16 +11,13 @@ enum { SANITIZED = 1 };
 enum { SANITIZED = 0 };
 #endif
 
+GSEL_EXTERN_C_BEGIN
+
 /* Whether the row that is asked for is in the share: each n-th call's. A number that divides none of the loops' lengths
  * keeps the share from lying in one column. Ranks ask before they are started, not each for itself. */
-static inline int in_share_of(unsigned n) {
-  static unsigned asked;
-  const char* given = getenv("GSEL_TEST_SHARE");
-  if (given) return asked++ % (unsigned)atoi(given) == 0;
-  return asked++ % n == 0 || !SANITIZED;
-}
-static inline int in_share(void) {
-  return in_share_of(5);
-}
+int in_share_of(unsigned n);
+int in_share(void);
+
+GSEL_EXTERN_C_END
 
 #endif

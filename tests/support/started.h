@@ -7,14 +7,14 @@
 #ifndef GSEL_TESTS_STARTED_H
 #define GSEL_TESTS_STARTED_H
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "support/check.h"
+
+GSEL_EXTERN_C_BEGIN
 
 struct started {
   const char* folder; /* NULL: not started */
@@ -27,126 +27,30 @@ struct started {
   int32_t barriers;
 };
 
-static inline int32_t started_number(const char* const* names) {
-  for (; *names; ++names)
-    if (getenv(*names)) return (int32_t)atoi(getenv(*names));
-  fprintf(stderr, "started.h: no launcher says which rank this is\n");
-  exit(1);
-}
-
 /* Zeroed memory that all processes map: the n-th of them. */
-static inline void* started_map(const struct started* s, const char* kind, int32_t n, size_t bytes) {
-  char path[512];
-  snprintf(path, sizeof path, "%s/%s-%d", s->folder, kind, (int)n);
-  const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0 || ftruncate(fd, (off_t)bytes)) return MAP_FAILED;
-  void* memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  close(fd);
-  return memory;
-}
-
-/* An MPI starts in all processes at once, also where two alone will communicate. What GSEL_TEST_TRANSPORT names is what
- * moves large payloads, or the ranks are not where they are meant to be. */
-static inline void started_begin(const struct started* s) {
-  gsel_comm_options options;
-  gsel_comm_explanation way;
-  gsel_collective call = GSEL_COLLECTIVE_INIT;
-  const char* transport = getenv("GSEL_TEST_TRANSPORT");
-  float x = 0;
-  gsel_comm* comm = NULL;
-  gsel_error* failure = NULL;
-  char text[512];
-  gsel_comm_options_init(&options, sizeof options);
-  snprintf(text, sizeof text, "file://%s/place", s->folder);
-  options.rank = s->rank;
-  options.world_size = s->size;
-  options.rendezvous = gsel_str_from(text);
-  if (gsel_comm_init(&options, &comm, &failure)) {
-    gsel_error_format(failure, text, sizeof text);
-    fprintf(stderr, "started.h: %s\n", text);
-    exit(1);
-  }
-  call.kind = GSEL_COLLECTIVE_ALLREDUCE;
-  call.dtype = GSEL_F32;
-  call.op = GSEL_SUM;
-  call.send = call.recv = &x;
-  call.count = 1 << 20;
-  gsel_comm_explanation_init(&way, sizeof way);
-  if (gsel_comm_explain(comm, &call, &way, NULL) || !transport || strcmp(way.transport, transport)) {
-    fprintf(stderr, "started.h: the transport is %s, expected %s\n", way.transport,
-            transport ? transport : "one that is named");
-    exit(1);
-  }
-  gsel_comm_free(comm);
-}
-
-static inline struct started* started_job(void) {
-  static const char* const ranks[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", NULL};
-  static const char* const sizes[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", NULL};
-  static struct started s;
-  if (s.folder || !getenv("GSEL_TEST_STARTED")) return &s;
-  s.folder = getenv("GSEL_TEST_STARTED");
-  s.rank = started_number(ranks);
-  s.size = started_number(sizes);
-  s.arrived = (volatile int32_t*)started_map(&s, "control", 0, sizeof *s.arrived);
-  if ((void*)s.arrived == MAP_FAILED) {
-    perror(s.folder);
-    exit(1);
-  }
-  started_begin(&s);
-  return &s;
-}
-
-static inline int is_started(void) {
-  return started_job()->folder != NULL;
-}
+void* started_map(const struct started* s, const char* kind, int32_t n, size_t bytes);
+/* This process as one of the started ones; joins them at the first call. */
+struct started* started_job(void);
+int is_started(void);
 
 /* What an error says of ranks on hosts (hosts.sh), as it says it of ranks on one. */
-static inline void started_plain(char* text) {
-  static const char host[] = " on node0";
-  const size_t n = sizeof host - 1;
-  for (char* at = text; is_started() && (at = strstr(at, " on node"));)
-    if (strlen(at) >= n)
-      memmove(at, at + n, strlen(at + n) + 1);
-    else
-      break;
-}
+void started_plain(char* text);
 
 /* All processes are here. A process that is lost ends the program: the launcher ends the others. */
-static inline void started_barrier(struct started* s) {
-  const int32_t expected = ++s->barriers * s->size;
-  __atomic_add_fetch(s->arrived, 1, __ATOMIC_SEQ_CST);
-  for (int turn = 0; __atomic_load_n(s->arrived, __ATOMIC_SEQ_CST) < expected; ++turn) {
-    if (turn > 1000000) {
-      fprintf(stderr, "started.h: process %d waits for others since 100 s\n", (int)s->rank);
-      exit(1);
-    }
-    usleep(100);
-  }
-}
+void started_barrier(struct started* s);
 
 /* Once all processes have mapped what they share. */
-static inline void started_unlink(struct started* s) {
-  char path[512];
-  for (; s->rank == 0 && s->unlinked < s->files; ++s->unlinked) {
-    snprintf(path, sizeof path, "%s/shared-%d", s->folder, (int)s->unlinked);
-    unlink(path);
-  }
-}
+void started_unlink(struct started* s);
 
 /* Which process runs this rank of a world of n. */
-static inline int32_t started_process(const struct started* s, int32_t rank, int32_t n) {
-  return rank * s->size / n;
-}
+int32_t started_process(const struct started* s, int32_t rank, int32_t n);
 
 /* Whether a world of n has ranks on two hosts, or none was started: for tests of many worlds. */
-static inline int started_suits(int32_t n) {
-  return !is_started() || (n > 1 && n <= started_job()->size);
-}
+int started_suits(int32_t n);
 
 /* Where the ranks of a world of several meet, for the communicator that is joined next. */
-static inline void started_place(struct started* s, char* text, size_t capacity) {
-  snprintf(text, capacity, "file://%s/place-%d-%d", s->folder, (int)s->worlds, (int)s->joined++);
-}
+void started_place(struct started* s, char* text, size_t capacity);
+
+GSEL_EXTERN_C_END
 
 #endif

@@ -12,28 +12,11 @@
 namespace gsel::test {
 
 // Empty when accepted.
-inline std::string refusal(const std::vector<Program>& programs, Purpose purpose = Purpose::training) {
-  try {
-    verify(programs, purpose);
-    return {};
-  } catch (const Error& e) {
-    assert_int_equal(e.code(), GSEL_ERR_PROGRAM);
-    return e.what();
-  }
-}
+std::string refusal(const std::vector<Program>& programs, Purpose purpose = Purpose::training);
 
 // As above; the reason names a rank.
-inline std::string refusal_of_a_rank(const std::vector<Program>& programs, Purpose purpose = Purpose::training) {
-  const std::string why = refusal(programs, purpose);
-  if (!why.empty() && why.find("rank ") == why.npos) fail_msg("no rank is named: %s", why.c_str());
-  return why;
-}
-
-inline std::string all_text(const std::vector<Program>& programs) {
-  std::string text;
-  for (const Program& p : programs) text += to_text(p);
-  return text;
-}
+std::string refusal_of_a_rank(const std::vector<Program>& programs, Purpose purpose = Purpose::training);
+std::string all_text(const std::vector<Program>& programs);
 
 // Each damage is done to programs of n seeds, some of which it fits; none may be accepted.
 template <class Damages, class Drawn>

@@ -12,7 +12,6 @@ namespace {
 
 using namespace gsel;
 using made::Random;
-using made::RandomProgram;
 
 constexpr double kMostWaste = 1.3;  // of the bytes alive at the fullest instruction
 
@@ -37,7 +36,7 @@ void nothing_alive_is_overwritten_in_random_programs(void**) {
         made::config(fmt::format("[train]\nbatch = {}\nmicrobatch = {}\nprecision = \"{}\"\n", random.between(1, 9),
                                  random.between(1, 3), random.chance(50) ? "bf16" : "f32"));
     const Optimizer optimizer(config, *model, nullptr);
-    check(*model, RandomProgram(*model, config, random).make(), optimizer, fmt::format("seed {}", seed));
+    check(*model, made::random_program(*model, config, random), optimizer, fmt::format("seed {}", seed));
   }
 }
 
@@ -59,13 +58,13 @@ void nothing_lent_to_a_message_is_overwritten(void**) {
     const Optimizer optimizer(config, *model, nullptr);
     const Mesh mesh = made::pipeline_mesh(static_cast<int32_t>(random.between(1, 2)), pipeline);
     for (int32_t rank = 0; rank < mesh.world_size(); ++rank) {
-      made::PipelineLowering lowering(*model, config, mesh, rank, cut);
-      if (random.chance(50)) lowering.recompute();
+      const bool recompute = random.chance(50);
       const int32_t pipeline_rank = mesh.coordinate(rank, GSEL_AXIS_PIPELINE);
       const auto m = static_cast<int32_t>(base_program(*model, config, mesh, rank).microbatches.size());
-      Program program = lowering.lower(random.chance(50) && pipeline == stages
-                                           ? made::one_forward_one_backward(pipeline_rank, pipeline, m)
-                                           : made::all_forward_all_backward(cut, pipeline_rank, m));
+      const std::vector<made::StageAction> actions = random.chance(50) && pipeline == stages
+                                                         ? made::one_forward_one_backward(pipeline_rank, pipeline, m)
+                                                         : made::all_forward_all_backward(cut, pipeline_rank, m);
+      Program program = made::lower_pipeline(*model, config, mesh, rank, cut, actions, recompute);
       program.transfers = 1 << random.below(4);
       check(*model, program, optimizer, fmt::format("seed {}, rank {}", seed, rank));
     }

@@ -114,7 +114,7 @@ void a_rank_of_a_pipeline_is_named_with_its_stages(void**) {
   std::vector<Program> programs;
   for (int32_t rank = 0; rank < 2; ++rank)
     programs.push_back(
-        made::PipelineLowering(*model, config, mesh, rank, cut).lower(made::all_forward_all_backward(cut, rank, 4)));
+        made::lower_pipeline(*model, config, mesh, rank, cut, made::all_forward_all_backward(cut, rank, 4)));
   try {
     check(*model, config, programs);
     fail_msg("40,000 bytes of parameters fit 1000 bytes");

@@ -1,6 +1,8 @@
 /* unit/test_cli.c: the gsel command as its users meet it: exit status, output, and what it leaves behind. Ranks are
  * shell scripts. Ranks and test meet over named pipes, never by waiting a while. */
 #include <dirent.h>
+#include <errno.h>
+#include <poll.h>
 #include <sched.h>
 
 #include "support/command.h"
@@ -77,7 +79,7 @@ static void each_rank_has_a_core_of_its_own_where_there_are_enough(void** state)
   (void)state;
   char own[256] = "", first[256], second[256], many[96];
   assert_int_equal(finish(start("exec grep Cpus_allowed_list /proc/self/status >out 2>err")), 0);
-  snprintf(own, sizeof own, "%s", out);
+  snprintf(own, sizeof own, "%.255s", out);
   cpu_set_t before, one;
   assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
   const int processors = CPU_COUNT(&before);

@@ -1,6 +1,8 @@
 /* unit/test_comm_calls.c: every collective against a serial reference, bit for bit: worlds of 1 to 17 processes and 33
  * threads, sizes at both sides of where protocols change, parts of uneven and no size, gaps between them, buffers that
  * are not aligned, in place and not, every root. What is not to be written is looked at too. */
+#include <math.h>
+
 #include "support/ranks.h"
 #include "support/reference.h"
 #include "support/share.h"

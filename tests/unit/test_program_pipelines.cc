@@ -1,6 +1,8 @@
 // Programs of pipelines: random cuts, stages and orders are accepted, and damaged programs are refused; how far ahead
 // their messages must be posted; where sums of tied gradients go.
 
+#include <set>
+
 #include "program/stages.h"
 #include "program/traffic.h"
 #include "program/verify/verify.h"
@@ -31,7 +33,7 @@ const std::vector<Program>& drawn(uint32_t seed) {
   if (all[seed].empty()) {
     Draw draw(seed);
     const PipelineShape shape = PipelineShape::drawn(draw);
-    all[seed] = PipelineMaker(shape, draw).all();
+    all[seed] = make_pipeline(shape, draw);
   }
   return all[seed];
 }

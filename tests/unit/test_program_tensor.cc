@@ -27,7 +27,7 @@ const std::vector<Program>& drawn(uint32_t seed) {
     shape.pipeline = draw.from(1, 3);
     shape.data = draw.from(1, 2);
     if (shape.data == 1) shape.sharding = Sharding::none;
-    all[seed] = TensorMaker(PipelineMaker(shape, draw).all(), draw.from(2, 4), draw).all();
+    all[seed] = TensorMaker(make_pipeline(shape, draw), draw.from(2, 4), draw).all();
   }
   return all[seed];
 }

@@ -1,5 +1,7 @@
 /* unit/test_select.c: gsel_resolve over recorded machines, strictly: what was asked, what came out. The rows of single
  * systems are in test_select_<system>.c. */
+#include <stdlib.h>
+
 #include "support/selection.h"
 
 static const struct selection_row chosen_rows[] = {

@@ -1,5 +1,7 @@
 /* What a caller controls and reads between steps: the learning rate, by a schedule or by the caller; gradients and
  * their norm; lines of progress in the log; and what is said of a default that changes what is trained. */
+#include <math.h>
+
 #include "support/step_equals.h"
 
 /* ---- the learning rate ---- */

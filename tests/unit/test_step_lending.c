@@ -1,5 +1,7 @@
 /* What a callback is lent, and that it ends with the call: under train.lending = "moved" a kernel that keeps a pointer
  * reads NaN, and one that does not computes the same bits as ever. */
+#include <math.h>
+
 #include "support/step_model.h"
 #include "support/trainer_trial.h"
 

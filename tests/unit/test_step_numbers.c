@@ -1,4 +1,6 @@
 /* Initial values, parameters in 16 bits, and the loss scale. */
+#include <math.h>
+
 #include "support/counts.h"
 #include "support/step_equals.h"
 

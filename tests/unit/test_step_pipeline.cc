@@ -7,6 +7,7 @@
 #include "support/exact_model.h"
 #include "support/pipeline_lowering.h"
 #include "support/ranks.h"
+#include "train/compile/base_program.h"
 #include "train/query/inference.h"
 #include "train/query/whole_params.h"
 
@@ -44,10 +45,10 @@ std::string text(int32_t batch, int32_t microbatch, const char* more = "") {
 Program lowered(const Trial& t, const Model& model, const Config& config, int32_t rank) {
   const Mesh mesh = made::pipeline_mesh(t.data, t.pipeline);
   const int32_t pipeline_rank = mesh.coordinate(rank, GSEL_AXIS_PIPELINE);
-  made::PipelineLowering lowering(model, config, mesh, rank, t.cut);
   const auto m = static_cast<int32_t>(base_program(model, config, mesh, rank).microbatches.size());
-  Program program = lowering.lower(t.halves ? made::all_forward_all_backward(t.cut, pipeline_rank, m)
-                                            : made::one_forward_one_backward(pipeline_rank, t.pipeline, m));
+  Program program = made::lower_pipeline(model, config, mesh, rank, t.cut,
+                                         t.halves ? made::all_forward_all_backward(t.cut, pipeline_rank, m)
+                                                  : made::one_forward_one_backward(pipeline_rank, t.pipeline, m));
   program.transfers = t.transfers;
   return program;
 }
