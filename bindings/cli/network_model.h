@@ -52,7 +52,7 @@ struct Cost {
 // The same as in the library, which unit_network_model_library compares.
 constexpr int64_t kFanOut = 64;              // of the tree of hosts
 constexpr int64_t kConnectionsOfLine = 2;    // between two hosts of the tree
-constexpr double kWordBytes = 944;           // of what rank 0 says to a host while ranks meet, before the table
+constexpr double kWordBytes = 952;           // of what rank 0 says to a host while ranks meet, before the table
 constexpr double kMessageBytes = 200;        // of what a host says of a call over a line of the tree,
 constexpr double kVerdictBytes = 184;        // and its ranks are told, before payloads
 constexpr double kRecordBytes = 256;         // of what a rank says of a call to those of its host, with a payload of

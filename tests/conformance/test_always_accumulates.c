@@ -2,7 +2,6 @@
  * themselves, bit for bit, under every strategy: with micro-batches, recomputation, moved lending, pipelines, a tensor
  * axis. Without the flag they do not, which shows that the trial can tell. */
 #include "support/always_adds.h"
-/* After it, so that their layers go through it. */
 #include "support/pipeline_trial.h"
 #include "support/tensor_trial.h"
 #include "support/trainer_trial.h"
