@@ -1,6 +1,6 @@
-// comm/hosts/moving.cc: who moves messages on: a caller that waits for one of them, which moves on all others as well;
-// else a thread, which starts with the first call that its caller does not wait for. It looks again and again while
-// anything is under way, more and more seldom while nothing comes of it, and sleeps else. See messages.h.
+// comm/hosts/moving.cc: who moves messages on. A caller that waits for a message moves on all others as well. While
+// none waits, a thread does, which starts with the first call that its caller does not wait for. It looks again and
+// again while anything is under way, more and more seldom while nothing comes of it; else it sleeps. See messages.h.
 #include <algorithm>
 #include <chrono>
 #include <utility>
