@@ -302,7 +302,7 @@ static void explained(rank_run* run) {
 
 static void test_a_message_travels_as_explained(void** state) {
   (void)state;
-  if (is_started()) skip(); /* in other ways */
+  if (is_started()) skip(); /* between hosts messages have protocols of their own */
   enum kinship kinship = THREADS;
   as_threads(2, explained, &kinship);
   kinship = READABLE;

@@ -317,7 +317,7 @@ void joins_as_pod(rank_run* run) {
 void test_pods_find_the_one_of_index_0_by_their_own_names(void**) {
   if (!can_unshare(CLONE_NEWNS | CLONE_NEWUTS)) {
     print_message("left out: pods, since only root can give processes names of their own, and not everywhere\n");
-    skip();  // the message above says why
+    skip();  // a pod needs a host name of its own, which only root can give
   }
   const Folder folder;
   folder.write("token", "0123456789abcdef");
@@ -344,7 +344,7 @@ void joins_where_it_is_called_so(rank_run* run) {
 void test_a_host_that_knows_its_name_as_a_loopback_is_reached(void**) {
   if (!can_unshare(CLONE_NEWNS)) {
     print_message("left out: another /etc/hosts, since only root can give processes one, and not everywhere\n");
-    skip();  // the message above says why
+    skip();  // only root can mount another /etc/hosts
   }
   const Folder folder;
   folder.write("token", "0123456789abcdef");
@@ -447,7 +447,7 @@ void test_addresses_that_lead_to_other_hosts_are_posted(void**) {
   waitpid(child, &status, 0);
   if (status != 0) {
     print_message("left out: interfaces, which cannot be made here\n");
-    skip();  // the message above says why
+    skip();  // an interface needs a network namespace, which only root can make
   }
   as_processes(1, has_these_addresses, nullptr);
 }

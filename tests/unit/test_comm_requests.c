@@ -539,7 +539,7 @@ static void no_thread(rank_run* run) {
 
 static void test_without_a_thread_requests_are_refused_and_groups_are_not(void** state) {
   (void)state;
-  if (is_started()) skip(); /* over several hosts there is always one */
+  if (is_started()) skip(); /* GSEL_COMM_NO_THREAD is not for several hosts */
   as_threads_and_processes(2, no_thread, NULL);
 }
 

@@ -207,7 +207,7 @@ static void overtaken(rank_run* run) {
 
 static void test_a_message_set_aside_while_it_arrives_is_not_overtaken(void** state) {
   (void)state;
-  if (is_started()) skip(); /* it does not go in pieces that the library sees */
+  if (is_started()) skip(); /* between hosts the transport divides a message */
   halted* shared = shared_memory(sizeof *shared);
   rank_run* runs = ranks_prepare(3, shared);
   for (int r = 0; r < 3; ++r) runs[r].timeout_s = 10;
