@@ -135,7 +135,7 @@ static gsel_status mlp(const gsel_call* c, void* user) {
 /* The token of the largest logit, the first of equals: two small phases instead of all logits on every rank. */
 static gsel_status choose(const gsel_call* c, void* user) {
   struct decoder* d = user;
-  const int64_t n = c->params[0].dims[0], first = c->param_parts[0].dim < 0 ? 0 : c->param_parts[0].begin;
+  const int64_t n = c->params[0].dims[0], first = c->param_shards[0].dim < 0 ? 0 : c->param_shards[0].begin;
   float* largest = (float*)c->reductions[0].data;
   double* token = (double*)c->reductions[1].data;
   if (c->phase == 0) {

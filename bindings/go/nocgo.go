@@ -579,7 +579,7 @@ type Call struct {
 	Phase                               int
 	Reductions                          []Tensor
 	Produced                            []uint8
-	ParamParts, InputParts, OutputParts []Part
+	ParamShards, InputShards, OutputShards []Shard
 	ShardIndex, ShardCount              int
 }
 

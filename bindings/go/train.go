@@ -33,7 +33,7 @@ type Call struct {
 	Phase                               int
 	Reductions                          []Tensor
 	Produced                            []uint8 // set [i] to 0 to leave DParams[i] unwritten: it counts as 0
-	ParamParts, InputParts, OutputParts []Part
+	ParamShards, InputShards, OutputShards []Shard
 	ShardIndex, ShardCount              int
 }
 
@@ -58,8 +58,8 @@ func (c *Call) fromC(from *C.gsel_call) {
 		Step: int64(from.step), Evaluating: from.evaluating != 0, Phase: int(from.phase),
 		Reductions: slice[Tensor](from.reductions, from.n_reductions),
 		Produced:   slice[uint8](from.produced, from.n_params),
-		ParamParts: slice[Part](from.param_parts, from.n_params), InputParts: slice[Part](from.input_parts, from.n_inputs),
-		OutputParts: slice[Part](from.output_parts, from.n_outputs),
+		ParamShards: slice[Shard](from.param_shards, from.n_params), InputShards: slice[Shard](from.input_shards, from.n_inputs),
+		OutputShards: slice[Shard](from.output_shards, from.n_outputs),
 		ShardIndex:  int(from.shard_index), ShardCount: int(from.shard_count),
 	}
 }

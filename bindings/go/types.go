@@ -162,9 +162,9 @@ func (t *Tensor) Float64() []float64 { return Slice[float64](t) }
 // Range is the half-open range [Begin, End).
 type Range struct{ Begin, End int64 }
 
-// Part is the part that a rank has of a tensor that is split along Dim: elements [Begin, End) of each of Blocks blocks
+// Shard is what a rank has of a tensor that is split along Dim: elements [Begin, End) of each of Blocks blocks
 // of Whole elements. Dim is -1 if the rank has the whole tensor.
-type Part struct {
+type Shard struct {
 	Dim, Blocks       int32
 	Begin, End, Whole int64
 }

@@ -121,7 +121,7 @@ _Call = _struct(
     "gsel_call", "struct_size:I reserved:I layer:i microbatch:i n_samples:q sample_ids:p params:p inputs:p outputs:p "
     "d_outputs:p d_inputs:p d_params:p n_params:i n_inputs:i n_outputs:i accumulate:i saved:p saved_bytes:Q rng_key:Q "
     "stream:p message:p message_capacity:z user_data:p step:q evaluating:i phase:i reductions:p n_reductions:i "
-    "reserved2:i produced:p param_parts:p input_parts:p output_parts:p shard_index:i shard_count:i")
+    "reserved2:i produced:p param_shards:p input_shards:p output_shards:p shard_index:i shard_count:i")
 _DataRequest = _struct(
     "gsel_data_request", "struct_size:I reserved:I value:i microbatch:i n_samples:q sample_ids:p dst:T message:p "
     "message_capacity:z")

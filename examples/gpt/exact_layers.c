@@ -39,7 +39,7 @@ static gsel_status token_run(const gsel_call* c, void* user_data) {
   (void)user_data;
   const gsel_tensor *x = &c->outputs[0], *table = &c->params[0];
   const uint8_t* tokens = c->inputs[0].data;
-  const int64_t width = width_of(x), first = begin_of(&c->param_parts[0], 0);
+  const int64_t width = width_of(x), first = begin_of(&c->param_shards[0], 0);
   for (int64_t r = 0; r < rows_of(x); ++r) {
     const int64_t at = tokens[r] - first, here = at >= 0 && at < table->dims[0];
     for (int64_t i = 0; i < width; ++i)
@@ -52,7 +52,7 @@ static gsel_status token_back_weight(const gsel_call* c, void* user_data) {
   (void)user_data;
   const gsel_tensor *dx = &c->d_outputs[0], *table = &c->d_params[0];
   const uint8_t* tokens = c->inputs[0].data;
-  const int64_t width = width_of(dx), first = begin_of(&c->param_parts[0], 0);
+  const int64_t width = width_of(dx), first = begin_of(&c->param_shards[0], 0);
   float* d = gradient(c, 0);
   for (int64_t r = 0; r < rows_of(dx); ++r) {
     const int64_t at = tokens[r] - first;
@@ -65,7 +65,7 @@ static gsel_status token_back_weight(const gsel_call* c, void* user_data) {
 static gsel_status position_run(const gsel_call* c, void* user_data) {
   (void)user_data;
   const gsel_tensor* y = &c->outputs[0];
-  const int64_t elems = y->dims[1] * width_of(y), first = begin_of(&c->output_parts[0], 1) * width_of(y);
+  const int64_t elems = y->dims[1] * width_of(y), first = begin_of(&c->output_shards[0], 1) * width_of(y);
   for (int64_t i = 0; i < y->n_elems; ++i)
     ((float*)y->data)[i] = fold(in(c, 0)[i] + whole(param(c, 0)[first + i % elems]));
   return GSEL_OK;
@@ -74,7 +74,7 @@ static gsel_status position_run(const gsel_call* c, void* user_data) {
 static gsel_status position_back_weight(const gsel_call* c, void* user_data) {
   (void)user_data;
   const gsel_tensor* dy = &c->d_outputs[0];
-  const int64_t elems = dy->dims[1] * width_of(dy), first = begin_of(&c->output_parts[0], 1) * width_of(dy);
+  const int64_t elems = dy->dims[1] * width_of(dy), first = begin_of(&c->output_shards[0], 1) * width_of(dy);
   float* d = gradient(c, 0);
   for (int64_t i = 0; i < dy->n_elems; ++i) d[first + i % elems] += fold(dout(c)[i]);
   return GSEL_OK;
@@ -270,7 +270,7 @@ static gsel_status gelu_back_input(const gsel_call* c, void* user_data) {
 static gsel_status loss_run(const gsel_call* c, void* user_data) {
   (void)user_data;
   const int64_t rows = rows_of(&c->inputs[0]), words = width_of(&c->inputs[0]);
-  const int64_t first = begin_of(&c->input_parts[0], 2);
+  const int64_t first = begin_of(&c->input_shards[0], 2);
   float *tops = c->reductions[0].data, *sums = c->reductions[1].data, *kept = c->saved;
   const uint8_t* targets = c->inputs[1].data;
   double sum = 0;
@@ -297,7 +297,7 @@ static gsel_status loss_run(const gsel_call* c, void* user_data) {
 
 static gsel_status loss_back_input(const gsel_call* c, void* user_data) {
   (void)user_data;
-  const int64_t words = width_of(&c->inputs[0]), first = begin_of(&c->input_parts[0], 2);
+  const int64_t words = width_of(&c->inputs[0]), first = begin_of(&c->input_shards[0], 2);
   const float* kept = c->saved;
   const uint8_t* targets = c->inputs[1].data;
   for (int64_t i = 0; i < c->inputs[0].n_elems && c->d_inputs[0].data; ++i) {

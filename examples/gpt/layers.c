@@ -16,7 +16,7 @@
 static gsel_status token_run(const gsel_call* call, void* user_data) {
   (void)user_data;
   const gsel_tensor *x = &call->outputs[0], *table = &call->params[0];
-  token_forward(x->data, call->inputs[0].data, table->data, rows_of(x), begin_of(&call->param_parts[0], 0),
+  token_forward(x->data, call->inputs[0].data, table->data, rows_of(x), begin_of(&call->param_shards[0], 0),
                 table->dims[0], width_of(x));
   return GSEL_OK;
 }
@@ -24,7 +24,7 @@ static gsel_status token_run(const gsel_call* call, void* user_data) {
 static gsel_status token_back_weight(const gsel_call* call, void* user_data) {
   (void)user_data;
   const gsel_tensor *dx = &call->d_outputs[0], *dtable = &call->d_params[0];
-  token_backward(dtable->data, dx->data, call->inputs[0].data, rows_of(dx), begin_of(&call->param_parts[0], 0),
+  token_backward(dtable->data, dx->data, call->inputs[0].data, rows_of(dx), begin_of(&call->param_shards[0], 0),
                  dtable->dims[0], width_of(dx), call->accumulate);
   return GSEL_OK;
 }
@@ -41,14 +41,14 @@ static gsel_status position_run(const gsel_call* call, void* user_data) {
   (void)user_data;
   const gsel_tensor* y = &call->outputs[0];
   position_forward(y->data, call->inputs[0].data, call->params[0].data, call->n_samples,
-                   begin_of(&call->output_parts[0], 1), y->dims[1], width_of(y));
+                   begin_of(&call->output_shards[0], 1), y->dims[1], width_of(y));
   return GSEL_OK;
 }
 
 static gsel_status position_back_weight(const gsel_call* call, void* user_data) {
   (void)user_data;
   const gsel_tensor *dy = &call->d_outputs[0], *dtable = &call->d_params[0];
-  position_backward(dtable->data, dy->data, call->n_samples, dtable->dims[0], begin_of(&call->output_parts[0], 1),
+  position_backward(dtable->data, dy->data, call->n_samples, dtable->dims[0], begin_of(&call->output_shards[0], 1),
                     dy->dims[1], width_of(dy), call->accumulate);
   return GSEL_OK;
 }
@@ -226,7 +226,7 @@ static gsel_status loss_run(const gsel_call* call, void* user_data) {
     return GSEL_OK;
   }
   if (call->phase == 1) {
-    cross_entropy_sums(sums, logits->data, tops, call->inputs[1].data, rows, begin_of(&call->input_parts[0], 2),
+    cross_entropy_sums(sums, logits->data, tops, call->inputs[1].data, rows, begin_of(&call->input_shards[0], 2),
                        width_of(logits));
     return GSEL_OK;
   }
@@ -243,7 +243,7 @@ static gsel_status loss_back_input(const gsel_call* call, void* user_data) {
   const gsel_tensor* logits = &call->inputs[0];
   if (call->d_inputs[0].data)
     cross_entropy_backward(call->d_inputs[0].data, logits->data, call->saved, call->inputs[1].data, rows_of(logits),
-                           begin_of(&call->input_parts[0], 2), width_of(logits));
+                           begin_of(&call->input_shards[0], 2), width_of(logits));
   return GSEL_OK;
 }
 

@@ -25,12 +25,12 @@ struct here {
 
 static struct here here_of(const gsel_call* call, const struct gpt_sizes* sizes) {
   const gsel_tensor* qkv = &call->inputs[0];
-  const gsel_part* part = &call->input_parts[0];
+  const gsel_shard* shard = &call->input_shards[0];
   struct here h = {.n = call->n_samples, .positions = qkv->dims[1], .width = qkv->dims[3]};
   h.head = sizes->width / sizes->heads;
   h.heads = h.width / h.head;
-  h.in_blocks = part->dim == 1;
-  h.first = h.in_blocks ? part->begin : 0;
+  h.in_blocks = shard->dim == 1;
+  h.first = h.in_blocks ? shard->begin : 0;
   return h;
 }
 

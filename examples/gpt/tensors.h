@@ -13,8 +13,8 @@ static inline int64_t rows_of(const gsel_tensor* t) {
 }
 
 /* Where what is here of a dimension begins: 0 where all of it is. */
-static inline int64_t begin_of(const gsel_part* part, int32_t dim) {
-  return part->dim == dim ? part->begin : 0;
+static inline int64_t begin_of(const gsel_shard* shard, int32_t dim) {
+  return shard->dim == dim ? shard->begin : 0;
 }
 
 #endif

@@ -68,11 +68,11 @@ typedef struct gsel_call {
   int32_t n_reductions;
   int32_t reserved2;
   uint8_t *produced;            /* [n_params] 1 on entry; set [i] to 0 to leave d_params[i] unwritten: it counts as 0 */
-  const gsel_part *param_parts; /* [n_params] which rows, columns or blocks of parameter i the tensor params[i] holds, as
+  const gsel_shard *param_shards; /* [n_params] which rows, columns or blocks of parameter i the tensor params[i] holds, as
                                  * a range of its dimension; the whole (dim is -1) unless ranks share the layer on a
                                  * tensor or context axis */
-  const gsel_part *input_parts; /* [n_inputs] the same of inputs */
-  const gsel_part *output_parts; /* [n_outputs] the same of outputs */
+  const gsel_shard *input_shards; /* [n_inputs] the same of inputs */
+  const gsel_shard *output_shards; /* [n_outputs] the same of outputs */
   int32_t shard_index;          /* coordinate of this rank on the tensor or context axis, whose ranks share the layer */
   int32_t shard_count;          /* number of these ranks */
 } gsel_call;

@@ -186,17 +186,17 @@ typedef struct gsel_range {
   int64_t end;
 } gsel_range;
 
-/* The part that a rank has of a tensor that is split along one dimension. The dimension consists of `blocks` equal
+/* What a rank has of a tensor that is split along one dimension. The dimension consists of `blocks` equal
  * blocks of `whole` elements each (q, k and v in one matrix are three blocks); the rank has elements [begin, end) of
  * each block. Layout is frozen: arrays of it are passed.
  *   dim  the dimension; -1: the rank has the whole tensor, blocks is 1, and the other fields are 0 */
-typedef struct gsel_part {
+typedef struct gsel_shard {
   int32_t dim;
   int32_t blocks;
   int64_t begin;
   int64_t end;
   int64_t whole;
-} gsel_part;
+} gsel_shard;
 
 /* The range of part `index` when n items are divided in `parts` parts: sizes differ by at most one, larger parts first.
  * A pure function, so that a loader can read only the bytes of its part. Out-of-range arguments (n < 0, parts < 1,

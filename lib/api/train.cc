@@ -146,7 +146,7 @@ gsel_status gsel_trainer_counts(const gsel_trainer* trainer, gsel_instr_kind kin
 }
 
 int32_t gsel_trainer_memory_count(const gsel_trainer* trainer) {
-  return trainer ? static_cast<int32_t>(gsel::kParts) : 0;
+  return trainer ? static_cast<int32_t>(gsel::kMemoryParts) : 0;
 }
 
 gsel_status gsel_trainer_memory(const gsel_trainer* trainer, int32_t i, gsel_memory_part* out, gsel_error** err) {

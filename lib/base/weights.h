@@ -13,7 +13,7 @@ namespace gsel {
 // one for each rank.
 std::vector<double> axis_weights(const Config& config, gsel_axis axis, int32_t ranks);
 
-// As share_bounds of base/part.h, of n items of which a rank may have none.
+// As shard_bounds of base/shard.h, of n items of which a rank may have none.
 std::vector<int64_t> share_items(int64_t n, std::span<const double> weights);
 
 }  // namespace gsel

@@ -34,7 +34,7 @@ class Unjoined final : public Backend {
  public:
   void run(const gsel_collective&, gsel_stream*) override { refuse(); }
   void group(std::span<const gsel_collective>) override { refuse(); }
-  std::unique_ptr<Pending> start(std::span<const gsel_collective>, bool) override { refuse(); }
+  std::unique_ptr<BackendRequest> start(std::span<const gsel_collective>, bool) override { refuse(); }
   void allow_overlap() override {}
   gsel_comm_explanation explain(const gsel_collective&) override { refuse(); }
   void* alloc(uint64_t) override { refuse(); }
@@ -207,8 +207,8 @@ Communicator Communicator::shrink_without(std::span<const int32_t> ranks) {
   return Communicator(*this, control_->shrink(ranks));
 }
 
-std::unique_ptr<Pending> Communicator::start_making(const Making& making,
-                                                    std::shared_ptr<std::optional<Communicator>> made) {
+std::unique_ptr<BackendRequest> Communicator::start_making(const Making& making,
+                                                           std::shared_ptr<std::optional<Communicator>> made) {
   if (making.kind == Making::Kind::group) check_group(making.ranks);
   if (making.kind == Making::Kind::shrink) check_left_out(making.ranks);
   return control_->start_making(making, [this, made](std::unique_ptr<Control> control) {

@@ -65,7 +65,7 @@ class Communicator {
   // The same in two steps; and several at once, as gsel_group_run makes those of one communicator.
   void check(gsel_collective& call) const;
   void run_checked(const gsel_collective& call, gsel_stream* stream = nullptr) { backend_->run(call, stream); }
-  std::unique_ptr<Pending> start(std::span<const gsel_collective> checked) { return backend_->start(checked); }
+  std::unique_ptr<BackendRequest> start(std::span<const gsel_collective> checked) { return backend_->start(checked); }
   // From now on, other threads may run requests while a call is made.
   void allow_overlap() { backend_->allow_overlap(); }
   // An operation of the caller's runs on this thread, in a call of this communicator: what waited for it would hang.
@@ -101,7 +101,7 @@ class Communicator {
   Communicator shrink();
   Communicator shrink_without(std::span<const int32_t> ranks);
   // The same while the caller goes on. *made: before the end, unless there is none for this rank.
-  std::unique_ptr<Pending> start_making(const Making& making, std::shared_ptr<std::optional<Communicator>> made);
+  std::unique_ptr<BackendRequest> start_making(const Making& making, std::shared_ptr<std::optional<Communicator>> made);
   void resync();
   Communicator grow(const JoinOptions& join, const FindAccelerator& find);
   void set_timeout(double timeout_s);

@@ -112,7 +112,7 @@ void keep_first(std::optional<Error>& failure, Body&& body) {
 // aborted: the ones that are would wait for them.
 void run_all(const std::vector<Part>& all) {
   std::optional<Error> failure;
-  std::vector<std::unique_ptr<Pending>> started;
+  std::vector<std::unique_ptr<BackendRequest>> started;
   size_t next = 1;
   keep_first(failure, [&] {
     for (; next < all.size(); ++next) started.push_back(all[next].communicator->host().start(all[next].calls, true));

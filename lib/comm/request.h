@@ -71,7 +71,7 @@ class CallRequest final : public CompletionQueue::Asked {
   std::vector<std::string> labels_;  // of the calls: the caller's may be gone by the time they are shown
   const std::optional<Making> making_;
   std::shared_ptr<std::optional<Communicator>> made_;
-  std::unique_ptr<Pending> work_;  // while under way
+  std::unique_ptr<BackendRequest> work_;  // while under way
   std::optional<Error> failure_;
   std::atomic<bool> reported_{true};
   std::mutex mutex_;  // of threads that look

@@ -44,16 +44,16 @@ class Divider {
   // How a value lies between layers.
   struct Spec {
     Placement placement = Placement::replicate;
-    Share part;
-    auto key() const { return std::tuple(placement, part.dim); }
+    Shard shard;
+    auto key() const { return std::tuple(placement, shard.dim); }
   };
 
   size_t ranks() const { return division_.weights.size(); }
 
   // ---- parts ----
 
-  Share part_of(int64_t elems, int32_t dim, int32_t blocks, int32_t granularity) const {
-    const std::vector<int64_t> bounds = share_bounds(elems / blocks / granularity, division_.weights);
+  Shard shard_of(int64_t elems, int32_t dim, int32_t blocks, int32_t granularity) const {
+    const std::vector<int64_t> bounds = shard_bounds(elems / blocks / granularity, division_.weights);
     return {dim, blocks, bounds[coordinate_] * granularity, bounds[coordinate_ + 1] * granularity, elems / blocks};
   }
 
@@ -81,8 +81,8 @@ class Divider {
         if (p.flags & GSEL_PARAM_REPLICATE_IF_FEW) continue;
         refuse_few(fmt::format("parameter \"{}\"", p.name), elems, p.shard_dim, p.shard_blocks, p.shard_granularity);
       }
-      p.part = part_of(elems, p.shard_dim, p.shard_blocks, p.shard_granularity);
-      p.dims = local_dims(p.dims, p.part);
+      p.shard = shard_of(elems, p.shard_dim, p.shard_blocks, p.shard_granularity);
+      p.dims = local_dims(p.dims, p.shard);
       p.n_elems = 1;
       for (int64_t d : p.dims) p.n_elems *= d;
     }
@@ -101,15 +101,15 @@ class Divider {
       if (as_described && v.flags & GSEL_VALUE_REPLICATE_IF_FEW) return {};
       refuse_few(fmt::format("value \"{}\"", v.name), elems, as.dim, blocks, granularity);
     }
-    return {Placement::shard, part_of(elems, as.dim, blocks, granularity)};
+    return {Placement::shard, shard_of(elems, as.dim, blocks, granularity)};
   }
 
-  // A value's dims do not have the batch dimension that its part counts.
+  // A value's dims do not have the batch dimension that its shard counts.
   void set_placement(Value& v, const Spec& spec) const {
     v.placement = spec.placement;
-    v.part = spec.part;
+    v.shard = spec.shard;
     v.dims = v.whole_dims;
-    if (!spec.part.is_whole()) v.dims[spec.part.dim - 1] = spec.part.size() * spec.part.blocks;
+    if (!spec.shard.is_whole()) v.dims[spec.shard.dim - 1] = spec.shard.size() * spec.shard.blocks;
     v.sample_elems = 1;
     for (int64_t d : v.dims) v.sample_elems *= d;
   }
@@ -139,7 +139,7 @@ class Divider {
 
   bool has_parts(const Layer& layer, const std::vector<Spec>& inputs) const {
     return std::ranges::any_of(inputs, [](const Spec& spec) { return spec.placement == Placement::shard; }) ||
-           std::ranges::any_of(layer.params, [&](int32_t p) { return !to_.params_[p].part.is_whole(); });
+           std::ranges::any_of(layer.params, [&](int32_t p) { return !to_.params_[p].shard.is_whole(); });
   }
 
   // Where everything it reads is whole a layer writes everything whole, whatever was meant.
@@ -159,17 +159,17 @@ class Divider {
   void describe_division(Layer& layer, const std::vector<Spec>& inputs, const std::vector<Spec>& outputs) const {
     layer.divided = has_parts(layer, inputs);
     bool positions = false,
-         others = std::ranges::any_of(layer.params, [&](int32_t p) { return !to_.params_[p].part.is_whole(); });
-    Share first;
+         others = std::ranges::any_of(layer.params, [&](int32_t p) { return !to_.params_[p].shard.is_whole(); });
+    Shard first;
     auto look = [&](int32_t v, const Spec& spec) {
       if (spec.placement != Placement::shard) return;
-      (spec.part.dim == from_.values()[v].sequence_dim ? positions : others) = true;
-      if (first.is_whole()) first = spec.part;
+      (spec.shard.dim == from_.values()[v].sequence_dim ? positions : others) = true;
+      if (first.is_whole()) first = spec.shard;
     };
     for (size_t i = 0; i < outputs.size(); ++i) look(layer.outputs[i], outputs[i]);
     for (size_t i = 0; i < inputs.size(); ++i) look(layer.inputs[i], inputs[i]);
     for (int32_t p : layer.params)
-      if (first.is_whole()) first = to_.params_[p].part;
+      if (first.is_whole()) first = to_.params_[p].shard;
     layer.some_positions = positions && !others;
     set_phases(layer, layer.forward_phases, layer.forward_buffers, layer.forward_buffer_of);
     set_phases(layer, layer.backward_phases, layer.backward_buffers, layer.backward_buffer_of);
@@ -208,7 +208,7 @@ class Divider {
       const Value& value = from_.values()[v];
       if (value.sequence_dim == 0 || value.is_scalar()) continue;
       const int64_t whole = value.whole_dims[value.sequence_dim - 1];
-      const std::vector<int64_t> bounds = share_bounds(whole, division_.weights);
+      const std::vector<int64_t> bounds = shard_bounds(whole, division_.weights);
       int64_t most = 0;
       for (size_t i = 0; i + 1 < bounds.size(); ++i) most = std::max(most, bounds[i + 1] - bounds[i]);
       return static_cast<int64_t>((static_cast<__int128>(elems) * most + whole - 1) / whole);
@@ -230,7 +230,7 @@ class Divider {
              layer.name, v.name, axis_name(division_.axis));
       if (outputs[i].placement != Placement::partial || v.is_scalar()) continue;
       for (int32_t p : layer.params)
-        if (to_.params_[p].part.is_whole())
+        if (to_.params_[p].shard.is_whole())
           fail(GSEL_ERR_MODEL,
                "layer \"{}\" writes partial sums of value \"{}\" and has all of parameter \"{}\": it would be added on "
                "each of {}; use it in a layer that reads the sum",
@@ -326,7 +326,7 @@ class Divider {
     for (size_t p = 0; p < users.size(); ++p) {
       Param& param = to_.params_[p];
       const auto [divided, whole] = users[p];
-      if (!param.part.is_whole() || !divided || !param.trainable()) continue;
+      if (!param.shard.is_whole() || !divided || !param.trainable()) continue;
       if (whole)
         fail(GSEL_ERR_MODEL,
              "parameter \"{}\" is used by layer \"{}\", of which each rank of the {} axis has a part, and by layer "

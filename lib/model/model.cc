@@ -173,19 +173,19 @@ int32_t Model::add_param(const gsel_param_options& options) {
   p.init_scale = options.init_scale;
   p.init_fn = options.init_fn;
   p.init_user_data = options.init_user_data;
-  p.shard = options.shard;
+  p.shard_kind = options.shard;
   p.shard_dim = options.shard_dim;
   p.shard_blocks = options.shard_blocks ? options.shard_blocks : 1;
   p.shard_granularity = options.shard_granularity ? options.shard_granularity : 1;
   p.whole_dims = p.dims;
-  if (p.shard != GSEL_SHARD_NONE && p.shard != GSEL_SHARD_DIM)
+  if (p.shard_kind != GSEL_SHARD_NONE && p.shard_kind != GSEL_SHARD_DIM)
     fail(GSEL_ERR_MODEL, "parameter \"{}\" has shard rule {}; GSEL_SHARD_NONE and GSEL_SHARD_DIM exist", p.name,
-         p.shard);
-  if (p.shard == GSEL_SHARD_DIM && (p.shard_dim < 0 || p.shard_dim >= options.n_dims || p.shard_blocks < 1 ||
-                                    p.dims[p.shard_dim] % p.shard_blocks != 0))
+         p.shard_kind);
+  if (p.shard_kind == GSEL_SHARD_DIM && (p.shard_dim < 0 || p.shard_dim >= options.n_dims || p.shard_blocks < 1 ||
+                                         p.dims[p.shard_dim] % p.shard_blocks != 0))
     fail(GSEL_ERR_MODEL, "parameter \"{}\" is sharded along dimension {} in {}; it has {} and blocks must divide",
          p.name, p.shard_dim, with_noun(p.shard_blocks, "block"), with_noun(options.n_dims, "dimension"));
-  if (p.shard == GSEL_SHARD_DIM &&
+  if (p.shard_kind == GSEL_SHARD_DIM &&
       (p.shard_granularity < 1 || p.dims[p.shard_dim] / p.shard_blocks % p.shard_granularity != 0))
     fail(GSEL_ERR_MODEL, "parameter \"{}\" is sharded with a granularity of {}, and a block of dimension {} has {}",
          p.name, with_noun(p.shard_granularity, "element"), p.shard_dim, p.dims[p.shard_dim] / p.shard_blocks);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/part.h"
+#include "base/shard.h"
 #include "base/user_data.h"
 
 namespace gsel {
@@ -25,11 +25,11 @@ struct Param {
   double init_scale = 0;
   gsel_init_fn init_fn = nullptr;
   void* init_user_data = nullptr;
-  int32_t shard = GSEL_SHARD_NONE, shard_dim = 0, shard_blocks = 1, shard_granularity = 1;
+  int32_t shard_kind = GSEL_SHARD_NONE, shard_dim = 0, shard_blocks = 1, shard_granularity = 1;
   double lr_factor = 1;
 
   // In a model of one rank of a sharing axis (model/divide.h) dims and n_elems are of what is here.
-  Share part;
+  Shard shard;
   std::vector<int64_t> whole_dims;  // as described
   bool partial_gradient = false;    // it is whole, and layers that have parts of values use it
 
@@ -44,10 +44,10 @@ struct Value {
   uint32_t flags = 0;
   int32_t declared = GSEL_PLACEMENT_REPLICATE, shard_dim = 0, shard_granularity = 1, shard_blocks = 1, sequence_dim = 0;
 
-  // In a model of one rank of a sharing axis dims and sample_elems are of what is here; part.dim counts the batch
+  // In a model of one rank of a sharing axis dims and sample_elems are of what is here; shard.dim counts the batch
   // dimension as 0, dims do not have it.
   Placement placement = Placement::replicate;
-  Share part;
+  Shard shard;
   std::vector<int64_t> whole_dims;  // as described
 
   int32_t producer = -1;         // layer, or -1 for an input

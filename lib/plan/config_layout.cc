@@ -5,7 +5,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "base/part.h"
+#include "base/shard.h"
 #include "base/text.h"
 #include "base/weights.h"
 #include "plan/plan.h"
@@ -235,7 +235,7 @@ Shares shares_of(const Config& config, const Workload& workload, const Cluster& 
   if (!shares.data_weights.empty()) sizes(share_items(config.train.batch, shares.data_weights), shares.data_weights);
   shares.tensor_weights = weights(GSEL_AXIS_TENSOR, "strategy.tensor.weights", l.tensor);
   if (!shares.tensor_weights.empty() && workload.kv_heads >= l.tensor)
-    sizes(share_bounds(workload.kv_heads, shares.tensor_weights), shares.tensor_weights);
+    sizes(shard_bounds(workload.kv_heads, shares.tensor_weights), shares.tensor_weights);
   if (config.get("strategy.pipeline.weights"))
     shares.stage_layers = layers_of_stages(workload, l.pipeline, axis_weights(config, GSEL_AXIS_PIPELINE, l.pipeline));
   else if (!cluster.uniform() && l.pipeline > 1)

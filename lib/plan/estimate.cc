@@ -92,7 +92,7 @@ std::vector<EstimateRow> estimate(const Request& request) {
 std::string estimate_text(const Request& request) {
   const auto rows = estimate(request);
   std::vector<size_t> shown;  // parts that some row has
-  for (size_t i = 0; i < kMemoryParts; ++i)
+  for (size_t i = 0; i < kEstimatedParts; ++i)
     for (const EstimateRow& r : rows)
       if (r.memory.parts[i] > 0) {
         shown.push_back(i);
@@ -109,14 +109,14 @@ std::string estimate_text(const Request& request) {
       with_noun(request.cluster.nodes(), "node"), notes_text(request));
   text += fmt::format("{:{}}  {:>8}  fits", "strategy", width, "all");
   for (const size_t i : shown) {
-    const std::string name = name_of(static_cast<MemoryPart>(i));
+    const std::string name = name_of(static_cast<EstimatedPart>(i));
     text += fmt::format("  {:>{}}", name, std::max<size_t>(name.size(), 6));
   }
   text += "  host\n";
   const auto line = [&](const std::string& of, const StageMemory& memory, bool fits) {
     text += fmt::format("{:{}}  {:>8}  {:4}", of, width, gib(memory.total()), fits ? "yes" : "no");
     for (const size_t i : shown) {
-      const std::string name = name_of(static_cast<MemoryPart>(i));
+      const std::string name = name_of(static_cast<EstimatedPart>(i));
       text += fmt::format("  {:>{}}", gib(memory.parts[i]), std::max<size_t>(name.size(), 6));
     }
     text += fmt::format("  {}\n", memory.host_bytes > 0 ? gib(memory.host_bytes) : "-");

@@ -23,8 +23,8 @@ StageMemory on_one(const Request& request) {
 
 std::string parts_of(const StageMemory& memory) {
   std::string text;
-  for (size_t i = 0; i < kMemoryParts; ++i) {
-    const auto part = static_cast<MemoryPart>(i);
+  for (size_t i = 0; i < kEstimatedParts; ++i) {
+    const auto part = static_cast<EstimatedPart>(i);
     if (memory[part] < 0.05 * kGiB) continue;
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(part), gib(memory[part]));
   }

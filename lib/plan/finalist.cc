@@ -107,7 +107,7 @@ Job CompiledJob::job() const {
   return job;
 }
 
-PartBytes CompiledJob::memory_of(size_t i) const {
+MemoryPartBytes CompiledJob::memory_of(size_t i) const {
   return forecast_memory(*models_[i], programs_[i], Optimizer(config_, *models_[i], optimizer_));
 }
 

@@ -29,7 +29,7 @@ class CompiledJob {
   const Model& model_of(size_t i) const { return *models_[i]; }  // of a program
   bool is_whole() const { return microbatches_.empty(); }
   Job job() const;
-  PartBytes memory_of(size_t i) const;
+  MemoryPartBytes memory_of(size_t i) const;
 
  private:
   const Model& model_;
@@ -42,7 +42,7 @@ class CompiledJob {
 
 struct RankForecast {
   int32_t rank = 0;
-  PartBytes memory{};
+  MemoryPartBytes memory{};
   Traffic traffic;  // of a step
   uint64_t bytes_sent = 0;
 };

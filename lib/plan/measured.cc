@@ -40,9 +40,9 @@ gsel_collective_kind kind_of_call(const Program& program, const gsel_instr& inst
   return !phases.empty() && phases.front().ring_shifts ? GSEL_COLLECTIVE_SENDRECV : GSEL_COLLECTIVE_ALLREDUCE;
 }
 
-double part_of(const Share& share) {
-  return share.is_whole() || share.whole == 0 ? 1
-                                              : static_cast<double>(share.size()) / static_cast<double>(share.whole);
+double share_of(const Shard& shard) {
+  return shard.is_whole() || shard.whole == 0 ? 1
+                                              : static_cast<double>(shard.size()) / static_cast<double>(shard.whole);
 }
 
 Json json_of(const Curve& curve) {
@@ -162,12 +162,12 @@ double packed_bytes(const Program& program, const gsel_instr& instr, int64_t sam
 
 // ---- durations ---------------------------------------------------------------------------------------------------
 
-double part_of_work(const Program& program, const ProgramLayer& layer) {
-  double part = 1;
-  for (int32_t p : layer.params) part = std::min(part, part_of(program.params[static_cast<size_t>(p)].part));
+double share_of_work(const Program& program, const ProgramLayer& layer) {
+  double share = 1;
+  for (int32_t p : layer.params) share = std::min(share, share_of(program.params[static_cast<size_t>(p)].shard));
   for (const std::vector<int32_t>* values : {&layer.inputs, &layer.outputs})
-    for (int32_t v : *values) part = std::min(part, part_of(program.values[static_cast<size_t>(v)].part));
-  return part;
+    for (int32_t v : *values) share = std::min(share, share_of(program.values[static_cast<size_t>(v)].shard));
+  return share;
 }
 
 double MeasuredDurations::compute(const Program& program, const gsel_instr& instr) const {
@@ -194,7 +194,7 @@ double MeasuredDurations::compute(const Program& program, const gsel_instr& inst
   if (layer.redistributes) return measured_.copy_byte_s * packed_bytes(program, instr, samples);
   const auto found = measured_.layers.find(layer.name);
   if (found == measured_.layers.end()) return 0;
-  const double share = static_cast<double>(samples) * part_of_work(program, layer);
+  const double share = static_cast<double>(samples) * share_of_work(program, layer);
   const std::array<Curve, Measured::kCalls>& calls = found->second;
   switch (instr.kind) {
     case GSEL_BACKWARD_INPUT:

@@ -68,6 +68,6 @@ class MeasuredDurations : public Durations {
 };
 
 // The part of a layer's work that this rank has: of the tensors that ranks divide, the one with the smallest part.
-double part_of_work(const Program& program, const ProgramLayer& layer);
+double share_of_work(const Program& program, const ProgramLayer& layer);
 
 }  // namespace gsel::plan

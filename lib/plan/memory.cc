@@ -33,8 +33,8 @@ bool keeps_core(const Layout& layout, const Recipe& recipe) {
 
 }  // namespace
 
-const char* name_of(MemoryPart part) {
-  static constexpr const char* kNames[kMemoryParts] = {
+const char* name_of(EstimatedPart part) {
+  static constexpr const char* kNames[kEstimatedParts] = {
       "params", "gradients", "optimizer state", "activations",    "live layer",
       "logits", "gathered",  "staging",         "device context", "allocator slack"};
   return kNames[static_cast<size_t>(part)];
@@ -74,52 +74,54 @@ StageMemory forecast_memory(const Split& split, const StageRun& run, int32_t sta
   const double largest = (c.largest_params - c.largest_out) / by.tensor + c.largest_out;
   const int32_t zero = layout.zero_stage;
   StageMemory out;
-  out[MemoryPart::params] = params * recipe.param_state(zero, shards);
-  out[MemoryPart::gradients] = params * recipe.gradient_state(zero, shards);
-  out[MemoryPart::state] = params * recipe.optimizer_state(zero, shards);
+  out[EstimatedPart::params] = params * recipe.param_state(zero, shards);
+  out[EstimatedPart::gradients] = params * recipe.gradient_state(zero, shards);
+  out[EstimatedPart::state] = params * recipe.optimizer_state(zero, shards);
   if (layout.offload != Offload::none) {
-    out.host_bytes += out[MemoryPart::state];
-    out[MemoryPart::state] = 0;
+    out.host_bytes += out[EstimatedPart::state];
+    out[EstimatedPart::state] = 0;
     if (recipe.offloads_gradients && zero >= 2) {
-      out.host_bytes += out[MemoryPart::gradients];
-      out[MemoryPart::gradients] = 0;
-      if (zero == 2) out[MemoryPart::params] -= params * recipe.copy_bytes;
+      out.host_bytes += out[EstimatedPart::gradients];
+      out[EstimatedPart::gradients] = 0;
+      if (zero == 2) out[EstimatedPart::params] -= params * recipe.copy_bytes;
     }
   }
   if (layout.offload == Offload::all) {
-    out.host_bytes += out[MemoryPart::params];
-    out[MemoryPart::params] = 0;
+    out.host_bytes += out[EstimatedPart::params];
+    out[EstimatedPart::params] = 0;
   }
 
   const double flying = in_flight(layout, stage);
   const bool core = keeps_core(layout, recipe);
   const double head = c.saved_head.bytes(recipe.element_bytes) / by.sequence * by.samples;
   if (layout.recompute == Recompute::full) {
-    out[MemoryPart::activations] = run.kept_outputs * recipe.element_bytes / by.sequence * by.samples * flying + head;
+    out[EstimatedPart::activations] =
+        run.kept_outputs * recipe.element_bytes / by.sequence * by.samples * flying + head;
     const double layers = std::max(c.layers, 1.0);
-    out[MemoryPart::live] = kept_bytes(c, by, recipe, !recipe.fused_attention) / layers;
+    out[EstimatedPart::live] = kept_bytes(c, by, recipe, !recipe.fused_attention) / layers;
   } else {
-    out[MemoryPart::activations] = kept_bytes(c, by, recipe, core) * flying + head;
+    out[EstimatedPart::activations] = kept_bytes(c, by, recipe, core) * flying + head;
     if (!core && !recipe.fused_attention && c.layers > 0)
-      out[MemoryPart::live] = c.saved_core.bytes(recipe.element_bytes) / c.layers / by.tensor * by.samples;
+      out[EstimatedPart::live] = c.saved_core.bytes(recipe.element_bytes) / c.layers / by.tensor * by.samples;
   }
-  out[MemoryPart::logits] = (c.logits / by.tensor + c.logits_sequence / by.sequence) * recipe.logits_bytes * by.samples;
+  out[EstimatedPart::logits] =
+      (c.logits / by.tensor + c.logits_sequence / by.sequence) * recipe.logits_bytes * by.samples;
   // Logits are gone when the first layer runs again.
-  out[MemoryPart::live] = std::max(0.0, out[MemoryPart::live] - out[MemoryPart::logits]);
+  out[EstimatedPart::live] = std::max(0.0, out[EstimatedPart::live] - out[EstimatedPart::logits]);
   if (zero == 3 && shards > 1) {
     const double gathered = std::min(recipe.gathered_blocks * largest, params);
-    out[MemoryPart::gathered] = gathered * recipe.gathered_bytes + largest * recipe.reduced_bytes;
+    out[EstimatedPart::gathered] = gathered * recipe.gathered_bytes + largest * recipe.reduced_bytes;
   } else if (zero == 2 && shards > 1 && recipe.bucket_elems == 0) {
-    out[MemoryPart::gathered] = largest * recipe.gradient_bytes;  // of the block whose gradient is being reduced
+    out[EstimatedPart::gathered] = largest * recipe.gradient_bytes;  // of the block whose gradient is being reduced
   } else if (recipe.bucket_elems > 0 && layout.data > 1) {
-    out[MemoryPart::gathered] = std::min(recipe.bucket_elems, params) * recipe.reduced_bytes;
+    out[EstimatedPart::gathered] = std::min(recipe.bucket_elems, params) * recipe.reduced_bytes;
   }
   // Two messages each way are under way; each chunk of an interleaved schedule has its own pair.
   if (layout.pipeline > 1)
-    out[MemoryPart::staging] =
+    out[EstimatedPart::staging] =
         std::max(4.0, 2.0 * layout.chunks) * split.boundary * recipe.element_bytes / by.sequence * by.samples;
-  out[MemoryPart::context] = kContextBytes;
-  out[MemoryPart::slack] = kSlack * (out.total() - kContextBytes);
+  out[EstimatedPart::context] = kContextBytes;
+  out[EstimatedPart::slack] = kSlack * (out.total() - kContextBytes);
   return out;
 }
 

@@ -14,7 +14,7 @@
 
 namespace gsel::plan {
 
-enum class MemoryPart : uint8_t {
+enum class EstimatedPart : uint8_t {
   params,
   gradients,
   state,        // of the optimizer, with master copies
@@ -26,15 +26,15 @@ enum class MemoryPart : uint8_t {
   context,   // of the device's driver and libraries
   slack,     // of an allocator
 };
-constexpr size_t kMemoryParts = 10;
-const char* name_of(MemoryPart part);
+constexpr size_t kEstimatedParts = 10;
+const char* name_of(EstimatedPart part);
 
 struct StageMemory {
-  std::array<double, kMemoryParts> parts{};
+  std::array<double, kEstimatedParts> parts{};
   double host_bytes = 0;  // in the memory of the host, of offloaded state
   double total() const;   // of the device
-  double& operator[](MemoryPart part) { return parts[static_cast<size_t>(part)]; }
-  double operator[](MemoryPart part) const { return parts[static_cast<size_t>(part)]; }
+  double& operator[](EstimatedPart part) { return parts[static_cast<size_t>(part)]; }
+  double operator[](EstimatedPart part) const { return parts[static_cast<size_t>(part)]; }
 };
 
 // Micro-batches whose activations a stage holds at most; in parts of a rank's layers where it has several chunks.

@@ -60,7 +60,7 @@ double margin_of(const Layout& l) {
 double Plan::check_ranks(const Candidate& c, const std::vector<RankMemory>& ranks) const {
   double most = 0;
   for (const RankMemory& rank : ranks) {
-    const double need = static_cast<double>(rank.bytes) + c.memory[MemoryPart::context];
+    const double need = static_cast<double>(rank.bytes) + c.memory[EstimatedPart::context];
     if (const double room = request_.cluster.kind(rank.rank).memory_bytes; need > room)
       fail(GSEL_ERR_NOMEM, "rank {} needs {} GiB by its program, and its device has {}", rank.rank, gib(need),
            gib(room));

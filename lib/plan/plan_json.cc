@@ -23,7 +23,7 @@ Json layout_json(const Layout& l) {
 
 Json memory_json(const StageMemory& memory) {
   Json out = Json::object();
-  for (size_t i = 0; i < kMemoryParts; ++i) out.set(name_of(static_cast<MemoryPart>(i)), memory.parts[i]);
+  for (size_t i = 0; i < kEstimatedParts; ++i) out.set(name_of(static_cast<EstimatedPart>(i)), memory.parts[i]);
   return {{"bytes", memory.total()}, {"host_bytes", memory.host_bytes}, {"parts", std::move(out)}};
 }
 

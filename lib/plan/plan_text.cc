@@ -85,7 +85,7 @@ std::string time_parts(const Candidate& c) {
 std::string memory_parts(const Request& request, const Candidate& c) {
   const Split stages = split_of(request.workload, request.recipe, c);
   std::vector<Row> rows{{"stage", "layers", "all"}};
-  for (size_t i = 0; i < kMemoryParts; ++i) rows[0].emplace_back(name_of(static_cast<MemoryPart>(i)));
+  for (size_t i = 0; i < kEstimatedParts; ++i) rows[0].emplace_back(name_of(static_cast<EstimatedPart>(i)));
   for (auto first = stages.runs.begin(); first != stages.runs.end();) {
     const auto end = std::find_if(first + 1, stages.runs.end(), [&](const StageRun& run) {
       return first->first == 0 || run.first + 1 == stages.stages || std::abs(run.layers - first->layers) >= 1;
@@ -228,8 +228,8 @@ std::string compared_text(const Request& request, const std::vector<Compared>& a
   add_rate("tokens/s", [](const Rates& r) { return per_second(r.tokens_per_s); });
   add_rate("MFU", [](const Rates& r) { return percent(r.mfu); });
   add("memory GiB", [](const Candidate& c) { return gib(c.memory.total()); });
-  for (size_t i = 0; i < kMemoryParts; ++i)
-    add(name_of(static_cast<MemoryPart>(i)), [&](const Candidate& c) { return gib(c.memory.parts[i]); });
+  for (size_t i = 0; i < kEstimatedParts; ++i)
+    add(name_of(static_cast<EstimatedPart>(i)), [&](const Candidate& c) { return gib(c.memory.parts[i]); });
   add("fits", [](const Candidate& c) { return std::string(c.short_bytes() <= 0 ? "yes" : "no"); });
   std::string text = header(request);
   for (const Compared& one : all) text += fmt::format("{}: {}\n", one.name, name_of(one.candidate.layout));

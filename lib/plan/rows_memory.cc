@@ -148,16 +148,17 @@ double memory_of(const PublishedRow& row, RowCase& run) {
   StageMemory here = forecast_memory(stages, stages.runs[0], 0, chosen, run.recipe);
   // Buffers of messages stay from step to step where each chunk has its own.
   if (name.starts_with("static"))
-    return here[MemoryPart::params] + here[MemoryPart::gradients] + here[MemoryPart::state] +
-           (chosen.chunks > 1 ? here[MemoryPart::staging] : 0);
-  if (row.text("recompute") == "selective-op" && here[MemoryPart::activations] > 0) {
+    return here[EstimatedPart::params] + here[EstimatedPart::gradients] + here[EstimatedPart::state] +
+           (chosen.chunks > 1 ? here[EstimatedPart::staging] : 0);
+  if (row.text("recompute") == "selective-op" && here[EstimatedPart::activations] > 0) {
     const auto sequence = static_cast<double>(run.workload.sequence);
     const auto layers = stages.runs[0].layers;
-    const double all = here[MemoryPart::activations] / layers;
-    here[MemoryPart::activations] = layers * kept_by_operation(run.shape, chosen, sequence, run.recipe.element_bytes);
-    here[MemoryPart::live] = all;
+    const double all = here[EstimatedPart::activations] / layers;
+    here[EstimatedPart::activations] =
+        layers * kept_by_operation(run.shape, chosen, sequence, run.recipe.element_bytes);
+    here[EstimatedPart::live] = all;
   }
-  const double context = here[MemoryPart::context], slack = here[MemoryPart::slack];
+  const double context = here[EstimatedPart::context], slack = here[EstimatedPart::slack];
   return here.total() - context - (mentions(name, "allocated") ? slack : 0);
 }
 

@@ -274,10 +274,11 @@ class Search {
     };
     const double samples = largest_microbatch(l, share(shares_.data_weights, rank / (l.tensor * l.context) % l.data));
     const double part = share(shares_.tensor_weights, rank % l.tensor);
-    for (const MemoryPart p : {MemoryPart::activations, MemoryPart::live, MemoryPart::logits, MemoryPart::staging})
+    for (const EstimatedPart p :
+         {EstimatedPart::activations, EstimatedPart::live, EstimatedPart::logits, EstimatedPart::staging})
       memory[p] *= samples;
-    for (const MemoryPart p : {MemoryPart::params, MemoryPart::gradients, MemoryPart::state, MemoryPart::activations,
-                               MemoryPart::live, MemoryPart::logits})
+    for (const EstimatedPart p : {EstimatedPart::params, EstimatedPart::gradients, EstimatedPart::state,
+                                  EstimatedPart::activations, EstimatedPart::live, EstimatedPart::logits})
       memory[p] *= part;
   }
 

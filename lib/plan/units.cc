@@ -73,7 +73,7 @@ class ModelUnits {
   void join(size_t a, size_t b) { group_[std::max(root(a), root(b))] = std::min(root(a), root(b)); }
 
   bool has_parts(int32_t value) const { return model_.values()[value].declared == GSEL_PLACEMENT_SHARD; }
-  bool is_split(int32_t param) const { return model_.params()[param].shard != GSEL_SHARD_NONE; }
+  bool is_split(int32_t param) const { return model_.params()[param].shard_kind != GSEL_SHARD_NONE; }
   bool is_divided(const Layer& layer) const {
     const auto in_parts = [&](int32_t v) { return has_parts(v); };
     const auto written = [&](int32_t v) { return model_.values()[v].declared != GSEL_PLACEMENT_REPLICATE; };

@@ -195,7 +195,7 @@ Workload workload_of(const Model& model, const std::string& name) {
     c.layers = c.tensor_layers = 1;
     for (const int32_t p : layer.params) {
       const Param& param = model.params()[p];
-      const bool divided = param.shard != GSEL_SHARD_NONE;
+      const bool divided = param.shard_kind != GSEL_SHARD_NONE;
       block.divisible |= divided;
       // A parameter that several layers use is counted where it is used first.
       bool seen = false;

@@ -13,7 +13,7 @@
 
 #include "base/axis.h"
 #include "base/error.h"
-#include "base/part.h"
+#include "base/shard.h"
 #include "program/instruction.h"
 
 namespace gsel {
@@ -24,7 +24,7 @@ struct ProgramParam {
   gsel_dtype dtype = GSEL_F32;  // as it is kept
   bool trainable = true;
   int64_t rows = 1;  // its first dimension: what low-rank compression takes for a matrix's
-  Share part = {};   // of it that this rank of the sharing axis has; n_elems and rows are of that
+  Shard shard = {};  // of it that this rank of the sharing axis has; n_elems and rows are of that
   bool partial_gradient =
       false;  // whole, and each rank of the sharing axis has a part of every sum that is its gradient
   bool operator==(const ProgramParam&) const = default;
@@ -37,7 +37,7 @@ struct ProgramValue {
   bool is_scalar = false;
   bool needs_gradient = false;
   Placement placement = Placement::replicate;
-  Share part = {};              // dim counts the batch dimension as 0; sample_bytes is of what is here
+  Shard shard = {};             // dim counts the batch dimension as 0; sample_bytes is of what is here
   gsel_dtype dtype = GSEL_F32;  // of its elements; says nothing of a scalar
   bool operator==(const ProgramValue&) const = default;
 };

@@ -3,7 +3,7 @@
 // the input's; the dual of a placement is the placement of the gradient.
 #pragma once
 
-#include "base/part.h"
+#include "base/shard.h"
 #include "program/program.h"
 
 namespace gsel {

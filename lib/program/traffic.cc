@@ -144,8 +144,8 @@ class Counter {
     }
     if (redistribution == Redistribution::allgather) return add(axis, kind, (n - 1) * bytes);
     // What others get: all but this rank's own part of what it has.
-    const Share& part = program_.values[to].part;
-    add(axis, kind, bytes / part.whole * (part.whole - part.size()));
+    const Shard& shard = program_.values[to].shard;
+    add(axis, kind, bytes / shard.whole * (shard.whole - shard.size()));
   }
 
   // An all-reduce of what this rank steps of the bucket.

@@ -16,7 +16,7 @@ void keep_params_whole(Program& program) {
 // Muon and its like look at a matrix as one.
 void refuse_split_params(const Model& local, const Mesh& mesh) {
   for (const Param& p : local.params())
-    if (p.trainable() && !p.part.is_whole())
+    if (p.trainable() && !p.shard.is_whole())
       fail(GSEL_ERR_UNSUPPORTED,
            "the optimizer works on whole parameters (GSEL_NEEDS_WHOLE_PARAM), and parameter \"{0}\" is split over {1} "
            "ranks of the {2} axis; use an optimizer of elements or of norms, or set mesh.{2} to 1",

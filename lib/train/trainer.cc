@@ -152,7 +152,7 @@ std::vector<Program> Trainer::verified_together(const Program& own) const {
   return programs;
 }
 
-RankNeed Trainer::greatest_need(const PartBytes& mine) const {
+RankNeed Trainer::greatest_need(const MemoryPartBytes& mine) const {
   const std::vector<uint64_t> all = gather_numbers(comm_, {mine.begin(), mine.end()});
   RankNeed most;
   for (int32_t rank = 0; rank < comm_.world_size(); ++rank) {
@@ -168,7 +168,7 @@ std::optional<RankNeed> Trainer::need_of(const Config& config, const gsel_optimi
   Compiled own;
   if (!succeeds_on_all_ranks(comm_, [&] { own = compile_own(config, options); })) return {};
   const HeardPrograms heard = exchange_programs(comm_, own.program);
-  PartBytes mine{};
+  MemoryPartBytes mine{};
   const bool can = succeeds_on_all_ranks(comm_, [&] {
     const std::vector<Program> programs = verified(heard, own.program);
     mine = forecast_memory(*own.model, own_of(programs), Optimizer(config, *own.model, options));
@@ -180,7 +180,7 @@ std::optional<RankNeed> Trainer::need_of(const Config& config, const gsel_optimi
 void Trainer::refuse_budget(const Compiled& own, const std::vector<Program>& programs,
                             const gsel_optimizer_options* options) const {
   if (config_.train.memory_bytes <= 0) return;
-  PartBytes mine{};
+  MemoryPartBytes mine{};
   on_all_ranks(comm_, "trainer",
                [&] { mine = forecast_memory(*own.model, own_of(programs), Optimizer(config_, *own.model, options)); });
   check_budget(

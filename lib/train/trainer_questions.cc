@@ -29,9 +29,9 @@ gsel_comm_count Trainer::counts(gsel_instr_kind kind, gsel_axis axis) const {
 
 gsel_memory_part Trainer::memory_part(int32_t i) const {
   refuse_in_child();
-  check_index(i, kParts, "i");
-  const auto part = static_cast<Part>(i);
-  return gsel_memory_part{sizeof(gsel_memory_part), is_offloaded(part) ? 1 : 0, part_name(part),
+  check_index(i, kMemoryParts, "i");
+  const auto part = static_cast<MemoryPart>(i);
+  return gsel_memory_part{sizeof(gsel_memory_part), is_offloaded(part) ? 1 : 0, memory_part_name(part),
                           executor_->forecast()[i], executor_->ledger().peak()[i]};
 }
 

@@ -108,10 +108,10 @@ static void parameters_in_16_bits_pass(void** state) {
 /* ---- a fault that only a division by positions shows ---- */
 
 static gsel_status positions_from_the_first_row(const gsel_call* c, void* user) {
-  gsel_part part = c->output_parts[0];
+  gsel_shard shard = c->output_shards[0];
   gsel_call wrong = *c;
-  part.begin = 0;
-  wrong.output_parts = &part;
+  shard.begin = 0;
+  wrong.output_shards = &shard;
   return t_positions_forward(&wrong, user);
 }
 static void with_positions_from_the_first_row(gsel_layer_options* layer) {

@@ -161,14 +161,14 @@ static gsel_status doubles_the_gradient(const gsel_call* c, void* user) {
                                                                   .inputs = c->inputs,
                                                                   .d_outputs = c->d_outputs,
                                                                   .d_params = c->d_params,
-                                                                  .param_parts = c->param_parts,
+                                                                  .param_shards = c->param_shards,
                                                                   .accumulate = 1},
                                                      user);
 }
 static gsel_status ignores_which_rows_it_has(const gsel_call* c, void* user) {
-  const gsel_part all = {-1, 1, 0, 0, 0};
+  const gsel_shard all = {-1, 1, 0, 0, 0};
   gsel_call whole = *c;
-  whole.param_parts = &all;
+  whole.param_shards = &all;
   return ck_embed(&whole, user);
 }
 

@@ -23,8 +23,8 @@ static inline void ck_clear(const gsel_call* c) {
 
 /* ---- embed ---- */
 static inline float* ck_row(const gsel_call* c, const gsel_tensor* table, int64_t sample) {
-  const gsel_part* part = &c->param_parts[0];
-  const int64_t row = ((const int32_t*)c->inputs[0].data)[sample] - (part->dim < 0 ? 0 : part->begin);
+  const gsel_shard* shard = &c->param_shards[0];
+  const int64_t row = ((const int32_t*)c->inputs[0].data)[sample] - (shard->dim < 0 ? 0 : shard->begin);
   return row < 0 || row >= table->dims[0] ? NULL : ck_data(table) + row * CK_WIDTH;
 }
 static inline gsel_status ck_embed(const gsel_call* c, void* user) {

@@ -131,7 +131,7 @@ const Piece& named(const std::vector<Piece>& pieces, const std::string& name) {
 // phases, so it reads all of its values unless it goes by position.
 inline gsel::Division as_declared(const gsel::Model& model, std::vector<double> weights, bool positions = false) {
   gsel::Division division = gsel::Division::none(model, std::move(weights));
-  for (size_t p = 0; p < division.split.size(); ++p) division.split[p] = model.params()[p].shard == GSEL_SHARD_DIM;
+  for (size_t p = 0; p < division.split.size(); ++p) division.split[p] = model.params()[p].shard_kind == GSEL_SHARD_DIM;
   for (size_t l = 0; l < model.layers().size(); ++l) {
     const gsel::Layer& layer = model.layers()[l];
     auto& placements = division.layers[l];

@@ -47,8 +47,8 @@ static float tm_sign(float x) {
 static int64_t tm_positions(const gsel_tensor* t) {
   return t->dims[1];
 }
-static int64_t tm_first(const gsel_part* part, int32_t dim) {
-  return part->dim == dim ? part->begin : 0;
+static int64_t tm_first(const gsel_shard* shard, int32_t dim) {
+  return shard->dim == dim ? shard->begin : 0;
 }
 /* Columns of a row of a value or a parameter. */
 static int64_t tm_columns(const gsel_tensor* t) {
@@ -56,11 +56,11 @@ static int64_t tm_columns(const gsel_tensor* t) {
 }
 
 /* Where an element of what is here stands in the whole parameter. */
-static int64_t tm_global(int p, const gsel_part* part, const gsel_tensor* t, int64_t i) {
+static int64_t tm_global(int p, const gsel_shard* shard, const gsel_tensor* t, int64_t i) {
   int64_t at[2] = {i / t->dims[1], i % t->dims[1]};
-  if (part->dim >= 0) {
-    const int64_t size = part->end - part->begin, block = at[part->dim] / size;
-    at[part->dim] = block * part->whole + part->begin + at[part->dim] % size;
+  if (shard->dim >= 0) {
+    const int64_t size = shard->end - shard->begin, block = at[shard->dim] / size;
+    at[shard->dim] = block * shard->whole + shard->begin + at[shard->dim] % size;
   }
   return at[0] * kTmParams[p].dims[1] + at[1];
 }
@@ -68,7 +68,7 @@ static int64_t tm_global(int p, const gsel_part* part, const gsel_tensor* t, int
 static void tm_note(const gsel_call* c, small_transformer* m, const int* ids) {
   for (int k = 0; k < c->n_params && c->evaluating; ++k)
     for (int64_t i = 0; i < c->params[k].n_elems; ++i) {
-      const int64_t at = tm_global(ids[k], &c->param_parts[k], &c->params[k], i);
+      const int64_t at = tm_global(ids[k], &c->param_shards[k], &c->params[k], i);
       m->noted[ids[k]][at] = ((const float*)c->params[k].data)[i];
       m->is_noted[ids[k]][at] = 1;
     }
@@ -88,7 +88,7 @@ static void tm_add(small_transformer* m, const gsel_call* c, int p, int slot, in
 /* ---- embed and positions ---- */
 
 static int64_t tm_row(const gsel_call* c, const small_transformer* m, int32_t token) {
-  const int64_t row = token - (m->mistake == TM_IGNORES_PARTS ? 0 : tm_first(&c->param_parts[0], 0));
+  const int64_t row = token - (m->mistake == TM_IGNORES_PARTS ? 0 : tm_first(&c->param_shards[0], 0));
   return row >= 0 && row < c->params[0].dims[0] ? row : -1;
 }
 gsel_status tm_embed(const gsel_call* c, void* user) {
@@ -107,14 +107,14 @@ gsel_status tm_embed_weight(const gsel_call* c, void* user) {
   const int32_t* tokens = (const int32_t*)c->inputs[0].data;
   tm_clear(c);
   for (int64_t t = 0; t < c->inputs[0].n_elems; ++t) {
-    const int64_t first = tm_first(&c->param_parts[0], 0), row = tokens[t] - first;
+    const int64_t first = tm_first(&c->param_shards[0], 0), row = tokens[t] - first;
     if (row < 0 || row >= c->d_params[0].dims[0]) continue;
     for (int d = 0; d < TM_W; ++d) tm_add(m, c, TM_TABLE, 0, row * TM_W + d, tm_dout(c)[t * TM_W + d]);
   }
   return GSEL_OK;
 }
 gsel_status tm_add_positions(const gsel_call* c, void* user) {
-  const int64_t n = tm_positions(&c->outputs[0]), first = tm_first(&c->output_parts[0], 1);
+  const int64_t n = tm_positions(&c->outputs[0]), first = tm_first(&c->output_shards[0], 1);
   for (int64_t t = 0; t < c->n_samples * n; ++t)
     for (int d = 0; d < TM_W; ++d)
       tm_out(c, 0)[t * TM_W + d] =
@@ -128,7 +128,7 @@ gsel_status tm_add_positions_input(const gsel_call* c, void* user) {
   return GSEL_OK;
 }
 gsel_status tm_add_positions_weight(const gsel_call* c, void* user) {
-  const int64_t n = tm_positions(&c->d_outputs[0]), first = tm_first(&c->output_parts[0], 1);
+  const int64_t n = tm_positions(&c->d_outputs[0]), first = tm_first(&c->output_shards[0], 1);
   tm_clear(c);
   for (int64_t t = 0; t < c->n_samples * n; ++t)
     for (int d = 0; d < TM_W; ++d)
@@ -248,8 +248,8 @@ static struct tm_heads tm_heads_of(const gsel_call* c) {
   h.kv_row = tm_columns(&c->inputs[1]);
   h.heads = h.q_row / TM_D;
   h.keys = h.kv_row / 2 / TM_D;
-  h.first = tm_first(&c->input_parts[0], 2) / TM_D;
-  h.first_keys = tm_first(&c->input_parts[1], 2) / TM_D;
+  h.first = tm_first(&c->input_shards[0], 2) / TM_D;
+  h.first_keys = tm_first(&c->input_shards[1], 2) / TM_D;
   return h;
 }
 static int64_t tm_keys_of(const struct tm_heads* h, int64_t head) {
@@ -453,7 +453,7 @@ static float tm_distance(float logit, int32_t token, int64_t v) {
 gsel_status tm_loss(const gsel_call* c, void* user) {
   const small_transformer* m = (const small_transformer*)user;
   const int32_t* tokens = (const int32_t*)c->inputs[1].data;
-  const int64_t V = tm_columns(&c->inputs[0]), first = tm_first(&c->input_parts[0], 2), n = c->inputs[1].n_elems;
+  const int64_t V = tm_columns(&c->inputs[0]), first = tm_first(&c->input_shards[0], 2), n = c->inputs[1].n_elems;
   float nothing[3 * TM_T * 64];
   float* most = c->n_reductions ? (float*)c->reductions[0].data : nothing;
   float* sums = c->n_reductions ? (float*)c->reductions[1].data : nothing + TM_T * 64;
@@ -482,7 +482,7 @@ gsel_status tm_loss(const gsel_call* c, void* user) {
 gsel_status tm_loss_backward(const gsel_call* c, void* user) {
   const small_transformer* m = (const small_transformer*)user;
   const int32_t* tokens = (const int32_t*)c->inputs[1].data;
-  const int64_t V = tm_columns(&c->inputs[0]), first = tm_first(&c->input_parts[0], 2), n = c->inputs[1].n_elems;
+  const int64_t V = tm_columns(&c->inputs[0]), first = tm_first(&c->input_shards[0], 2), n = c->inputs[1].n_elems;
   for (int64_t t = 0; t < n; ++t)
     for (int64_t v = 0; v < V; ++v) {
       const float x = tm_in(c, 0)[t * V + v], *saved = (const float*)c->saved + 2 * t;

@@ -147,14 +147,14 @@ bool move_end(std::vector<Program>& programs, std::vector<Piece> Program::*piece
   std::vector<std::pair<size_t, size_t>> found;
   for (size_t r = 0; r < programs.size(); ++r)
     for (size_t i = 0; i < (programs[r].*pieces).size(); ++i) {
-      const Share& part = (programs[r].*pieces)[i].part;
-      if (!part.is_whole() && part.end + by <= part.whole && part.size() + by > 0) found.push_back({r, i});
+      const Shard& shard = (programs[r].*pieces)[i].shard;
+      if (!shard.is_whole() && shard.end + by <= shard.whole && shard.size() + by > 0) found.push_back({r, i});
     }
   if (found.empty()) return false;
   const auto [rank, id] = draw.of(found);
   Piece& piece = (programs[rank].*pieces)[id];
-  piece.*size = piece.*size / piece.part.size() * (piece.part.size() + by);
-  piece.part.end += by;
+  piece.*size = piece.*size / piece.shard.size() * (piece.shard.size() + by);
+  piece.shard.end += by;
   return true;
 }
 

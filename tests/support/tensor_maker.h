@@ -92,10 +92,10 @@ class TensorMaker {
     if (is_new) found->second = draw_.chance(60);
     param.partial_gradient = !found->second && param.trainable;
     if (!found->second) return;
-    param.part.dim = draw_.from(0, 2);
-    param.part.blocks = draw_.from(1, 3);
+    param.shard.dim = draw_.from(0, 2);
+    param.shard.blocks = draw_.from(1, 3);
     param_bounds_[p] = tiled(draw_.from(tensor_, tensor_ + 5));
-    param.part.whole = param_bounds_[p].back();
+    param.shard.whole = param_bounds_[p].back();
     param.n_elems = draw_.from(1, 4);  // of a piece, until a coordinate is known
   }
 
@@ -119,7 +119,7 @@ class TensorMaker {
   }
 
   // In parts along dimension 1 or 2; sizes follow once a coordinate is known.
-  Share part_of(int32_t v, int32_t dim) const {
+  Shard shard_of(int32_t v, int32_t dim) const {
     const Extents& e = extents_[described_[v]];
     return {dim, dim == 1 ? static_cast<int32_t>(e.blocks) : 1, 0, 0, e.bounds[dim - 1].back()};
   }
@@ -132,7 +132,7 @@ class TensorMaker {
 
   void give(int32_t v, const Want& want) {
     outline_.values[v].placement = want.placement;
-    outline_.values[v].part = want.placement == Placement::shard ? part_of(v, want.dim) : Share{};
+    outline_.values[v].shard = want.placement == Placement::shard ? shard_of(v, want.dim) : Shard{};
   }
 
   void choose_placements(ProgramLayer& l) {
@@ -140,7 +140,7 @@ class TensorMaker {
       for (size_t v = 0; v < outline_.values.size(); ++v) described_.push_back(static_cast<int32_t>(v));
     std::vector<Want> wants(l.inputs.size());
     std::vector<size_t> can;
-    bool has_parts = std::ranges::any_of(l.params, [&](int32_t p) { return !outline_.params[p].part.is_whole(); });
+    bool has_parts = std::ranges::any_of(l.params, [&](int32_t p) { return !outline_.params[p].shard.is_whole(); });
     for (size_t i = 0; i < wants.size(); ++i) {
       if (outline_.values[l.inputs[i]].is_scalar) continue;
       can.push_back(i);
@@ -167,7 +167,7 @@ class TensorMaker {
 
   void choose_outputs(ProgramLayer& l) {
     const bool adds_once =
-        std::ranges::none_of(l.params, [&](int32_t p) { return outline_.params[p].part.is_whole(); });
+        std::ranges::none_of(l.params, [&](int32_t p) { return outline_.params[p].shard.is_whole(); });
     bool writes_replicated = false;
     const bool partial_loss = draw_.chance(50);
     for (int32_t v : l.outputs) {
@@ -201,7 +201,7 @@ class TensorMaker {
         const auto found = wants_.find(l);
         const Want want = found == wants_.end() ? Want{} : found->second[i];
         const int32_t v = layer.inputs[i];
-        if (outline_.values[v].placement == want.placement && outline_.values[v].part.dim == want.dim) continue;
+        if (outline_.values[v].placement == want.placement && outline_.values[v].shard.dim == want.dim) continue;
         const auto [known, is_new] = known_.try_emplace({v, layer.stage, want}, -1);
         if (is_new) {
           known->second = new_value(v, want);
@@ -247,30 +247,30 @@ class TensorMaker {
     p.params = outline_.params;
     p.values = outline_.values;
     p.layers = outline_.layers;
-    for (size_t i = 0; i < p.params.size(); ++i) take_part(p.params[i], i, coordinate);
-    for (size_t v = 0; v < p.values.size(); ++v) take_part(p.values[v], v, coordinate);
+    for (size_t i = 0; i < p.params.size(); ++i) take_shard(p.params[i], i, coordinate);
+    for (size_t v = 0; v < p.values.size(); ++v) take_shard(p.values[v], v, coordinate);
     p.step.clear();
     contributed_.clear();
     for (const gsel_instr& instr : of.step) add(instr, coordinate, p);
     return p;
   }
 
-  void take_part(ProgramParam& param, size_t id, int32_t coordinate) const {
-    if (param.part.is_whole()) return;
+  void take_shard(ProgramParam& param, size_t id, int32_t coordinate) const {
+    if (param.shard.is_whole()) return;
     const Bounds& bounds = param_bounds_.at(id);
-    param.part.begin = bounds[coordinate];
-    param.part.end = bounds[coordinate + 1];
-    const int64_t here = param.part.size() * param.part.blocks;
-    param.rows = param.part.dim == 0 ? here : param.n_elems;
+    param.shard.begin = bounds[coordinate];
+    param.shard.end = bounds[coordinate + 1];
+    const int64_t here = param.shard.size() * param.shard.blocks;
+    param.rows = param.shard.dim == 0 ? here : param.n_elems;
     param.n_elems *= here;
   }
 
-  void take_part(ProgramValue& value, size_t id, int32_t coordinate) const {
-    if (value.part.is_whole()) return;
-    const Bounds& bounds = extents_[described_[id]].bounds[value.part.dim - 1];
-    value.part.begin = bounds[coordinate];
-    value.part.end = bounds[coordinate + 1];
-    value.sample_bytes = value.sample_bytes / value.part.whole * value.part.size();
+  void take_shard(ProgramValue& value, size_t id, int32_t coordinate) const {
+    if (value.shard.is_whole()) return;
+    const Bounds& bounds = extents_[described_[id]].bounds[value.shard.dim - 1];
+    value.shard.begin = bounds[coordinate];
+    value.shard.end = bounds[coordinate + 1];
+    value.sample_bytes = value.sample_bytes / value.shard.whole * value.shard.size();
   }
 
   static gsel_instr of_layer(gsel_instr_kind kind, int32_t layer, int32_t mb) {

@@ -36,22 +36,22 @@ static float* tdparam(const gsel_call* c, int i) {
 static int64_t rows_of_value(const gsel_tensor* t) {
   return t->dims[0] * t->dims[1];
 }
-static int64_t t_first(const gsel_part* part) {
-  return part->dim < 0 ? 0 : part->begin;
+static int64_t t_first(const gsel_shard* shard) {
+  return shard->dim < 0 ? 0 : shard->begin;
 }
 
 /* Where element i of what is here lies in the whole. */
-static int64_t t_whole(const gsel_part* part, const gsel_tensor* t, int64_t i) {
-  if (part->dim < 0) return i;
+static int64_t t_whole(const gsel_shard* shard, const gsel_tensor* t, int64_t i) {
+  if (shard->dim < 0) return i;
   int64_t inner = 1;
-  for (int d = part->dim + 1; d < t->n_dims; ++d) inner *= t->dims[d];
-  const int64_t size = part->end - part->begin, at = i / inner % t->dims[part->dim],
-                outer = i / inner / t->dims[part->dim];
-  return ((outer * part->blocks + at / size) * part->whole + part->begin + at % size) * inner + i % inner;
+  for (int d = shard->dim + 1; d < t->n_dims; ++d) inner *= t->dims[d];
+  const int64_t size = shard->end - shard->begin, at = i / inner % t->dims[shard->dim],
+                outer = i / inner / t->dims[shard->dim];
+  return ((outer * shard->blocks + at / size) * shard->whole + shard->begin + at % size) * inner + i % inner;
 }
 static void t_see(const gsel_call* c, tensor_model* m, int slot, int p) {
   for (int64_t i = 0; i < c->params[slot].n_elems; ++i) {
-    const int64_t at = t_whole(&c->param_parts[slot], &c->params[slot], i);
+    const int64_t at = t_whole(&c->param_shards[slot], &c->params[slot], i);
     m->seen[p][at] = tparam(c, slot)[i];
     m->has_seen[p][at] = 1;
   }
@@ -73,7 +73,7 @@ static float t_slope(float x) {
 /* ---- embed: x = table[token], each rank for its own ids ---- */
 static gsel_status t_embed_forward(const gsel_call* c, void* user) {
   const int32_t* tokens = (const int32_t*)c->inputs[0].data;
-  const int64_t first = t_first(&c->param_parts[0]), n = c->params[0].dims[0];
+  const int64_t first = t_first(&c->param_shards[0]), n = c->params[0].dims[0];
   t_see(c, (tensor_model*)user, 0, TP_TABLE);
   for (int64_t t = 0; t < rows_of_value(&c->outputs[0]); ++t)
     for (int d = 0; d < T_WIDTH; ++d) {
@@ -84,7 +84,7 @@ static gsel_status t_embed_forward(const gsel_call* c, void* user) {
 }
 static gsel_status t_embed_weight(const gsel_call* c, void* user) {
   const int32_t* tokens = (const int32_t*)c->inputs[0].data;
-  const int64_t first = t_first(&c->param_parts[0]), n = c->params[0].dims[0];
+  const int64_t first = t_first(&c->param_shards[0]), n = c->params[0].dims[0];
   float* d_table = tdparam(c, 0);
   (void)user;
   for (int64_t t = 0; t < rows_of_value(&c->d_outputs[0]); ++t)
@@ -97,7 +97,7 @@ static gsel_status t_embed_weight(const gsel_call* c, void* user) {
 
 /* ---- positions: y = scale * x + position ---- */
 gsel_status t_positions_forward(const gsel_call* c, void* user) {
-  const int64_t positions = c->outputs[0].dims[1], first = t_first(&c->output_parts[0]);
+  const int64_t positions = c->outputs[0].dims[1], first = t_first(&c->output_shards[0]);
   t_see(c, (tensor_model*)user, 0, TP_SCALE);
   t_see(c, (tensor_model*)user, 1, TP_POSITION);
   ((tensor_model*)user)->y = c->outputs[0].data;
@@ -108,7 +108,7 @@ gsel_status t_positions_forward(const gsel_call* c, void* user) {
   return GSEL_OK;
 }
 static gsel_status t_positions_backward(const gsel_call* c, void* user) {
-  const int64_t positions = c->d_outputs[0].dims[1], first = t_first(&c->output_parts[0]);
+  const int64_t positions = c->d_outputs[0].dims[1], first = t_first(&c->output_shards[0]);
   float *d_scale = tdparam(c, 0), *d_position = tdparam(c, 1);
   (void)user;
   for (int64_t t = 0; t < rows_of_value(&c->d_outputs[0]); ++t)
@@ -226,15 +226,15 @@ static t_block t_block_of(const gsel_call* c) {
   return (t_block){data, data + 2};
 }
 static int t_by_position(const gsel_call* c) {
-  return c->input_parts[0].dim == 1;
+  return c->input_shards[0].dim == 1;
 }
 static int32_t t_last_phase(const gsel_call* c, int comes_home) {
-  const int goes_round = c->input_parts[0].dim >= 0; /* also where heads are divided, to no purpose */
+  const int goes_round = c->input_shards[0].dim >= 0; /* also where heads are divided, to no purpose */
   return (goes_round ? c->shard_count - 1 : 0) + comes_home;
 }
 static gsel_status t_ring_forward(const gsel_call* c, void* user) {
   const int64_t own = c->inputs[0].dims[1], n = c->inputs[0].dims[2],
-                first = t_by_position(c) * t_first(&c->input_parts[0]);
+                first = t_by_position(c) * t_first(&c->input_shards[0]);
   float* sums = (float*)c->saved;
   const t_block block = t_block_of(c);
   (void)user;
@@ -258,7 +258,7 @@ static gsel_status t_ring_forward(const gsel_call* c, void* user) {
 }
 static gsel_status t_ring_input(const gsel_call* c, void* user) {
   const int64_t own = c->inputs[0].dims[1], n = c->inputs[0].dims[2],
-                first = t_by_position(c) * t_first(&c->input_parts[0]);
+                first = t_by_position(c) * t_first(&c->input_shards[0]);
   const float* sums = (const float*)c->saved;
   const t_block block = t_block_of(c);
   (void)user;
@@ -332,7 +332,7 @@ static gsel_status t_head_backward(const gsel_call* c, void* user) {
 
 /* ---- loss: half the squared distance of the logits to 2 at the next id; positions of id 0 weigh nothing ---- */
 static float t_distance(const gsel_call* c, const int32_t* tokens, int64_t t, int64_t v) {
-  const int64_t n = c->inputs[0].dims[2], id = t_first(&c->input_parts[0]) * (c->input_parts[0].dim == 2) + v;
+  const int64_t n = c->inputs[0].dims[2], id = t_first(&c->input_shards[0]) * (c->input_shards[0].dim == 2) + v;
   return tin(c, 0)[t * n + v] - (id == (tokens[t] + 1) % T_VOCAB ? 2.0f : 0.0f);
 }
 static gsel_status t_loss_forward(const gsel_call* c, void* user) {

@@ -1,7 +1,7 @@
 // support/user_optimizer.h: what tests of embedders' optimizers share.
 #pragma once
 
-#include "support/stretch.h"
+#include "support/bucket_shard.h"
 
 namespace gsel_test {
 

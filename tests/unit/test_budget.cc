@@ -81,10 +81,10 @@ void sizes_are_told_in_the_unit_that_suits(void**) {
 }
 
 void the_table_is_aligned_and_leaves_offload_memory_out_of_its_total(void**) {
-  PartBytes parts{};
-  parts[static_cast<size_t>(Part::params)] = 2048;
-  parts[static_cast<size_t>(Part::windows)] = 100;
-  parts[static_cast<size_t>(Part::offload_params)] = uint64_t{3} << 30;
+  MemoryPartBytes parts{};
+  parts[static_cast<size_t>(MemoryPart::params)] = 2048;
+  parts[static_cast<size_t>(MemoryPart::windows)] = 100;
+  parts[static_cast<size_t>(MemoryPart::offload_params)] = uint64_t{3} << 30;
   assert_string_equal(memory_table(parts).c_str(),
                       "\n  parameters                      2.0 KiB        2048 bytes"
                       "\n  values and windows            100 bytes         100 bytes"

@@ -17,7 +17,7 @@ void rounded_sums(rank_run* run, int32_t compression) {
     rank_check(run, worker.gradients[i] == Half::narrow(sum).widen());
   }
   rank_check(run, worker.same_everywhere());
-  const uint64_t kept = worker.ledger.peak()[static_cast<size_t>(Part::compression)];
+  const uint64_t kept = worker.ledger.peak()[static_cast<size_t>(MemoryPart::compression)];
   rank_check(run, kept == 2 * worker.gradients.size() && kept == total_bytes(Compressor::bytes(worker.program, 0)));
   const gsel_comm_count counted = worker.comm.counts(GSEL_COLLECTIVE_ALLREDUCE);
   rank_check(run, counted.calls == 1 && counted.bytes_sent <= kept * 2);

@@ -16,7 +16,7 @@ using gsel::Layer;
 using gsel::Model;
 using gsel::Placement;
 using gsel::Redistribution;
-using gsel::Share;
+using gsel::Shard;
 using gsel::Value;
 
 namespace {
@@ -285,18 +285,18 @@ void parts_tile_what_was_described(void**) {
       const Model m = gsel::divide(d.model, as_declared(d.model, weights), static_cast<int32_t>(rank));
       const gsel::Param &qkv = named(m.params(), "qkv"), &out = named(m.params(), "out");
       const Value& q = named(m.values(), "q");
-      assert_true(qkv.part.dim == 1 && qkv.part.blocks == 3 && qkv.part.whole == 12);
-      assert_int_equal(qkv.part.begin, at);
-      at = qkv.part.end;
-      assert_true((q.part == Share{2, 3, qkv.part.begin, qkv.part.end, 12}));
-      assert_true((out.part == Share{0, 1, qkv.part.begin, qkv.part.end, 12}));
-      assert_true((qkv.dims == std::vector<int64_t>{8, 3 * qkv.part.size()}));
-      assert_true((q.dims == std::vector<int64_t>{5, 3 * qkv.part.size()}));
+      assert_true(qkv.shard.dim == 1 && qkv.shard.blocks == 3 && qkv.shard.whole == 12);
+      assert_int_equal(qkv.shard.begin, at);
+      at = qkv.shard.end;
+      assert_true((q.shard == Shard{2, 3, qkv.shard.begin, qkv.shard.end, 12}));
+      assert_true((out.shard == Shard{0, 1, qkv.shard.begin, qkv.shard.end, 12}));
+      assert_true((qkv.dims == std::vector<int64_t>{8, 3 * qkv.shard.size()}));
+      assert_true((q.dims == std::vector<int64_t>{5, 3 * qkv.shard.size()}));
       assert_true((qkv.whole_dims == std::vector<int64_t>{8, 36}));
       assert_true((q.whole_dims == std::vector<int64_t>{5, 36}));
-      assert_int_equal(qkv.n_elems, 24 * qkv.part.size());
-      assert_int_equal(q.sample_elems, 15 * qkv.part.size());
-      assert_int_equal(out.n_elems, 8 * qkv.part.size());
+      assert_int_equal(qkv.n_elems, 24 * qkv.shard.size());
+      assert_int_equal(q.sample_elems, 15 * qkv.shard.size());
+      assert_int_equal(out.n_elems, 8 * qkv.shard.size());
       assert_true(named(m.values(), "y").placement == Placement::partial);
       assert_int_equal(named(m.layers(), "out").origin, 1);
       assert_int_equal(named(m.layers(), "loss").origin, 2);
@@ -324,10 +324,10 @@ void fewer_heads_of_keys_than_ranks_stay_whole(void**) {
   const Description d = grouped_queries();
   const Model two = gsel::divide(d.model, as_declared(d.model, {1, 1}), 1);
   assert_string_equal(names_of(two).c_str(), "queries keys attend project y@replicate loss");
-  assert_true((named(two.params(), "wk").part == Share{1, 1, 4, 8, 8}));
+  assert_true((named(two.params(), "wk").shard == Shard{1, 1, 4, 8, 8}));
   const Model four = gsel::divide(d.model, as_declared(d.model, {1, 1, 1, 1}), 1);
   assert_string_equal(names_of(four).c_str(), "queries keys k@copy attend project y@replicate loss");
-  assert_true(named(four.params(), "wk").part.is_whole());
+  assert_true(named(four.params(), "wk").shard.is_whole());
   assert_false(named(four.params(), "wk").partial_gradient);
   assert_false(named(four.layers(), "keys").divided);
   assert_true(named(four.values(), "k").placement == Placement::replicate);
@@ -350,7 +350,7 @@ void sequence_parallel_layers_have_a_part_of_the_positions(void**) {
   const Description d = with_positions();
   const Model m = gsel::divide(d.model, as_declared(d.model, {1, 1, 1}, true), 2);
   assert_string_equal(names_of(m).c_str(), "x@shard norm n@copy up down y@shard residual loss");
-  assert_true((named(m.values(), "n").part == Share{1, 1, 4, 6, 6}));
+  assert_true((named(m.values(), "n").shard == Shard{1, 1, 4, 6, 6}));
   assert_true((named(m.values(), "n").dims == std::vector<int64_t>{2, 8}));
   assert_true(named(m.layers(), "residual").some_positions);
   assert_false(named(m.layers(), "up").some_positions);
@@ -380,10 +380,10 @@ void context_parallel_exchanges_positions_for_heads(void**) {
   assert_string_equal(names_of(m).c_str(), "x@shard in q@shard attend a@shard out loss");
   for (const char* name : {"q@shard", "a@shard"}) {
     const Layer& exchange = named(m.layers(), name);
-    assert_true(m.values()[exchange.inputs[0]].part.dim != m.values()[exchange.outputs[0]].part.dim);
+    assert_true(m.values()[exchange.inputs[0]].shard.dim != m.values()[exchange.outputs[0]].shard.dim);
   }
-  assert_true((named(m.values(), "q@shard").part == Share{2, 3, 0, 2, 4}));
-  for (const gsel::Param& p : m.params()) assert_true(p.part.is_whole() && p.partial_gradient);
+  assert_true((named(m.values(), "q@shard").shard == Shard{2, 3, 0, 2, 4}));
+  for (const gsel::Param& p : m.params()) assert_true(p.shard.is_whole() && p.partial_gradient);
 }
 
 void names_of_redistributions_are_not_taken_from_anybody(void**) {

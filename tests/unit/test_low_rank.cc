@@ -75,7 +75,7 @@ void mixed_body(rank_run* run) {
         for (int32_t r = 0; r < run->world_size; ++r) sum += noise(4, r, static_cast<size_t>(i));
         rank_check(run, worker.gradients[static_cast<size_t>(i)] == sum);
       }
-    const uint64_t kept = worker.ledger.peak()[static_cast<size_t>(Part::compression)];
+    const uint64_t kept = worker.ledger.peak()[static_cast<size_t>(MemoryPart::compression)];
     rank_check(run, kept == total_bytes(Compressor::bytes(worker.program, 0)) && kept >= 4 * (1200 + 120 + 100));
     // What was sent is what arrays_of_reduce says.
     const std::vector<SentArray> sent = arrays_of_reduce(program, 0, true);

@@ -17,7 +17,7 @@ using namespace gsel;
 constexpr uint64_t kSharded[] = {0, GSEL_BUCKET_SHARD_STATE, GSEL_BUCKET_SHARD_STATE | GSEL_BUCKET_SHARD_GRADIENT,
                                  GSEL_BUCKET_SHARD_STATE | GSEL_BUCKET_SHARD_GRADIENT | GSEL_BUCKET_SHARD_PARAM};
 
-uint64_t of(const PartBytes& parts, Part part) {
+uint64_t of(const MemoryPartBytes& parts, MemoryPart part) {
   return parts[static_cast<size_t>(part)];
 }
 
@@ -49,16 +49,16 @@ Program kept_as(const Model& model, const Config& config, int32_t ranks, int32_t
 
 // What storage takes of each part is what the layouts say; the rest of the forecast is arena and staging.
 void expect_storage_takes(const Model& model, const Program& program, const Config& config, const Optimizer& optimizer,
-                          const PartBytes& forecast) {
+                          const MemoryPartBytes& forecast) {
   Ledger ledger(0);
   {
     const ParamStorage storage(DeviceContext::open_host(), model, program, config, optimizer, ledger);
-    for (size_t i = 0; i < kParts; ++i) {
-      const auto part = static_cast<Part>(i);
-      if (part == Part::windows || part == Part::staging) continue;
+    for (size_t i = 0; i < kMemoryParts; ++i) {
+      const auto part = static_cast<MemoryPart>(i);
+      if (part == MemoryPart::windows || part == MemoryPart::staging) continue;
       if (ledger.now()[i] != forecast[i])
         fail_msg("rank %d of %d, %s: forecast %llu bytes, storage took %llu", program.rank, program.mesh.world_size(),
-                 part_name(part), static_cast<unsigned long long>(forecast[i]),
+                 memory_part_name(part), static_cast<unsigned long long>(forecast[i]),
                  static_cast<unsigned long long>(ledger.now()[i]));
     }
   }
@@ -67,16 +67,16 @@ void expect_storage_takes(const Model& model, const Program& program, const Conf
 
 void the_ledger_counts_each_part_and_refuses_beyond_the_budget(void**) {
   Ledger ledger(1000);
-  ledger.take(Part::params, 600);
-  ledger.take(Part::windows, 400);
-  expect_error(error_of([&] { ledger.take(Part::gradients, 1); }), GSEL_ERR_NOMEM,
+  ledger.take(MemoryPart::params, 600);
+  ledger.take(MemoryPart::windows, 400);
+  expect_error(error_of([&] { ledger.take(MemoryPart::gradients, 1); }), GSEL_ERR_NOMEM,
                "gradients needs 1 bytes more; 1000 of the 1000 bytes");
-  ledger.take(Part::offload_state, 5000);  // not of this budget
-  ledger.give_back(Part::params, 600);
-  ledger.take(Part::gradients, 100);
-  assert_int_equal(of(ledger.now(), Part::params), 0);
-  assert_int_equal(of(ledger.peak(), Part::params), 600);
-  assert_int_equal(of(ledger.peak(), Part::offload_state), 5000);
+  ledger.take(MemoryPart::offload_state, 5000);  // not of this budget
+  ledger.give_back(MemoryPart::params, 600);
+  ledger.take(MemoryPart::gradients, 100);
+  assert_int_equal(of(ledger.now(), MemoryPart::params), 0);
+  assert_int_equal(of(ledger.peak(), MemoryPart::params), 600);
+  assert_int_equal(of(ledger.peak(), MemoryPart::offload_state), 5000);
   assert_int_equal(ledger.peak_total(), 1000);
 }
 
@@ -84,15 +84,15 @@ void counted_memory_stands_in_the_ledger_while_it_lives(void**) {
   const auto device = DeviceContext::open_host();
   Ledger ledger(0);
   {
-    CountedMemory a(device, ledger, Part::staging, 100), none(device, ledger, Part::staging, 0);
+    CountedMemory a(device, ledger, MemoryPart::staging, 100), none(device, ledger, MemoryPart::staging, 0);
     assert_null(none.data());
     CountedMemory b = std::move(a);
-    assert_int_equal(of(ledger.now(), Part::staging), 100);
-    b = CountedMemory(device, ledger, Part::staging, 30);
-    assert_int_equal(of(ledger.now(), Part::staging), 30);
+    assert_int_equal(of(ledger.now(), MemoryPart::staging), 100);
+    b = CountedMemory(device, ledger, MemoryPart::staging, 30);
+    assert_int_equal(of(ledger.now(), MemoryPart::staging), 30);
   }
-  assert_int_equal(of(ledger.now(), Part::staging), 0);
-  assert_int_equal(of(ledger.peak(), Part::staging), 130);
+  assert_int_equal(of(ledger.now(), MemoryPart::staging), 0);
+  assert_int_equal(of(ledger.peak(), MemoryPart::staging), 130);
 }
 
 // Rajbhandari et al., SC 2020: (e_p + e_g + K) psi and what stages 1, 2, 3 divide by N; shards are ceil(psi / N).
@@ -107,11 +107,11 @@ void model_state_is_what_zero_says_to_the_byte(void**) {
       for (int stage = 0; stage <= 3; ++stage) {
         const uint64_t shard = (psi + n - 1) / n, whole = stage ? shard * n : psi;
         const Program program = kept_as(*model, config, n, n - 1, kSharded[stage]);
-        const PartBytes parts = forecast_memory(*model, program, optimizer);
-        assert_int_equal(of(parts, Part::params), e_p * (stage == 3 ? shard : whole));
-        assert_int_equal(of(parts, Part::gradients), e_g * (stage >= 2 ? shard : whole));
-        assert_int_equal(of(parts, Part::state), moments * (stage >= 1 ? shard : psi));
-        assert_int_equal(of(parts, Part::master), master * (stage >= 1 ? shard : psi));
+        const MemoryPartBytes parts = forecast_memory(*model, program, optimizer);
+        assert_int_equal(of(parts, MemoryPart::params), e_p * (stage == 3 ? shard : whole));
+        assert_int_equal(of(parts, MemoryPart::gradients), e_g * (stage >= 2 ? shard : whole));
+        assert_int_equal(of(parts, MemoryPart::state), moments * (stage >= 1 ? shard : psi));
+        assert_int_equal(of(parts, MemoryPart::master), master * (stage >= 1 ? shard : psi));
         expect_storage_takes(*model, program, config, optimizer, parts);
       }
   }
@@ -127,8 +127,8 @@ void model_state_in_sixteen_bits_sums_up_to_the_closed_forms(void**) {
                                (2 + 4 + 12) * shard};
   for (int stage = 0; stage <= 3; ++stage)
     for (int32_t rank = 0; rank < 4; ++rank) {
-      PartBytes parts = forecast_memory(*model, kept_as(*model, config, 4, rank, kSharded[stage]), optimizer);
-      parts[static_cast<size_t>(Part::windows)] = parts[static_cast<size_t>(Part::staging)] = 0;
+      MemoryPartBytes parts = forecast_memory(*model, kept_as(*model, config, 4, rank, kSharded[stage]), optimizer);
+      parts[static_cast<size_t>(MemoryPart::windows)] = parts[static_cast<size_t>(MemoryPart::staging)] = 0;
       assert_int_equal(total_bytes(parts), expected[stage]);
     }
 }
@@ -156,13 +156,13 @@ void other_optimizers_frozen_parameters_and_offload_are_forecast_to_the_byte(voi
       const Optimizer optimizer(config, *model, nullptr);
       for (int32_t rank = 0; rank < 5; ++rank) {
         const Program program = kept_as(*model, config, 5, rank, kSharded[3] | offload);
-        const PartBytes parts = forecast_memory(*model, program, optimizer);
+        const MemoryPartBytes parts = forecast_memory(*model, program, optimizer);
         const uint64_t shards = 4 * 187 + 2 * 9;  // f32: ceil(931 / 5); bf16: ceil(41 / 5)
         const uint64_t frozen = 4 * 57 + 2 * 21;
         const bool moved = offload & GSEL_BUCKET_OFFLOAD_PARAM;
-        assert_int_equal(of(parts, Part::params), frozen + (moved ? 0 : shards));
-        assert_int_equal(of(parts, Part::offload_params), moved ? shards : 0);
-        if (offload) assert_int_equal(of(parts, Part::state) + of(parts, Part::master), 0);
+        assert_int_equal(of(parts, MemoryPart::params), frozen + (moved ? 0 : shards));
+        assert_int_equal(of(parts, MemoryPart::offload_params), moved ? shards : 0);
+        if (offload) assert_int_equal(of(parts, MemoryPart::state) + of(parts, MemoryPart::master), 0);
         expect_storage_takes(*model, program, config, optimizer, parts);
       }
     }
@@ -222,14 +222,14 @@ void shards_are_initialised_as_the_whole_model_would_be(void**) {
         ParamStorage storage(DeviceContext::open_host(), *model, program, config, optimizer, ledger);
         storage.initialise(seed);
         const BucketLayout& layout = storage.layout(0);
-        const Stretch stretch = storage.stretch(0);
-        assert_int_equal(stretch.count, layout.own_elems());
-        for (int64_t i = 0; i < stretch.count; ++i) {
+        const BucketShard shard = storage.shard(0);
+        assert_int_equal(shard.count, layout.own_elems());
+        for (int64_t i = 0; i < shard.count; ++i) {
           const int64_t at = layout.own.begin + i;
           const float want = at < 70004 ? expected[at] : 0;
-          assert_true(stretch.values[i] == want);
-          if (!stretch.rounded) continue;
-          const uint16_t got = static_cast<const uint16_t*>(stretch.rounded)[i];
+          assert_true(shard.values[i] == want);
+          if (!shard.rounded) continue;
+          const uint16_t got = static_cast<const uint16_t*>(shard.rounded)[i];
           assert_int_equal(got, layout.dtype == GSEL_BF16 ? BF16::narrow(want).bits : F16::narrow(want).bits);
         }
         storage.done_with(0, false);
@@ -240,20 +240,20 @@ void shards_are_initialised_as_the_whole_model_would_be(void**) {
   }
 }
 
-void pieces_name_the_parameters_of_a_shard(void**) {
+void runs_name_the_parameters_of_a_shard(void**) {
   const auto model = made::chain({10, 3, 7});  // 20 elements, shards of 7: [0, 7) [7, 14) [14, 21)
   const Config config = made::config("[train]\nbatch = 4\n");
   const Optimizer optimizer(config, *model, nullptr);
-  auto pieces = [&](int32_t rank) {
+  auto runs = [&](int32_t rank) {
     std::string text;
     const std::vector<BucketLayout> layouts = layouts_of(kept_as(*model, config, 3, rank, kSharded[1]), optimizer);
-    for (const Piece& p : layouts[0].pieces)
-      text += fmt::format("p{}[{}..{}]@{} ", p.param, p.param_first, p.param_first + p.count, p.first);
+    for (const ParamRun& run : layouts[0].runs)
+      text += fmt::format("p{}[{}..{}]@{} ", run.param, run.param_first, run.param_first + run.count, run.first);
     return text;
   };
-  assert_string_equal(pieces(0).c_str(), "p0[0..7]@0 ");
-  assert_string_equal(pieces(1).c_str(), "p0[7..10]@0 p1[0..3]@3 p2[0..1]@6 ");
-  assert_string_equal(pieces(2).c_str(), "p2[1..7]@0 ");
+  assert_string_equal(runs(0).c_str(), "p0[0..7]@0 ");
+  assert_string_equal(runs(1).c_str(), "p0[7..10]@0 p1[0..3]@3 p2[0..1]@6 ");
+  assert_string_equal(runs(2).c_str(), "p2[1..7]@0 ");
 }
 
 void a_shard_is_placed_in_its_window_and_padding_of_gradients_is_zero(void**) {
@@ -264,19 +264,19 @@ void a_shard_is_placed_in_its_window_and_padding_of_gradients_is_zero(void**) {
   ParamStorage storage(DeviceContext::open_host(), *model, kept_as(*model, config, 3, 1, kSharded[3]), config,
                        optimizer, ledger);
   storage.initialise(3);
-  const Stretch stretch = storage.stretch(0);
+  const BucketShard shard = storage.shard(0);
   float window[21], gradient[21];
   std::fill(std::begin(window), std::end(window), 9.f);
   std::fill(std::begin(gradient), std::end(gradient), 9.f);
   assert_null(storage.param(2));
   storage.open_params(0, window);
   storage.place_shard(0, nullptr);
-  assert_memory_equal(window + 7, stretch.values, 7 * sizeof(float));
+  assert_memory_equal(window + 7, shard.values, 7 * sizeof(float));
   assert_true(window[6] == 9 && window[14] == 9);
   assert_ptr_equal(storage.param(2), window + 13);
   storage.open_gradient(0, gradient);
   assert_true(gradient[19] == 9 && gradient[20] == 0);
-  assert_ptr_equal(storage.own_gradient(0), stretch.gradient);
+  assert_ptr_equal(storage.own_gradient(0), shard.gradient);
 }
 
 }  // namespace
@@ -290,7 +290,7 @@ int main() {
       cmocka_unit_test(other_optimizers_frozen_parameters_and_offload_are_forecast_to_the_byte),
       cmocka_unit_test(a_rank_that_does_not_own_a_bucket_keeps_nothing_of_it),
       cmocka_unit_test(shards_are_initialised_as_the_whole_model_would_be),
-      cmocka_unit_test(pieces_name_the_parameters_of_a_shard),
+      cmocka_unit_test(runs_name_the_parameters_of_a_shard),
       cmocka_unit_test(a_shard_is_placed_in_its_window_and_padding_of_gradients_is_zero),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -60,9 +60,10 @@ void what_was_written_is_there_in_the_next_use_and_counted(void**) {
   Ledger ledger(100);  // of device memory
   {
     OffloadMemory offload(*device, folder.path);
-    OffloadedArray a(offload, ledger, Part::offload_state, 100000), b(offload, ledger, Part::offload_params, 50001);
-    assert_int_equal(ledger.now()[static_cast<size_t>(Part::offload_state)], 100000);
-    assert_int_equal(ledger.now()[static_cast<size_t>(Part::offload_params)], 50001);
+    OffloadedArray a(offload, ledger, MemoryPart::offload_state, 100000),
+        b(offload, ledger, MemoryPart::offload_params, 50001);
+    assert_int_equal(ledger.now()[static_cast<size_t>(MemoryPart::offload_state)], 100000);
+    assert_int_equal(ledger.now()[static_cast<size_t>(MemoryPart::offload_params)], 50001);
     assert_int_equal(total_bytes(ledger.now()), 0);
 
     auto* bytes = static_cast<unsigned char*>(a.begin_use());
@@ -81,7 +82,7 @@ void what_was_written_is_there_in_the_next_use_and_counted(void**) {
     for (int i = 0; i < 100000; ++i) assert_int_equal(bytes[i], static_cast<unsigned char>(i * 7));
     a.end_use(false);
   }
-  assert_int_equal(ledger.now()[static_cast<size_t>(Part::offload_state)], 0);
+  assert_int_equal(ledger.now()[static_cast<size_t>(MemoryPart::offload_state)], 0);
 }
 
 void after_a_use_the_process_holds_no_page_of_it(void**) {
@@ -90,7 +91,7 @@ void after_a_use_the_process_holds_no_page_of_it(void**) {
   Ledger ledger(0);
   OffloadMemory offload(*device, folder.path);
   const uint64_t bytes = 4 << 20;
-  OffloadedArray memory(offload, ledger, Part::offload_state, bytes);
+  OffloadedArray memory(offload, ledger, MemoryPart::offload_state, bytes);
   void* data = memory.begin_use();
   std::memset(data, 1, bytes);
   if (resident_bytes(data) < static_cast<int64_t>(bytes)) {
@@ -107,7 +108,7 @@ void the_file_has_no_name_while_it_is_used_and_afterwards(void**) {
   Ledger ledger(0);
   {
     OffloadMemory offload(*device, folder.path);
-    OffloadedArray memory(offload, ledger, Part::offload_state, 12345);
+    OffloadedArray memory(offload, ledger, MemoryPart::offload_state, 12345);
     assert_true(folder.is_empty());
     struct stat info {};
     assert_int_equal(fstat(offload.file(), &info), 0);
@@ -138,13 +139,13 @@ void a_full_disk_is_told_before_anything_is_mapped(void**) {
   Ledger ledger(0);
   OffloadMemory offload(*device, folder.path);
   const uint64_t too_much = uint64_t{1} << 55;
-  expect_failure([&] { OffloadedArray(offload, ledger, Part::offload_state, too_much); }, GSEL_ERR_NOMEM,
+  expect_failure([&] { OffloadedArray(offload, ledger, MemoryPart::offload_state, too_much); }, GSEL_ERR_NOMEM,
                  "train.offload_folder");
-  assert_int_equal(ledger.now()[static_cast<size_t>(Part::offload_state)], 0);
+  assert_int_equal(ledger.now()[static_cast<size_t>(MemoryPart::offload_state)], 0);
   struct stat info {};
   assert_int_equal(fstat(offload.file(), &info), 0);
   assert_int_equal(info.st_size, 0);
-  OffloadedArray small(offload, ledger, Part::offload_state, 64);  // it can go on
+  OffloadedArray small(offload, ledger, MemoryPart::offload_state, 64);  // it can go on
   assert_non_null(small.begin_use());
   assert_true(folder.is_empty());
 }
@@ -163,26 +164,26 @@ void storage_counts_what_a_step_moves_to_and_from_offload_memory(void**) {
   Ledger ledger(0);
   ParamStorage storage(DeviceContext::open_host(), *model, program, config, optimizer, ledger);
   storage.initialise(5);
-  const uint64_t in = storage.offload_bytes_in(), out = storage.offload_bytes_out(), shard = 254;
+  const uint64_t in = storage.offload_bytes_in(), out = storage.offload_bytes_out(), elems = 254;
 
-  Stretch stretch = storage.stretch(0);
-  for (int64_t i = 0; i < stretch.count; ++i) {
-    stretch.values[i] = static_cast<float>(i);
-    static_cast<uint16_t*>(stretch.rounded)[i] = static_cast<uint16_t>(i);
+  BucketShard shard = storage.shard(0);
+  for (int64_t i = 0; i < shard.count; ++i) {
+    shard.values[i] = static_cast<float>(i);
+    static_cast<uint16_t*>(shard.rounded)[i] = static_cast<uint16_t>(i);
   }
   storage.done_with(0, true);
-  assert_int_equal(storage.offload_bytes_in() - in, (2 + 4 + 8) * shard);
-  assert_int_equal(storage.offload_bytes_out() - out, (2 + 4 + 8) * shard);
+  assert_int_equal(storage.offload_bytes_in() - in, (2 + 4 + 8) * elems);
+  assert_int_equal(storage.offload_bytes_out() - out, (2 + 4 + 8) * elems);
 
   uint16_t window[4 * 254];
   storage.open_params(0, window);
   storage.place_shard(0, nullptr);
-  assert_int_equal(storage.offload_bytes_in() - in, (2 + 4 + 8 + 2) * shard);
-  assert_int_equal(storage.offload_bytes_out() - out, (2 + 4 + 8) * shard);
-  for (uint64_t i = 0; i < shard; ++i) assert_int_equal(window[2 * shard + i], i);
+  assert_int_equal(storage.offload_bytes_in() - in, (2 + 4 + 8 + 2) * elems);
+  assert_int_equal(storage.offload_bytes_out() - out, (2 + 4 + 8) * elems);
+  for (uint64_t i = 0; i < elems; ++i) assert_int_equal(window[2 * elems + i], i);
 
-  stretch = storage.stretch(0);
-  for (int64_t i = 0; i < stretch.count; ++i) assert_true(stretch.values[i] == static_cast<float>(i));
+  shard = storage.shard(0);
+  for (int64_t i = 0; i < shard.count; ++i) assert_true(shard.values[i] == static_cast<float>(i));
   storage.done_with(0, false);
 }
 

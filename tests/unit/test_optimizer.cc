@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "device/host/optimizer_kernels.h"
-#include "support/stretch.h"
+#include "support/bucket_shard.h"
 
 namespace {
 
@@ -88,7 +88,7 @@ void each_parameter_gets_the_rates_its_description_asks_for(void**) {
       Owner got(bucket, optimizer, 0, bucket.count(), GSEL_BF16), expected(bucket, optimizer, 0, bucket.count());
       for (int64_t step = 0; step < 3; ++step) {
         const StepScale scale{step, 0.125, 0.75};
-        optimizer.step(*device, got.stretch, scale, bucket.params, no_sum);
+        optimizer.step(*device, got.shard, scale, bucket.params, no_sum);
         step_by_hand(bucket, kind.kind, momentum, scale, expected);
       }
       if (!same(got.values, expected.values)) fail_msg("%s with momentum %g differs", kind.name, momentum);
@@ -107,7 +107,7 @@ void any_division_into_shards_gives_the_same_bits(void**) {
     for (const int n : {1, 2, 3, 5, 8, 100}) {
       const auto all = owners(bucket, optimizer, n);
       for (int64_t step = 0; step < 3; ++step)
-        for (const auto& owner : all) optimizer.step(*device, owner->stretch, {step, 0.5, 0.25}, bucket.params, no_sum);
+        for (const auto& owner : all) optimizer.step(*device, owner->shard, {step, 0.5, 0.25}, bucket.params, no_sum);
       if (n == 1) whole = values_of(bucket, all);
       if (!same(values_of(bucket, all), whole)) fail_msg("%s in %d shards differs", kind.name, n);
       for (const auto& owner : all) owner->check_rest();
@@ -128,7 +128,7 @@ void eight_bit_state_depends_on_where_a_parameter_is_cut_alone(void**) {
     for (const int64_t to : cuts) {
       Owner owner(bucket, optimizer, from, to);
       for (int64_t step = 0; step < 5; ++step)
-        optimizer.step(*device, owner.stretch, {step, 0.5, 0.25}, bucket.params, no_sum);
+        optimizer.step(*device, owner.shard, {step, 0.5, 0.25}, bucket.params, no_sum);
       owner.check_rest();
       values.insert(values.end(), owner.values.begin(), owner.values.end());
       from = to;
@@ -143,7 +143,7 @@ void eight_bit_state_depends_on_where_a_parameter_is_cut_alone(void**) {
   assert_true(same({cut.begin() + 407, cut.end()}, {whole.begin() + 407, whole.end()}));
 }
 
-void touching_pieces_that_are_treated_alike_are_one_call(void**) {
+void touching_runs_that_are_treated_alike_are_one_call(void**) {
   const Bucket bucket({{"a", {8}},
                        {"b", {8}},
                        {"c", {8}, GSEL_PARAM_NO_DECAY},
@@ -153,26 +153,26 @@ void touching_pieces_that_are_treated_alike_are_one_call(void**) {
   const auto device = counting_device();
   const Optimizer sgd(config_of("sgd"), bucket.model, nullptr);
   Owner all(bucket, sgd, 0, bucket.count());
-  sgd.step(*device, all.stretch, {}, bucket.params, no_sum);
+  sgd.step(*device, all.shard, {}, bucket.params, no_sum);
   assert_int_equal(n_steps, 4);
-  all.pieces[1].first = 12, all.pieces[1].count = 4;  // no longer beside the first
-  sgd.step(*device, all.stretch, {}, bucket.params, no_sum);
+  all.runs[1].first = 12, all.runs[1].count = 4;  // no longer beside the first
+  sgd.step(*device, all.shard, {}, bucket.params, no_sum);
   assert_int_equal(n_steps, 4 + 5);
   const Optimizer bytes(config_of("adamw_8bit"), bucket.model, nullptr);
   Owner blocks(bucket, bytes, 0, bucket.count());
-  bytes.step(*device, blocks.stretch, {}, bucket.params, no_sum);
+  bytes.step(*device, blocks.shard, {}, bucket.params, no_sum);
   assert_int_equal(n_steps, 4 + 5 + 6);
   Owner nothing(bucket, sgd, 48, 56);
-  sgd.step(*device, nothing.stretch, {}, bucket.params, no_sum);
+  sgd.step(*device, nothing.shard, {}, bucket.params, no_sum);
   assert_int_equal(n_steps, 4 + 5 + 6);
 }
 
 void states_take_the_bytes_their_rule_needs(void**) {
   const Bucket bucket({{"w", {1}}});
-  const auto bytes = [&](const char* name, double momentum, int64_t count, int64_t n_pieces) {
+  const auto bytes = [&](const char* name, double momentum, int64_t count, int64_t n_runs) {
     const Optimizer optimizer(config_of(name, momentum), bucket.model, nullptr);
     uint64_t sum = 0;
-    for (int i = 0; i < gsel::kMostStates; ++i) sum += optimizer.state_bytes(i, count, n_pieces);
+    for (int i = 0; i < gsel::kMostStates; ++i) sum += optimizer.state_bytes(i, count, n_runs);
     return sum;
   };
   assert_int_equal(bytes("adamw", 0, 1000, 3), 8000);
@@ -244,7 +244,7 @@ int main() {
       cmocka_unit_test(each_parameter_gets_the_rates_its_description_asks_for),
       cmocka_unit_test(any_division_into_shards_gives_the_same_bits),
       cmocka_unit_test(eight_bit_state_depends_on_where_a_parameter_is_cut_alone),
-      cmocka_unit_test(touching_pieces_that_are_treated_alike_are_one_call),
+      cmocka_unit_test(touching_runs_that_are_treated_alike_are_one_call),
       cmocka_unit_test(states_take_the_bytes_their_rule_needs),
       cmocka_unit_test(the_learning_rate_follows_its_schedule),
       cmocka_unit_test(without_warm_up_the_first_step_has_the_whole_rate),

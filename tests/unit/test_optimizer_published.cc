@@ -54,7 +54,7 @@ std::vector<float> train_in(const Bucket& bucket, const Optimizer& optimizer, in
       const auto device = gsel::DeviceContext::open_host();
       for (int64_t step = 0; step < 3; ++step) {
         all[r]->take_gradient(bucket);
-        optimizer.step(*device, all[r]->stretch, {step, 0.5, 1}, bucket.params,
+        optimizer.step(*device, all[r]->shard, {step, 0.5, 1}, bucket.params,
                        [&](std::span<double> numbers) { sum.add(static_cast<size_t>(r), numbers); });
       }
     });
@@ -153,7 +153,7 @@ void muon_gets_whole_parameters_and_steps_orthogonally(void**) {
   assert_true(optimizer.needs_whole_params());
   Owner first(bucket, optimizer, 0, 24, GSEL_BF16), second(bucket, optimizer, 24, 39, GSEL_BF16);
   for (Owner* owner : {&first, &second}) {
-    optimizer.step(*gsel::DeviceContext::open_host(), owner->stretch, {0, 1, 1}, bucket.params, no_sum);
+    optimizer.step(*gsel::DeviceContext::open_host(), owner->shard, {0, 1, 1}, bucket.params, no_sum);
     for (size_t i = 0; i < owner->values.size(); ++i)
       assert_int_equal(owner->rounded[i], gsel::BF16::narrow(owner->values[i]).bits);
   }
@@ -165,7 +165,7 @@ void muon_gets_whole_parameters_and_steps_orthogonally(void**) {
 
   Owner cut(bucket, optimizer, 0, 20);
   const std::string text = failure(GSEL_ERR_INTERNAL, [&] {
-    optimizer.step(*gsel::DeviceContext::open_host(), cut.stretch, {0, 1, 1}, bucket.params, no_sum);
+    optimizer.step(*gsel::DeviceContext::open_host(), cut.shard, {0, 1, 1}, bucket.params, no_sum);
   });
   assert_string_equal(text.c_str(),
                       "elements [0, 20) of 24 of parameter \"w\" came to an optimizer of whole parameters");

@@ -27,8 +27,8 @@ void a_rule_of_elements_gives_what_the_same_rule_of_the_library_gives(void**) {
       for (int64_t step = 0; step < 3; ++step)
         for (size_t i = 0; i < a.size(); ++i) {
           b[i]->take_gradient(bucket);  // theirs was poisoned
-          ours.step(*device, a[i]->stretch, {step, 0.5, 0.25}, bucket.params, no_sum);
-          theirs.step(*device, b[i]->stretch, {step, 0.5, 0.25}, bucket.params, no_sum);
+          ours.step(*device, a[i]->shard, {step, 0.5, 0.25}, bucket.params, no_sum);
+          theirs.step(*device, b[i]->shard, {step, 0.5, 0.25}, bucket.params, no_sum);
         }
       assert_true(same(values_of(bucket, a), values_of(bucket, b)));
       for (size_t i = 0; i < a.size(); ++i) {
@@ -68,7 +68,7 @@ void a_call_says_what_it_is_about(void**) {
   const std::vector<float> gradient = part.gradient;
   for (int64_t step = 0; step < 2; ++step) {
     part.take_gradient(bucket);
-    optimizer.step(*gsel::DeviceContext::open_host(), part.stretch, {step, 0.5, 0.25}, bucket.params, no_sum);
+    optimizer.step(*gsel::DeviceContext::open_host(), part.shard, {step, 0.5, 0.25}, bucket.params, no_sum);
   }
   assert_int_equal(listener.heard.size(), 6);
   const struct {
@@ -116,7 +116,7 @@ void a_failing_call_names_its_parameter_and_says_why(void**) {
     const Optimizer optimizer(config(), bucket.model, &options);
     Owner part(bucket, optimizer, 20, 40);
     return failure(GSEL_ERR_CALLBACK, [&] {
-      optimizer.step(*gsel::DeviceContext::open_host(), part.stretch, {0, 1, 1}, bucket.params, no_sum);
+      optimizer.step(*gsel::DeviceContext::open_host(), part.shard, {0, 1, 1}, bucket.params, no_sum);
     });
   };
   assert_string_equal(said(GSEL_NEEDS_ELEMENTS, fail_with_text).c_str(),

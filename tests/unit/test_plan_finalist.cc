@@ -68,7 +68,7 @@ struct Live {
 
 constexpr int kKinds = GSEL_INSTR_POST_VALIDATE + 1;
 struct Seen {
-  uint64_t peak[kParts];
+  uint64_t peak[kMemoryParts];
   gsel_comm_count counts[kAxes][kKinds];  // of the second step
   uint64_t bytes_sent;
 };
@@ -141,10 +141,10 @@ void test_memory_and_bytes_are_those_that_ranks_take_and_count(void**) {
     assert_int_equal(f.ranks.size(), setup.ranks);
     for (const RankForecast& rank : f.ranks) {
       const Seen& seen = trial.seen[static_cast<size_t>(rank.rank)];
-      for (size_t part = 0; part < kParts; ++part)
+      for (size_t part = 0; part < kMemoryParts; ++part)
         if (seen.peak[part] != rank.memory[part])
           fail_msg("%s: rank %d, %s: forecast %llu bytes, taken %llu", trial.toml.c_str(), rank.rank,
-                   part_name(static_cast<Part>(part)), static_cast<unsigned long long>(rank.memory[part]),
+                   memory_part_name(static_cast<MemoryPart>(part)), static_cast<unsigned long long>(rank.memory[part]),
                    static_cast<unsigned long long>(seen.peak[part]));
       for (gsel_axis axis = 0; axis < kAxes; ++axis)
         for (gsel_instr_kind kind = 1; kind < kKinds; ++kind) {

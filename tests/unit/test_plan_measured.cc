@@ -80,11 +80,11 @@ void test_what_is_no_measured_machine_is_refused(void**) {
   refuse(with("[64.0,1e-06]", "[4096.0,1e-06]"), "seconds");
 }
 
-Program one_layer(Share part) {
+Program one_layer(Shard shard) {
   Program p;
   p.mesh.size = {2, 2, 2, 1};
   p.params = {{"w", 500}, {"b", 10}};
-  p.params[0].part = part;
+  p.params[0].shard = shard;
   p.values = {{"x", 4}, {"y", 4}, {"tokens", 1}};
   p.layers.resize(1);
   p.layers[0].name = "fc";
@@ -101,8 +101,8 @@ void test_a_rank_takes_its_part_of_a_layer(void**) {
   const Program whole = one_layer({}), half = one_layer({0, 1, 5, 10, 10});
   gsel_instr instr = make_instr(GSEL_BACKWARD_INPUT);
   instr.layer = instr.microbatch = 0;
-  expect("part of the whole", part_of_work(whole, whole.layers[0]), 1);
-  expect("part of a half", part_of_work(half, half.layers[0]), 0.5);
+  expect("part of the whole", share_of_work(whole, whole.layers[0]), 1);
+  expect("part of a half", share_of_work(half, half.layers[0]), 0.5);
   expect("whole", durations.compute(whole, instr), 2);
   expect("half", durations.compute(half, instr), 1);
   instr.kind = GSEL_FORWARD;

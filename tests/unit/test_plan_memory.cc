@@ -141,7 +141,9 @@ void estimates_are_those_of_published_estimators(void**) {
                                                       {"ZeRO-3, state in host memory", 0.79 - 0.12},
                                                       {"ZeRO-3, all in host memory", 0}};
   const auto states = [](const EstimateRow& row) {
-    return (row.memory[MemoryPart::params] + row.memory[MemoryPart::gradients] + row.memory[MemoryPart::state]) / kGiB;
+    return (row.memory[EstimatedPart::params] + row.memory[EstimatedPart::gradients] +
+            row.memory[EstimatedPart::state]) /
+           kGiB;
   };
   const auto rows = estimate(request);
   for (const auto& [strategy, gib] : published) {
@@ -155,9 +157,9 @@ void estimates_are_those_of_published_estimators(void**) {
                                  512);
   request.recipe = *find_recipe("ddp-f32");
   const EstimateRow one = estimate(request)[0];
-  expect_near("weights", one.memory[MemoryPart::params] / (1 << 20), 413.18, 0.01);  // without the pooler
+  expect_near("weights", one.memory[EstimatedPart::params] / (1 << 20), 413.18, 0.01);  // without the pooler
   expect_near("Adam", states(one), 1.61, 0.01);
-  assert_true(one.memory[MemoryPart::activations] > 0);  // which both estimators leave out
+  assert_true(one.memory[EstimatedPart::activations] > 0);  // which both estimators leave out
 }
 
 void stages_hold_what_their_schedule_says(void**) {

@@ -56,12 +56,12 @@ void narrow_layers_opt_out_of_the_tensor_axis(void**) {
   const Config config = parse_config(toml, "plan.toml");
   const CompiledJob job(*plan.request().model, config, c.layout.ranks());
   for (const Param& param : job.model_of(0).params()) {
-    if (param.shard == GSEL_SHARD_NONE) continue;
+    if (param.shard_kind == GSEL_SHARD_NONE) continue;
     const bool attends = param.name.find("attn") != std::string::npos;
-    if (attends == param.part.is_whole()) fail_msg("%s is %s", param.name.c_str(), attends ? "whole" : "in parts");
+    if (attends == param.shard.is_whole()) fail_msg("%s is %s", param.name.c_str(), attends ? "whole" : "in parts");
   }
   const double trainer = static_cast<double>(c.programs->memory_bytes),
-               forecast = c.memory.total() - c.memory[MemoryPart::context] - c.memory[MemoryPart::slack];
+               forecast = c.memory.total() - c.memory[EstimatedPart::context] - c.memory[EstimatedPart::slack];
   if (std::abs(forecast / trainer - 1) > 0.02) fail_msg("%g bytes by closed forms, %g by programs", forecast, trainer);
 }
 
@@ -88,8 +88,8 @@ void what_opted_out_costs_what_one_rank_has(void**) {
   four.tensor = 4, four.microbatch = one.microbatch = 16;
   const StageMemory has = worst_memory(split(whole, 1), four, r.recipe),
                     alone = worst_memory(split(r.workload, 1), one, r.recipe);
-  for (const MemoryPart part :
-       {MemoryPart::params, MemoryPart::gradients, MemoryPart::state, MemoryPart::activations, MemoryPart::logits})
+  for (const EstimatedPart part : {EstimatedPart::params, EstimatedPart::gradients, EstimatedPart::state,
+                                   EstimatedPart::activations, EstimatedPart::logits})
     if (std::abs(has[part] - alone[part]) > 1) fail_msg("%s: %g and %g", name_of(part), has[part], alone[part]);
   const TimeForecast takes = forecast_time(whole, split(whole, 1), r.cluster, four, {}, r.recipe, r.constants),
                      lone = forecast_time(r.workload, split(r.workload, 1), r.cluster, one, {}, r.recipe, r.constants);

@@ -401,7 +401,7 @@ void closed_forms_are_near_the_programs(void**) {
     assert_true(!plan.candidates().empty());
     const Candidate& c = plan.candidates().front();
     assert_true(c.programs.has_value());
-    const double closed = c.memory.total() - c.memory[MemoryPart::context] - c.memory[MemoryPart::slack];
+    const double closed = c.memory.total() - c.memory[EstimatedPart::context] - c.memory[EstimatedPart::slack];
     const double ratio = static_cast<double>(c.programs->memory_bytes) / closed;
     if (ratio < row.least || ratio > row.most)
       fail_msg("%s: %s: programs need %.3f of the closed form, %.2f to %.2f were expected", row.fixed,
@@ -440,7 +440,7 @@ void an_estimate_names_the_ranks_that_differ(void**) {
     if (!row.strategy.starts_with("PP 4 (1f1b)")) continue;
     assert_int_equal(row.ranks.size(), 4);
     assert_int_equal(row.ranks[1].first, 2);
-    assert_true(row.ranks[1].memory[MemoryPart::activations] > row.ranks[2].memory[MemoryPart::activations]);
+    assert_true(row.ranks[1].memory[EstimatedPart::activations] > row.ranks[2].memory[EstimatedPart::activations]);
   }
   assert_int_equal(unlike, 2);
   const std::string text = estimate_text(r);

@@ -220,8 +220,8 @@ void parts_and_forms_are_read_back(void**) {
         "allreduce_partial bucket=1 axis=tensor"})
     if (!std::strstr(again.c_str(), fmt::format("\n{}\n", line).c_str()))
       fail_msg("no line \"%s\" in\n%s", line, again.c_str());
-  assert_true(p.params[0].part == (Share{0, 3, 2, 4, 6}));
-  assert_true(p.values[3].placement == Placement::shard && p.values[3].part == (Share{2, 3, 2, 4, 6}));
+  assert_true(p.params[0].shard == (Shard{0, 3, 2, 4, 6}));
+  assert_true(p.values[3].placement == Placement::shard && p.values[3].shard == (Shard{2, 3, 2, 4, 6}));
   assert_true(p.layers[1].redistributes && p.layers[1].divided && p.layers[2].divided && !p.layers[2].redistributes);
   assert_true(p.layers[2].forward_phases[0].ring_shifts && !p.layers[2].forward_phases[1].ring_shifts);
 }
@@ -239,7 +239,8 @@ void faults_of_parts_are_refused_where_they_stand(void**) {
       {"part=0:2-4/6x3", "part=0:2-4/6x900000000000000", "part=0:2-4/6x900000000000000", "is no number from 1 to"},
       {"part=0:2-4/6x3", "part=0:2-4/6x5", "part=0:2-4/6x5", "96 elements cannot be cut into the 10 equal pieces"},
       {"part=2:2-4/6x3", "part=0:2-4/6x3", "part=0:2-4/6x3", "is no number from 1 to 5"},
-      {"part=2:2-4/6x3", "part=2:2-4/6x5", "part=2:2-4/6x5", "48 bytes of a sample cannot be cut into the 10 equal pieces"},
+      {"part=2:2-4/6x3", "part=2:2-4/6x5", "part=2:2-4/6x5",
+       "48 bytes of a sample cannot be cut into the 10 equal pieces"},
       {" placement=shard part=2:2-4/6x3", " part=2:2-4/6x3", "part=2:2-4/6x3", "placement=shard and part= go together"},
       {" placement=shard part=2:2-4/6x3", " placement=shard", "placement=shard",
        "placement=shard and part= go together"},

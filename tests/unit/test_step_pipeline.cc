@@ -114,11 +114,11 @@ void train(const Trial& t, gsel_comm* comm, int32_t rank) {
   out.sent = executor.counts(GSEL_INSTR_SEND, GSEL_AXIS_PIPELINE);
   out.received = executor.counts(GSEL_INSTR_RECV, GSEL_AXIS_PIPELINE);
   out.tied = executor.counts(GSEL_INSTR_ALLREDUCE_TIED, GSEL_AXIS_PIPELINE);
-  const PartBytes forecast = executor.forecast(), peak = executor.ledger().peak();
-  for (size_t i = 0; i < kParts; ++i)
+  const MemoryPartBytes forecast = executor.forecast(), peak = executor.ledger().peak();
+  for (size_t i = 0; i < kMemoryParts; ++i)
     if (forecast[i] != peak[i])
-      throw Error(GSEL_ERR_INTERNAL, fmt::format("{}: forecast {} bytes, taken {}", part_name(static_cast<Part>(i)),
-                                                 forecast[i], peak[i]));
+      throw Error(GSEL_ERR_INTERNAL, fmt::format("{}: forecast {} bytes, taken {}",
+                                                 memory_part_name(static_cast<MemoryPart>(i)), forecast[i], peak[i]));
   out.largest = m.largest;
   ask(model, program, executor, out);
 }

@@ -77,9 +77,9 @@ StepRecord record_of() {
   record.counts[0].count.calls = 1;
   record.counts[0].count.bytes_sent = 256;
   record.exposed_s[GSEL_AXIS_DATA] = 0.05;
-  record.forecast[static_cast<size_t>(Part::params)] = 256;
-  record.peak[static_cast<size_t>(Part::params)] = 256;
-  record.peak[static_cast<size_t>(Part::offload_state)] = 99;
+  record.forecast[static_cast<size_t>(MemoryPart::params)] = 256;
+  record.peak[static_cast<size_t>(MemoryPart::params)] = 256;
+  record.peak[static_cast<size_t>(MemoryPart::offload_state)] = 99;
   return record;
 }
 
@@ -108,10 +108,10 @@ void bytes_and_memory_are_told_by_kind_and_part(void**) {
               Json::parse(R"([{"axis": "data", "instruction": "allreduce", "calls": 1, "bytes_sent": 256},
                               {"axis": "data", "instruction": "loss_allreduce", "calls": 0, "bytes_sent": 0}])"));
   assert_true(step["axes"] == Json::parse(R"([{"axis": "data", "bytes_sent": 256, "exposed_s": 0.05}])"));
-  assert_int_equal(step["memory"].size(), kParts);
+  assert_int_equal(step["memory"].size(), kMemoryParts);
   assert_true(step["memory"][0] ==
               Json({{"part", "parameters"}, {"offloaded", 0}, {"forecast_bytes", 256}, {"peak_bytes", 256}}));
-  const Json& offloaded = step["memory"][static_cast<size_t>(Part::offload_state)];
+  const Json& offloaded = step["memory"][static_cast<size_t>(MemoryPart::offload_state)];
   assert_true(offloaded["offloaded"] == 1 && offloaded["peak_bytes"] == 99 && offloaded["forecast_bytes"] == 0);
   assert_int_equal(step["stages"].size(), 1);
   assert_true(step["stages"][0]["stage"] == 0 && std::abs(step["stages"][0]["busy_s"].get<double>() - 0.19) < 1e-12);

@@ -40,7 +40,7 @@ class DeviceBackend final : public Backend {
 
   void run(const gsel_collective& checked, gsel_stream* stream) override;
   void group(std::span<const gsel_collective> checked) override;
-  std::unique_ptr<Pending> start(std::span<const gsel_collective> checked, bool promptly = false) override;
+  std::unique_ptr<BackendRequest> start(std::span<const gsel_collective> checked, bool promptly = false) override;
   void allow_overlap() override {}
   bool in_operation() const override { return control_.host().in_operation(); }
   // Waits until the stream is empty; throws what failed, also while it waits.

@@ -128,7 +128,7 @@ void DeviceBackend::group(std::span<const gsel_collective> calls) {
 namespace {
 
 // A call that has been enqueued.
-class PassedBy : public Pending {
+class PassedBy : public BackendRequest {
  public:
   PassedBy(DeviceBackend& backend, gsel_stream* stream) : backend_(backend), reached_(backend.accelerator()->device) {
     reached_.record(stream);
@@ -145,9 +145,9 @@ class PassedBy : public Pending {
 };
 
 // A call that the host makes: fetched by whoever finds that it has ended.
-class Staged : public Pending {
+class Staged : public BackendRequest {
  public:
-  Staged(DeviceBackend& backend, CallStream stream, StagedCalls staged, std::unique_ptr<Pending> calls)
+  Staged(DeviceBackend& backend, CallStream stream, StagedCalls staged, std::unique_ptr<BackendRequest> calls)
       : backend_(backend), stream_(std::move(stream)), staged_(std::move(staged)), calls_(std::move(calls)) {}
   bool wait(double seconds) override {
     if (calls_ && !calls_->wait(seconds)) return false;
@@ -168,13 +168,13 @@ class Staged : public Pending {
   DeviceBackend& backend_;
   CallStream stream_;
   StagedCalls staged_;
-  std::unique_ptr<Pending> calls_, passed_;
+  std::unique_ptr<BackendRequest> calls_, passed_;
 };
 
 }  // namespace
 
 // On one stream, whose passing ends them all.
-std::unique_ptr<Pending> DeviceBackend::start(std::span<const gsel_collective> calls, bool) {
+std::unique_ptr<BackendRequest> DeviceBackend::start(std::span<const gsel_collective> calls, bool) {
   require("request");
   const InCall in_call(in_call_, calls.front());
   CallStream stream = stream_of(calls.front());

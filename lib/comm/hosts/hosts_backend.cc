@@ -64,9 +64,10 @@ void HostsBackend::group(std::span<const gsel_collective> checked) {
 namespace {
 
 // Messages and collectives of a group.
-class Group final : public Pending {
+class Group final : public BackendRequest {
  public:
-  Group(std::unique_ptr<Pending> one, std::unique_ptr<Pending> other) : parts_{std::move(one), std::move(other)} {}
+  Group(std::unique_ptr<BackendRequest> one, std::unique_ptr<BackendRequest> other)
+      : parts_{std::move(one), std::move(other)} {}
   bool wait(double seconds) override {
     bool all = true;
     for (auto& part : parts_) {
@@ -80,7 +81,7 @@ class Group final : public Pending {
   }
 
  private:
-  std::array<std::unique_ptr<Pending>, 2> parts_;
+  std::array<std::unique_ptr<BackendRequest>, 2> parts_;
 };
 
 constexpr const char* kReasons[kWays] = {
@@ -93,10 +94,10 @@ constexpr const char* kReasons[kWays] = {
 
 }  // namespace
 
-std::unique_ptr<Pending> HostsBackend::start(std::span<const gsel_collective> checked, bool) {
+std::unique_ptr<BackendRequest> HostsBackend::start(std::span<const gsel_collective> checked, bool) {
   std::vector<gsel_collective> messages, collectives;
   for (const gsel_collective& call : checked) (is_point_to_point(call.kind) ? messages : collectives).push_back(call);
-  std::unique_ptr<Pending> moves;
+  std::unique_ptr<BackendRequest> moves;
   if (!messages.empty()) {
     require_carrier(messages.front().kind);
     moves = messages_->start(messages, timeout_ns());
@@ -110,7 +111,7 @@ std::unique_ptr<Pending> HostsBackend::start(std::span<const gsel_collective> ch
 }
 
 // Its steps on this host run beside the caller's messages there.
-std::unique_ptr<Pending> HostsBackend::start_in_turn(std::function<void()> task) {
+std::unique_ptr<BackendRequest> HostsBackend::start_in_turn(std::function<void()> task) {
   struct End {
     shm::Endpoint& local;
     ~End() { local.end_overlap(); }

@@ -58,8 +58,8 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
 
   void run(const gsel_collective& checked, gsel_stream* stream) override;
   void group(std::span<const gsel_collective> checked) override;
-  std::unique_ptr<Pending> start(std::span<const gsel_collective> checked, bool promptly = false) override;
-  std::unique_ptr<Pending> start_in_turn(std::function<void()> task);  // among the collectives
+  std::unique_ptr<BackendRequest> start(std::span<const gsel_collective> checked, bool promptly = false) override;
+  std::unique_ptr<BackendRequest> start_in_turn(std::function<void()> task);  // among the collectives
   void allow_overlap() override {
     overlaps_ = true;
     local_.allow_overlap();

@@ -95,8 +95,8 @@ class HostsControl final : public Control {
   std::unique_ptr<Control> dup() override;
   std::unique_ptr<Control> shrink(std::span<const int32_t> without) override;
   void resync() override;
-  std::unique_ptr<Pending> start_making(const Making& making,
-                                        std::function<void(std::unique_ptr<Control>)> take) override;
+  std::unique_ptr<BackendRequest> start_making(const Making& making,
+                                               std::function<void(std::unique_ptr<Control>)> take) override;
   Backend& host() override { return backend_; }
   // Those of this host that live, once it is broken.
   std::unique_ptr<shm::Endpoint> shrink_here(std::span<const int32_t> without);
@@ -111,7 +111,7 @@ class HostsControl final : public Control {
   std::unique_ptr<Control> make_shrunk(const std::vector<int32_t>& without);
   std::unique_ptr<Control> make_group(const std::vector<int32_t>& ranks);
   std::shared_ptr<const Origin> origin() const;
-  std::unique_ptr<Pending> make_beside(std::function<void()> make);
+  std::unique_ptr<BackendRequest> make_beside(std::function<void()> make);
   void join_carrier();
   bool agree_on(std::string_view text, std::string_view label);
   bool compare_transports();

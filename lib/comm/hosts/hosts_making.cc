@@ -223,15 +223,15 @@ void HostsControl::resync() {
   }
 }
 
-std::unique_ptr<Pending> HostsControl::make_beside(std::function<void()> make) {
+std::unique_ptr<BackendRequest> HostsControl::make_beside(std::function<void()> make) {
   local_->allow_overlap();
   std::erase_if(makers_, [](const auto& maker) { return maker->has_ended(); });
   makers_.push_back(std::make_shared<shm::Maker>(std::move(make)));
   return std::make_unique<shm::MadeBeside>(makers_.back());
 }
 
-std::unique_ptr<Pending> HostsControl::start_making(const Making& making,
-                                                    std::function<void(std::unique_ptr<Control>)> take) {
+std::unique_ptr<BackendRequest> HostsControl::start_making(const Making& making,
+                                                           std::function<void(std::unique_ptr<Control>)> take) {
   require_own_process(fork_generation_, "request");
   if (making.kind == Making::Kind::group)
     return make_beside([this, take = std::move(take), ranks = making.ranks] { take(make_group(ranks)); });

@@ -66,7 +66,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
 
   // To the end; several are under way at the same time. timeout_ns: of calls that give none.
   void run(std::span<const gsel_collective> calls, int64_t timeout_ns);
-  std::unique_ptr<Pending> start(std::span<const gsel_collective> calls, int64_t timeout_ns);
+  std::unique_ptr<BackendRequest> start(std::span<const gsel_collective> calls, int64_t timeout_ns);
   // While this rank waits in a collective, on the thread that does.
   void attend() noexcept;
   bool under_way() const;
@@ -145,11 +145,11 @@ class Messages : public std::enable_shared_from_this<Messages> {
     const gsel_collective& whole;
     gsel_collective call;  // a send, a receive or a probe
     int64_t began_ns;
-    std::unique_ptr<Pending> local = {};     // on this host
-    std::unique_ptr<Out> out = {};           // of a send
-    std::optional<Carrier::Posted> in = {};  // bytes that a receive asked for
-    std::unique_ptr<Arrived> kept = {};      // the same, that are on their way elsewhere in this rank's memory
-    std::optional<Error> refused = {};       // a send that its receiver refuses
+    std::unique_ptr<BackendRequest> local = {};  // on this host
+    std::unique_ptr<Out> out = {};               // of a send
+    std::optional<Carrier::Posted> in = {};      // bytes that a receive asked for
+    std::unique_ptr<Arrived> kept = {};          // the same, that are on their way elsewhere in this rank's memory
+    std::optional<Error> refused = {};           // a send that its receiver refuses
     bool is_met = false, done = false;
     bool was_here = false;
   };
@@ -236,7 +236,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
 };
 
 // Calls under way, one or several together.
-class Messages::Started final : public Pending {
+class Messages::Started final : public BackendRequest {
  public:
   Started(std::shared_ptr<Messages> messages, std::span<const gsel_collective> calls, int64_t timeout_ns,
           bool is_blocking);

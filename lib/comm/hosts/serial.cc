@@ -51,7 +51,7 @@ struct Serial::Core {
   }
 };
 
-class Serial::Started final : public Pending {
+class Serial::Started final : public BackendRequest {
  public:
   Started(std::shared_ptr<Core> core, std::shared_ptr<Task> task) : core_(std::move(core)), task_(std::move(task)) {}
 
@@ -136,7 +136,7 @@ void Serial::run(const std::function<void()>& body) {
   if (own.failure) throw Error(*own.failure);
 }
 
-std::unique_ptr<Pending> Serial::start(std::function<void()> body) {
+std::unique_ptr<BackendRequest> Serial::start(std::function<void()> body) {
   auto task = std::make_shared<Task>(Task{std::move(body)});
   auto started = std::make_unique<Started>(core_, task);
   const std::lock_guard lock(core_->mutex);

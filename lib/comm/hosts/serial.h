@@ -27,7 +27,7 @@ class Serial {
 
   // To the end; throws what failed. GSEL_ERR_STATE inside of another one.
   void run(const std::function<void()>& body);
-  std::unique_ptr<Pending> start(std::function<void()> body);
+  std::unique_ptr<BackendRequest> start(std::function<void()> body);
   bool under_way() const;
   bool on_this_thread() const;  // one of them runs here
   bool is_alone_here() const;   // whose caller is this thread, and nothing is given behind it

@@ -73,7 +73,7 @@ void Messages::run(std::span<const gsel_collective> calls, int64_t timeout_ns) {
   Started(shared_from_this(), calls, timeout_ns, true).wait(-1);
 }
 
-std::unique_ptr<Pending> Messages::start(std::span<const gsel_collective> calls, int64_t timeout_ns) {
+std::unique_ptr<BackendRequest> Messages::start(std::span<const gsel_collective> calls, int64_t timeout_ns) {
   {
     const std::lock_guard lock(mutex_);
     make_thread();

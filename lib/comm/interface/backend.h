@@ -19,12 +19,12 @@ class Listener {
 };
 
 // Asynchronous calls; released once they have ended.
-class Pending {
+class BackendRequest {
  public:
-  Pending() = default;
-  virtual ~Pending() = default;
-  Pending(const Pending&) = delete;
-  Pending& operator=(const Pending&) = delete;
+  BackendRequest() = default;
+  virtual ~BackendRequest() = default;
+  BackendRequest(const BackendRequest&) = delete;
+  BackendRequest& operator=(const BackendRequest&) = delete;
   // Whether they have ended, after at most so long; 0: a look, which does not begin the timeout of a message; negative:
   // to the end. Throws what failed.
   virtual bool wait(double seconds) = 0;
@@ -60,7 +60,7 @@ class Backend {
   // Several together, as gsel_group_run makes those of one communicator; and the same asynchronously.
   virtual void group(std::span<const gsel_collective> checked) = 0;
   // promptly: they begin now, whether somebody waits for them or not.
-  virtual std::unique_ptr<Pending> start(std::span<const gsel_collective> checked, bool promptly = false) = 0;
+  virtual std::unique_ptr<BackendRequest> start(std::span<const gsel_collective> checked, bool promptly = false) = 0;
   // From now on, other threads may run requests while a call is made.
   virtual void allow_overlap() = 0;
   // An operation of the caller's runs on this thread, in one of its calls.

@@ -20,7 +20,7 @@
 namespace gsel {
 
 class Backend;
-class Pending;
+class BackendRequest;
 
 // A communicator that is to come of another one; see gsel/comm.h.
 struct Making {
@@ -91,8 +91,8 @@ class Control {
   virtual void resync() = 0;
   // The same while the caller goes on: a split and a dup at their place among its collectives. take gets the control,
   // nullptr where the rank is in none, before the end, on whichever thread makes it.
-  virtual std::unique_ptr<Pending> start_making(const Making& making,
-                                                std::function<void(std::unique_ptr<Control>)> take) = 0;
+  virtual std::unique_ptr<BackendRequest> start_making(const Making& making,
+                                                       std::function<void(std::unique_ptr<Control>)> take) = 0;
 
   // The backend for memory of the host.
   virtual Backend& host() = 0;

@@ -141,8 +141,8 @@ std::unique_ptr<Control> Endpoint::shrink(std::span<const int32_t> without) {
   return shrunk;
 }
 
-std::unique_ptr<Pending> Endpoint::start_making(const Making& making,
-                                                std::function<void(std::unique_ptr<Control>)> take) {
+std::unique_ptr<BackendRequest> Endpoint::start_making(const Making& making,
+                                                       std::function<void(std::unique_ptr<Control>)> take) {
   members_.require_own_process("request");
   engine_->require_threads();
   const auto place = [this, making]() -> std::optional<MemberPlace> {
@@ -201,12 +201,12 @@ void Endpoint::group(std::span<const gsel_collective> checked) {
   engine_->group(checked);
 }
 
-std::unique_ptr<Pending> Endpoint::start(std::span<const gsel_collective> checked, bool promptly) {
+std::unique_ptr<BackendRequest> Endpoint::start(std::span<const gsel_collective> checked, bool promptly) {
   members_.require_own_process("request");
   return engine_->start(checked, promptly);
 }
 
-std::unique_ptr<Pending> Endpoint::start_open(const gsel_collective& checked) {
+std::unique_ptr<BackendRequest> Endpoint::start_open(const gsel_collective& checked) {
   members_.require_own_process("request");
   return engine_->start({&checked, 1}, false, true);
 }

@@ -61,15 +61,15 @@ class Endpoint final : public Control, public Backend {
   std::unique_ptr<Control> shrink(std::span<const int32_t> without) override;
   std::unique_ptr<Endpoint> shrink_here(std::span<const int32_t> without);
   void resync() override { regroup_.resync(); }
-  std::unique_ptr<Pending> start_making(const Making& making,
-                                        std::function<void(std::unique_ptr<Control>)> take) override;
+  std::unique_ptr<BackendRequest> start_making(const Making& making,
+                                               std::function<void(std::unique_ptr<Control>)> take) override;
   Backend& host() override { return *this; }
 
   void run(const gsel_collective& checked, gsel_stream* stream) override;
   void group(std::span<const gsel_collective> checked) override;
-  std::unique_ptr<Pending> start(std::span<const gsel_collective> checked, bool promptly = false) override;
+  std::unique_ptr<BackendRequest> start(std::span<const gsel_collective> checked, bool promptly = false) override;
   // A receive from any rank, for which a message may come from outside of this communicator: nobody is missed.
-  std::unique_ptr<Pending> start_open(const gsel_collective& checked);
+  std::unique_ptr<BackendRequest> start_open(const gsel_collective& checked);
   bool is_ahead(int32_t rank) const { return mailbox_.is_ahead(rank); }
   bool all_others_left() const;
   // This rank's calls are steps of others.

@@ -7,7 +7,7 @@
 #include "program/redistribution.h"
 #include "program/traffic.h"
 #include "program/words/attributes.h"
-#include "program/words/part.h"
+#include "program/words/shard.h"
 
 namespace gsel {
 namespace {
@@ -67,16 +67,16 @@ class Table {
   }
 
  private:
-  static std::string here(const Share& part) { return part.is_whole() ? "all" : text_of(part); }
+  static std::string here(const Shard& shard) { return shard.is_whole() ? "all" : text_of(shard); }
 
   std::string params() const {
     std::vector<Row> rows = {{"parameter", "elements", "here", "gradient"}};
     for (const ProgramParam& p : program_.params)
-      rows.push_back({p.name, fmt::to_string(p.n_elems), here(p.part),
-                      !p.trainable         ? "none"
-                      : p.partial_gradient ? "partial: allreduce_partial"
-                      : !p.part.is_whole() ? "of its part"
-                                           : "alike on every rank"});
+      rows.push_back({p.name, fmt::to_string(p.n_elems), here(p.shard),
+                      !p.trainable          ? "none"
+                      : p.partial_gradient  ? "partial: allreduce_partial"
+                      : !p.shard.is_whole() ? "of its part"
+                                            : "alike on every rank"});
     return aligned(rows);
   }
 
@@ -107,7 +107,7 @@ class Table {
   void add_row(int32_t v, size_t depth) {
     const ProgramValue& value = program_.values[v];
     Row row = {std::string(2 * std::min(depth, kMostIndents), ' ') + value.name, fmt::to_string(value.sample_bytes),
-               std::string(kPlacementWords[static_cast<size_t>(value.placement)]), here(value.part)};
+               std::string(kPlacementWords[static_cast<size_t>(value.placement)]), here(value.shard)};
     if (const ProgramLayer* l = made_by_[v]) {
       say(*l, GSEL_FORWARD, row);
       if (l->needs_backward_input) say(*l, GSEL_BACKWARD_INPUT, row);

@@ -8,7 +8,7 @@
 #include "base/printable.h"
 #include "program/program.h"
 #include "program/words/attributes.h"
-#include "program/words/part.h"
+#include "program/words/shard.h"
 
 namespace gsel {
 namespace {
@@ -48,13 +48,13 @@ std::string dtype(gsel_dtype dtype) {
   return dtype == GSEL_F32 ? "" : fmt::format(" dtype={}", dtype_name(dtype));
 }
 
-std::string part(const Share& part) {
-  return part.is_whole() ? "" : fmt::format(" part={}", text_of(part));
+std::string shard(const Shard& shard) {
+  return shard.is_whole() ? "" : fmt::format(" part={}", text_of(shard));
 }
 
 std::string line_of(const ProgramParam& p) {
   return fmt::format("param {} {}{}{}{}{}{}\n", p.name, p.n_elems, option("rows", p.rows, 1), dtype(p.dtype),
-                     word(!p.trainable, "frozen"), part(p.part), word(p.partial_gradient, "partial_gradient"));
+                     word(!p.trainable, "frozen"), shard(p.shard), word(p.partial_gradient, "partial_gradient"));
 }
 
 std::string line_of(const ProgramValue& v) {
@@ -63,7 +63,7 @@ std::string line_of(const ProgramValue& v) {
                      v.placement == Placement::replicate
                          ? ""
                          : fmt::format(" placement={}", kPlacementWords[static_cast<size_t>(v.placement)]),
-                     part(v.part));
+                     shard(v.shard));
 }
 
 std::string text_of_phase(const ProgramPhase& phase) {

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "program/stages.h"
 #include "program/verify/checks.h"
-#include "program/words/part.h"
+#include "program/words/shard.h"
 
 namespace gsel {
 namespace {
@@ -119,8 +119,8 @@ void OutlineReader::read_param() {
     } else if (w.text == "partial_gradient") {
       p.partial_gradient = true;
     } else if (w.key() == "part") {
-      p.part = read_part(lines_, w, 0);
-      check_part(lines_, w, p.part, p.n_elems, "element");
+      p.shard = read_shard(lines_, w, 0);
+      check_shard(lines_, w, p.shard, p.n_elems, "element");
     } else if (w.key() == "rows") {
       p.rows = lines_.number(w, w.after_equals(), 1, p.n_elems);
       if (p.n_elems % p.rows)
@@ -137,7 +137,7 @@ void OutlineReader::read_param() {
 void OutlineReader::read_value() {
   ProgramValue v;
   v.name = lines_.declare("value", values_);
-  Word part, placement = words()[0];
+  Word shard, placement = words()[0];
   for (size_t i = 2; i < words().size(); ++i) {
     const Word& w = words()[i];
     if (w.key() == "bytes")
@@ -153,14 +153,14 @@ void OutlineReader::read_value() {
     else if (w.key() == "placement")
       v.placement = read_placement(placement = w);
     else if (w.key() == "part")
-      v.part = read_part(lines_, part = w, 1);
+      v.shard = read_shard(lines_, shard = w, 1);
     else
       lines_.refuse(
           i, fmt::format("\"{}\" is none of bytes=, dtype=, scalar, input, gradient, placement=, part=", w.text));
   }
-  if ((v.placement == Placement::shard) == v.part.is_whole())
-    lines_.refuse_at(v.part.is_whole() ? placement : part, "placement=shard and part= go together");
-  if (!v.part.is_whole()) check_part(lines_, part, v.part, v.sample_bytes, "byte", " of a sample");
+  if ((v.placement == Placement::shard) == v.shard.is_whole())
+    lines_.refuse_at(v.shard.is_whole() ? placement : shard, "placement=shard and part= go together");
+  if (!v.shard.is_whole()) check_shard(lines_, shard, v.shard, v.sample_bytes, "byte", " of a sample");
   bound_bytes(v.is_scalar ? 0 : v.sample_bytes, 0);
   program_.values.push_back(std::move(v));
 }

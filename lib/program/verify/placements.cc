@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "program/verify/checks.h"
 #include "program/words/attributes.h"
-#include "program/words/part.h"
+#include "program/words/shard.h"
 
 namespace gsel {
 namespace {
@@ -39,22 +39,23 @@ class Outline {
 
   // ---- pieces ----
 
-  static bool is_sound(const Share& part) {
-    return part.is_whole() || (part.blocks >= 1 && 0 <= part.begin && part.begin < part.end && part.end <= part.whole);
+  static bool is_sound(const Shard& shard) {
+    return shard.is_whole() ||
+           (shard.blocks >= 1 && 0 <= shard.begin && shard.begin < shard.end && shard.end <= shard.whole);
   }
 
   void check_param(const ProgramParam& p) const {
-    if (!is_sound(p.part) || (!p.part.is_whole() && p.n_elems % (p.part.size() * p.part.blocks)))
+    if (!is_sound(p.shard) || (!p.shard.is_whole() && p.n_elems % (p.shard.size() * p.shard.blocks)))
       refuse("parameter \"{}\" has {} and is said to be {} of the whole", p.name, with_noun(p.n_elems, "element"),
-             text_of(p.part));
+             text_of(p.shard));
   }
 
   void check_value(const ProgramValue& v) const {
-    if ((v.placement == Placement::shard) == v.part.is_whole())
+    if ((v.placement == Placement::shard) == v.shard.is_whole())
       refuse("value \"{}\" is {}, and what is here of it is {}", v.name, word_of(v.placement),
-             v.part.is_whole() ? "all" : text_of(v.part));
-    if (!is_sound(v.part) || (!v.part.is_whole() && v.sample_bytes % (v.part.size() * v.part.blocks)))
-      refuse("value \"{}\" has {} bytes and is said to be {} of the whole", v.name, v.sample_bytes, text_of(v.part));
+             v.shard.is_whole() ? "all" : text_of(v.shard));
+    if (!is_sound(v.shard) || (!v.shard.is_whole() && v.sample_bytes % (v.shard.size() * v.shard.blocks)))
+      refuse("value \"{}\" has {} bytes and is said to be {} of the whole", v.name, v.sample_bytes, text_of(v.shard));
     if (v.is_input && v.placement != Placement::replicate)
       refuse("value \"{}\" is an input and {}; the embedder fills inputs whole, alike on every rank of the {} axis",
              v.name, word_of(v.placement), axis());
@@ -67,7 +68,7 @@ class Outline {
   void check_layer(const ProgramLayer& l) {
     if (l.redistributes) return check_redistribution(program_, l);
     const bool has_parts = std::ranges::any_of(l.inputs, [&](int32_t v) { return placement(v) == Placement::shard; }) ||
-                           std::ranges::any_of(l.params, [&](int32_t p) { return !param(p).part.is_whole(); });
+                           std::ranges::any_of(l.params, [&](int32_t p) { return !param(p).shard.is_whole(); });
     if (has_parts && !l.divided)
       refuse("layer \"{}\" has a part of an input or parameter and is not said to be divided", l.name);
     if (!has_parts && l.divided)
@@ -114,7 +115,7 @@ class Outline {
       case Placement::partial:
         if (value(v).is_scalar) return;
         for (int32_t p : l.params)
-          if (param(p).part.is_whole())
+          if (param(p).shard.is_whole())
             refuse(
                 "layer \"{}\" writes partial sums of value \"{}\" and has all of parameter \"{}\", which would be "
                 "added on every rank of the {} axis",
@@ -135,7 +136,7 @@ class Outline {
     for (size_t p = 0; p < program_.params.size(); ++p) {
       const ProgramParam& param = program_.params[p];
       const ProgramLayer* divided = used_by_divided_[p];
-      const bool is_partial = divided && param.trainable && param.part.is_whole();
+      const bool is_partial = divided && param.trainable && param.shard.is_whole();
       if (is_partial && !param.partial_gradient)
         refuse(
             "parameter \"{}\" is whole and used by layer \"{}\", of which each rank of the {} axis has a part; "
@@ -143,9 +144,9 @@ class Outline {
             param.name, divided->name, axis());
       if (!is_partial && param.partial_gradient)
         refuse("the gradient of parameter \"{}\" is said to be partial, and {}", param.name,
-               !param.trainable         ? "it is frozen"
-               : !param.part.is_whole() ? "each rank has another part of it"
-                                        : "only layers use it that all ranks run alike");
+               !param.trainable          ? "it is frozen"
+               : !param.shard.is_whole() ? "each rank has another part of it"
+                                         : "only layers use it that all ranks run alike");
       if (is_partial) check_no_other_use(static_cast<int32_t>(p), *divided);
     }
   }
@@ -186,8 +187,8 @@ template <class... Args>
 }
 
 // amount: of what is here.
-int64_t per_piece(const Share& part, int64_t amount) {
-  return part.is_whole() ? amount : amount / (part.size() * part.blocks);
+int64_t per_piece(const Shard& shard, int64_t amount) {
+  return shard.is_whole() ? amount : amount / (shard.size() * shard.blocks);
 }
 
 // A piece of a model, for messages.
@@ -198,7 +199,7 @@ struct Named {
 };
 
 // The next rank's part begins where this one's ends.
-void check_neighbours(const Program& a, const Share& here, const Program& b, const Share& there, const Named& what) {
+void check_neighbours(const Program& a, const Shard& here, const Program& b, const Shard& there, const Named& what) {
   if (here.dim != there.dim || here.blocks != there.blocks || here.whole != there.whole)
     refuse_pair(a, b, "{} is split in another way: {} and {}", what.text(), here.is_whole() ? "not" : text_of(here),
                 there.is_whole() ? "not" : text_of(there));
@@ -207,22 +208,22 @@ void check_neighbours(const Program& a, const Share& here, const Program& b, con
                 text_of(there));
 }
 
-void check_ends(const Program& first, const Share& head, const Program& last, const Share& tail, const Named& what) {
+void check_ends(const Program& first, const Shard& head, const Program& last, const Shard& tail, const Named& what) {
   if (head.is_whole() || (head.begin == 0 && tail.end == tail.whole)) return;
   refuse_pair(first, last, "{} has parts from {} to {} of {}; together they are the whole", what.text(), head.begin,
               tail.end, tail.whole);
 }
 
 // What is left of a piece when its part and size are taken away.
-ProgramParam without_part(ProgramParam p) {
-  p.n_elems = per_piece(p.part, p.n_elems);
-  p.rows = p.part.dim == 0 ? per_piece(p.part, p.rows) : p.rows;
-  p.part = {};
+ProgramParam without_shard(ProgramParam p) {
+  p.n_elems = per_piece(p.shard, p.n_elems);
+  p.rows = p.shard.dim == 0 ? per_piece(p.shard, p.rows) : p.rows;
+  p.shard = {};
   return p;
 }
-ProgramValue without_part(ProgramValue v) {
-  v.sample_bytes = per_piece(v.part, v.sample_bytes);
-  v.part = {};
+ProgramValue without_shard(ProgramValue v) {
+  v.sample_bytes = per_piece(v.shard, v.sample_bytes);
+  v.shard = {};
   return v;
 }
 
@@ -236,14 +237,14 @@ void check_pieces(std::span<const Program* const> programs, std::vector<Piece> P
     for (size_t k = 0; k < (a.*pieces).size(); ++k) {
       const Piece &here = (a.*pieces)[k], &there = (b.*pieces)[k];
       const Named what{kind, here.name};
-      check_neighbours(a, here.part, b, there.part, what);
-      if (here != there && without_part(here) != without_part(there))
+      check_neighbours(a, here.shard, b, there.shard, what);
+      if (here != there && without_shard(here) != without_shard(there))
         refuse_pair(a, b, "{} differs in more than the part that each has", what.text());
     }
   }
   const Program& last = *programs.back();
   for (size_t k = 0; k < (first.*pieces).size(); ++k)
-    check_ends(first, (first.*pieces)[k].part, last, (last.*pieces)[k].part, {kind, (first.*pieces)[k].name});
+    check_ends(first, (first.*pieces)[k].shard, last, (last.*pieces)[k].shard, {kind, (first.*pieces)[k].name});
 }
 
 void check_layers(const Program& a, const Program& b) {
@@ -268,7 +269,7 @@ void check_redistribution(const Program& program, const ProgramLayer& l) {
   const bool makes_sense =
       in.placement != Placement::copy && out.placement != Placement::partial && in.placement != out.placement;
   const bool exchanges =
-      in.placement == Placement::shard && out.placement == Placement::shard && in.part.dim != out.part.dim;
+      in.placement == Placement::shard && out.placement == Placement::shard && in.shard.dim != out.shard.dim;
   if (!makes_sense && !exchanges)
     refuse(
         fmt::format("value \"{}\", which is {}, to \"{}\", which is {}; it goes from replicate, shard or partial to "
@@ -276,8 +277,8 @@ void check_redistribution(const Program& program, const ProgramLayer& l) {
                     in.name, kPlacementWords[static_cast<size_t>(in.placement)], out.name,
                     kPlacementWords[static_cast<size_t>(out.placement)]));
   if (in.is_scalar || out.is_scalar || in.dtype != out.dtype ||
-      per_piece(in.part, in.sample_bytes) * in.part.blocks * std::max<int64_t>(in.part.whole, 1) !=
-          per_piece(out.part, out.sample_bytes) * out.part.blocks * std::max<int64_t>(out.part.whole, 1))
+      per_piece(in.shard, in.sample_bytes) * in.shard.blocks * std::max<int64_t>(in.shard.whole, 1) !=
+          per_piece(out.shard, out.sample_bytes) * out.shard.blocks * std::max<int64_t>(out.shard.whole, 1))
     refuse(fmt::format(
         "value \"{}\" to \"{}\", which is not the same with another placement: as a whole it has another size "
         "or element type",

@@ -97,8 +97,8 @@ void write_number(gsel_dtype dtype, char* to, double x) {
 
 // Copies rows of the part; `in` and `out` point at its first row in the whole and in the part, or the other way round.
 template <class Copy>
-void each_row(const gsel_tensor& whole, const Share& part, uint64_t size, Copy&& copy) {
-  const PartRows rows = rows_of({whole.dims, static_cast<size_t>(whole.n_dims)}, part);
+void each_row(const gsel_tensor& whole, const Shard& shard, uint64_t size, Copy&& copy) {
+  const ShardRows rows = rows_of({whole.dims, static_cast<size_t>(whole.n_dims)}, shard);
   for (int64_t i = 0; i < rows.count; ++i)
     copy(static_cast<uint64_t>(rows.first + i * rows.stride) * size, static_cast<uint64_t>(i * rows.length) * size,
          static_cast<uint64_t>(rows.length) * size);
@@ -166,14 +166,14 @@ double largest_magnitude(const Buffer& buffer) {
   return most;
 }
 
-void take_part(const Buffer& whole, const Share& part, Buffer& out) {
-  each_row(whole.view, part, whole.elem_bytes(), [&](uint64_t in_whole, uint64_t in_part, uint64_t n) {
+void take_shard(const Buffer& whole, const Shard& shard, Buffer& out) {
+  each_row(whole.view, shard, whole.elem_bytes(), [&](uint64_t in_whole, uint64_t in_part, uint64_t n) {
     std::memcpy(out.bytes.data() + in_part, whole.bytes.data() + in_whole, n);
   });
 }
 
-void put_part(const Buffer& from, const Share& part, Buffer& whole) {
-  each_row(whole.view, part, whole.elem_bytes(), [&](uint64_t in_whole, uint64_t in_part, uint64_t n) {
+void put_shard(const Buffer& from, const Shard& shard, Buffer& whole) {
+  each_row(whole.view, shard, whole.elem_bytes(), [&](uint64_t in_whole, uint64_t in_part, uint64_t n) {
     std::memcpy(whole.bytes.data() + in_whole, from.bytes.data() + in_part, n);
   });
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "base/part.h"
+#include "base/shard.h"
 
 namespace gsel::check {
 
@@ -41,8 +41,8 @@ void fill_random(Buffer& buffer, uint64_t key, double deviation, int64_t index_l
 double largest_magnitude(const Buffer& buffer);
 
 // What of a whole buffer lies in a part of it, with the part's dims; and back, where the rest stays.
-void take_part(const Buffer& whole, const Share& part, Buffer& out);
-void put_part(const Buffer& from, const Share& part, Buffer& whole);
+void take_shard(const Buffer& whole, const Shard& shard, Buffer& out);
+void put_shard(const Buffer& from, const Shard& shard, Buffer& whole);
 
 // The first element that differs by more than `most`, else -1. Whole numbers must be equal.
 int64_t first_different(const Buffer& got, const Buffer& want, double most);

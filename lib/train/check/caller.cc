@@ -40,7 +40,7 @@ PhasesOf phases_of(const Layer& layer, int32_t callback) {
 // Everything a call points to.
 struct Arguments {
   std::array<std::vector<gsel_tensor>, kRoles> tensors;
-  std::array<std::vector<gsel_part>, 3> parts;  // of params, inputs, outputs
+  std::array<std::vector<gsel_shard>, 3> shards;  // of params, inputs, outputs
   std::vector<Loan> loans;
   std::vector<Buffer> unread;  // lent in place of NULL
   std::array<char, 512> message{};
@@ -95,9 +95,9 @@ void list_tensors(const Member& m, const Round& round, Arguments& to) {
     for (const Buffer& buffer : list)
       if (has_list(round.callback, buffer.role)) to.tensors[buffer.role].push_back(buffer.view);
   for (const Loan& loan : to.loans) to.tensors[loan.buffer->role][loan.buffer->index].data = loan.lent;
-  for (int32_t p : m.layer->params) to.parts[0].push_back(m.model->params()[p].part.view());
-  for (int32_t v : m.layer->inputs) to.parts[1].push_back(m.model->values()[v].part.view());
-  for (int32_t v : m.layer->outputs) to.parts[2].push_back(m.model->values()[v].part.view());
+  for (int32_t p : m.layer->params) to.shards[0].push_back(m.model->params()[p].shard.view());
+  for (int32_t v : m.layer->inputs) to.shards[1].push_back(m.model->values()[v].shard.view());
+  for (int32_t v : m.layer->outputs) to.shards[2].push_back(m.model->values()[v].shard.view());
 }
 
 gsel_call call_of(Member& m, const Round& round, int32_t phase, Arguments& a) {
@@ -131,9 +131,9 @@ gsel_call call_of(Member& m, const Round& round, int32_t phase, Arguments& a) {
   call.reductions = a.tensors[GSEL_BUFFER_REDUCTION].data();
   call.n_reductions = static_cast<int32_t>(m[GSEL_BUFFER_REDUCTION].size());
   call.produced = m.produced.data();
-  call.param_parts = a.parts[0].data();
-  call.input_parts = a.parts[1].data();
-  call.output_parts = a.parts[2].data();
+  call.param_shards = a.shards[0].data();
+  call.input_shards = a.shards[1].data();
+  call.output_shards = a.shards[2].data();
   call.shard_index = m.shard_index;
   call.shard_count = m.shard_count;
   return call;

@@ -22,7 +22,7 @@ PlacementInLayer by_position(const Value& v, bool) {
 }
 
 bool is_declared(const Model& model, const Layer& layer) {
-  auto is_split = [&](int32_t p) { return model.params()[p].shard == GSEL_SHARD_DIM; };
+  auto is_split = [&](int32_t p) { return model.params()[p].shard_kind == GSEL_SHARD_DIM; };
   auto is_placed = [&](int32_t v) { return model.values()[v].declared != GSEL_PLACEMENT_REPLICATE; };
   auto is_sharded = [&](int32_t v) { return model.values()[v].declared == GSEL_PLACEMENT_SHARD; };
   return std::ranges::any_of(layer.params, is_split) || std::ranges::any_of(layer.outputs, is_placed) ||
@@ -77,7 +77,7 @@ std::vector<Divided> divisions_of(const Model& model, int32_t ranks, Findings& f
   };
   if (any(is_declared)) {
     Division division = division_by(model, ranks, is_declared, as_declared);
-    for (size_t p = 0; p < model.params().size(); ++p) division.split[p] = model.params()[p].shard == GSEL_SHARD_DIM;
+    for (size_t p = 0; p < model.params().size(); ++p) division.split[p] = model.params()[p].shard_kind == GSEL_SHARD_DIM;
     add(model, ranks, "by what the model declares", division, findings, result);
   }
   if (any(has_positions))

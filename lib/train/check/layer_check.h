@@ -70,7 +70,7 @@ class LayerCheck {
   // How ranks have a buffer of the whole.
   struct Together {
     enum { in_parts, as_sum, alike } how = alike;
-    std::vector<Share> parts;
+    std::vector<Shard> shards;
   };
   void compare(gsel_breach_kind kind, int32_t callback, std::span<Member> ranks, const Buffer& whole,
                const Together& together, const std::string& what);

@@ -125,7 +125,7 @@ class OptimizerCheck {
     return std::sqrt(sum);
   }
 
-  static Buffer part_of(const Buffer& whole, const Run& run) {
+  static Buffer shard_of(const Buffer& whole, const Run& run) {
     Buffer part = whole;
     part.view.n_elems = part.view.dims[0] = run.count;
     const auto begin = whole.bytes.begin() + run.first * int64_t{sizeof(float)};
@@ -141,7 +141,7 @@ class OptimizerCheck {
     std::vector<Buffer*> wholes{&work.values, &work.gradient};
     for (Buffer& state : work.states) wholes.push_back(&state);
     std::vector<Buffer> parts;
-    for (const Buffer* whole : wholes) parts.push_back(part_of(*whole, run));
+    for (const Buffer* whole : wholes) parts.push_back(shard_of(*whole, run));
     std::vector<Loan> loans;
     for (Buffer& part : parts) {
       loans.push_back({&part, true});

@@ -12,11 +12,11 @@ namespace gsel::check {
 namespace {
 
 // A rank's buffer from the whole one; what it has whole it gets whole.
-void take(const Buffer& whole, const Share& part, Buffer& out) {
-  if (part.is_whole())
+void take(const Buffer& whole, const Shard& shard, Buffer& out) {
+  if (shard.is_whole())
     out.bytes = whole.bytes;
   else
-    take_part(whole, part, out);
+    take_shard(whole, shard, out);
 }
 
 const Layer* layer_of(const Model& model, int32_t origin) {
@@ -27,27 +27,27 @@ const Layer* layer_of(const Model& model, int32_t origin) {
 Member member_of(const Model& model, const Layer& layer, const Member& whole) {
   Member m(model, layer, whole.sample_ids);
   for (size_t i = 0; i < layer.params.size(); ++i)
-    take(whole[GSEL_BUFFER_PARAM][i], model.params()[layer.params[i]].part, m[GSEL_BUFFER_PARAM][i]);
+    take(whole[GSEL_BUFFER_PARAM][i], model.params()[layer.params[i]].shard, m[GSEL_BUFFER_PARAM][i]);
   for (size_t i = 0; i < layer.inputs.size(); ++i)
-    take(whole[GSEL_BUFFER_INPUT][i], model.values()[layer.inputs[i]].part, m[GSEL_BUFFER_INPUT][i]);
+    take(whole[GSEL_BUFFER_INPUT][i], model.values()[layer.inputs[i]].shard, m[GSEL_BUFFER_INPUT][i]);
   for (size_t i = 0; i < layer.outputs.size(); ++i)
-    take(whole[GSEL_BUFFER_D_OUTPUT][i], model.values()[layer.outputs[i]].part, m[GSEL_BUFFER_D_OUTPUT][i]);
+    take(whole[GSEL_BUFFER_D_OUTPUT][i], model.values()[layer.outputs[i]].shard, m[GSEL_BUFFER_D_OUTPUT][i]);
   return m;
 }
 
 }  // namespace
 
 LayerCheck::Together LayerCheck::together_of(std::span<const Member> ranks, int32_t role, size_t i) {
-  auto share = [&](const Member& m) {
+  auto shard = [&](const Member& m) {
     const Layer& layer = *m.layer;
-    if (role == GSEL_BUFFER_D_PARAM) return m.model->params()[layer.params[i]].part;
-    return m.model->values()[role == GSEL_BUFFER_OUTPUT ? layer.outputs[i] : layer.inputs[i]].part;
+    if (role == GSEL_BUFFER_D_PARAM) return m.model->params()[layer.params[i]].shard;
+    return m.model->values()[role == GSEL_BUFFER_OUTPUT ? layer.outputs[i] : layer.inputs[i]].shard;
   };
   const Member& first = ranks.front();
   Together result;
-  if (!share(first).is_whole()) {
+  if (!shard(first).is_whole()) {
     result.how = Together::in_parts;
-    for (const Member& m : ranks) result.parts.push_back(share(m));
+    for (const Member& m : ranks) result.shards.push_back(shard(m));
     return result;
   }
   const Layer& layer = *first.layer;

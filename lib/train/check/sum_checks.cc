@@ -115,7 +115,7 @@ void LayerCheck::compare(gsel_breach_kind kind, int32_t callback, std::span<Memb
   for (size_t r = 0; r < ranks.size(); ++r) {
     const Buffer& part = of(ranks[r]);
     if (together.how == Together::in_parts) {
-      put_part(part, together.parts[r], joined);
+      put_shard(part, together.shards[r], joined);
       continue;
     }
     most = std::max(most, largest_magnitude(part));
@@ -131,17 +131,17 @@ void LayerCheck::check_batch() {
   const int64_t n = a_.n_samples(), cut = (n + 1) / 2;
   if (n < 2) return;
   std::vector<Member> halves;
-  const Share parts[] = {{0, 1, 0, cut, n}, {0, 1, cut, n, n}};
-  for (const Share& part : parts) {
-    Member half(*a_.model, *a_.layer, {a_.sample_ids.begin() + part.begin, a_.sample_ids.begin() + part.end});
+  const Shard shards[] = {{0, 1, 0, cut, n}, {0, 1, cut, n, n}};
+  for (const Shard& shard : shards) {
+    Member half(*a_.model, *a_.layer, {a_.sample_ids.begin() + shard.begin, a_.sample_ids.begin() + shard.end});
     half.microbatch = static_cast<int32_t>(halves.size());
     half[GSEL_BUFFER_PARAM] = a_[GSEL_BUFFER_PARAM];
     for (int32_t role : {GSEL_BUFFER_INPUT, GSEL_BUFFER_D_OUTPUT})
       for (size_t i = 0; i < half[role].size(); ++i)
-        if (a_[role][i].view.n_dims > 0) take_part(a_[role][i], part, half[role][i]);
+        if (a_[role][i].view.n_dims > 0) take_shard(a_[role][i], shard, half[role][i]);
     halves.push_back(std::move(half));
   }
-  const Together rows{Together::in_parts, {parts[0], parts[1]}}, sum{Together::as_sum, {}};
+  const Together rows{Together::in_parts, {shards[0], shards[1]}}, sum{Together::as_sum, {}};
   const std::string what =
       fmt::format("from {} and {} in calls of their own, and from all {} in one", cut, with_noun(n - cut, "sample"), n);
   caller_.run(halves, GSEL_AXIS_DATA, round(GSEL_FORWARD));

@@ -91,10 +91,10 @@ uint64_t unread_params(const Layer& layer) {
 void outline_model(const Model& model, const Config& config, Program& program) {
   for (const Param& p : model.params())
     program.params.push_back({p.name, p.n_elems, kept_dtype(p, config), p.trainable(), p.dims.empty() ? 1 : p.dims[0],
-                              p.part, p.partial_gradient});
+                              p.shard, p.partial_gradient});
   for (const Value& v : model.values())
     program.values.push_back({v.name, static_cast<int64_t>(value_bytes(v, 1)), v.is_input(), v.is_scalar(),
-                              v.needs_gradient, v.placement, v.part, v.is_scalar() ? GSEL_F32 : v.dtype});
+                              v.needs_gradient, v.placement, v.shard, v.is_scalar() ? GSEL_F32 : v.dtype});
   for (const Layer& l : model.layers())
     program.layers.push_back({l.name, l.inputs, l.outputs, l.params, l.is_loss(), l.needs_backward_input,
                               l.needs_backward_weight, unread_params(l), outline_phases(l.forward_phases),

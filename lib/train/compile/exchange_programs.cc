@@ -27,11 +27,11 @@ Program shape_of(Program program) {
   for (Microbatch& m : program.microbatches) m = {0, 1, m.whole};
   for (ProgramParam& p : program.params) {
     p.n_elems = p.rows = 1;
-    p.part = {};
+    p.shard = {};
   }
   for (ProgramValue& v : program.values) {
     v.sample_bytes = 1;
-    v.part = {};
+    v.shard = {};
   }
   for (ProgramLayer& l : program.layers)
     for (std::vector<ProgramPhase>* phases : {&l.forward_phases, &l.backward_phases})

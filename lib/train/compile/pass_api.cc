@@ -53,7 +53,7 @@ gsel_status param(const gsel_pass* pass, int32_t id, gsel_param_info* out) {
   if (status) return status;
   return fill(
       out, gsel_param_info{out->struct_size, p.flags, p.name.c_str(), p.n_elems, kept_dtype(p, pass->compiler.config()),
-                           absent, tie, p.shard, p.shard_dim, p.shard_blocks, p.shard_granularity,
+                           absent, tie, p.shard_kind, p.shard_dim, p.shard_blocks, p.shard_granularity,
                            static_cast<int32_t>(p.whole_dims.size()), p.whole_dims.data()});
 }
 

@@ -19,7 +19,7 @@ double axis_weight(const gsel_pass* pass, gsel_axis axis, int32_t coordinate) {
 gsel_status split_param(gsel_pass* pass, int32_t param) {
   if (!pass->division) return GSEL_ERR_STATE;
   const auto& params = pass->model.params();
-  if (!within(params, param) || params[param].shard != GSEL_SHARD_DIM) return GSEL_ERR_ARG;
+  if (!within(params, param) || params[param].shard_kind != GSEL_SHARD_DIM) return GSEL_ERR_ARG;
   pass->division->split[param] = true;
   return GSEL_OK;
 }

@@ -146,7 +146,7 @@ void Executor::begin_evaluation(int64_t first_sample) {
   // Between steps nothing lives in the arena.
   if (s_.evaluation->plan.bytes() > s_.arena.bytes()) {
     s_.arena = {};
-    s_.arena = CountedMemory(s_.device, s_.ledger, Part::windows, s_.evaluation->plan.bytes());
+    s_.arena = CountedMemory(s_.device, s_.ledger, MemoryPart::windows, s_.evaluation->plan.bytes());
   }
   begin(*s_.evaluation, first_sample);
 }

@@ -53,7 +53,7 @@ class Executor {
   const Program& last_program() const { return s_.run->program; }
   gsel_comm_count counts(gsel_instr_kind kind, gsel_axis axis) const { return s_.counts.of(kind, axis); }
   bool param_used(int32_t p) const { return s_.training.used[p]; }
-  const PartBytes& forecast() const { return s_.forecast; }
+  const MemoryPartBytes& forecast() const { return s_.forecast; }
 
   ParamStorage& params() { return s_.params; }
   Ledger& ledger() { return s_.ledger; }

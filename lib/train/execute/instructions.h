@@ -109,7 +109,7 @@ void end_update(State& s, bool overflowed, int64_t step, const NonFiniteOrigin& 
 void report_non_finite(const Progress& progress, gsel_step_report& report);
 // An optimistic NORM or OVERFLOW starts to send its number; what STEP changes is kept; the report has what is known.
 void start_optimistic(State& s, const gsel_instr& instr, double number);
-void keep_until_validated(State& s, int32_t bucket, const Stretch& stretch);
+void keep_until_validated(State& s, int32_t bucket, const BucketShard& shard);
 void report_validated(const State& s, gsel_step_report& report);
 // Validates the optimistic step that is open, if there is one. False: it was undone and has to be taken again.
 bool settle_validation(State& s);

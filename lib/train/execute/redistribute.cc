@@ -16,13 +16,13 @@ bool all_alike(const std::vector<uint64_t>& counts) {
 }  // namespace
 
 Redistributor::Redistributor(std::shared_ptr<DeviceContext> device, const Model& model, int32_t ranks)
-    : device_(std::move(device)), model_(model), ranks_(ranks), shares_(model.values().size()) {}
+    : device_(std::move(device)), model_(model), ranks_(ranks), shards_(model.values().size()) {}
 
 // Ranks differ in the bounds of parts alone.
 void Redistributor::connect(Communicator& axis) {
-  const size_t n = 2 * shares_.size();
+  const size_t n = 2 * shards_.size();
   std::vector<int64_t> mine, all(n * static_cast<size_t>(ranks_));
-  for (const Value& v : model_.values()) mine.insert(mine.end(), {v.part.begin, v.part.end});
+  for (const Value& v : model_.values()) mine.insert(mine.end(), {v.shard.begin, v.shard.end});
   const uint64_t bytes = n * sizeof(int64_t);
   Memory sent(device_, bytes), came(device_, bytes * static_cast<uint64_t>(ranks_));
   device_->run(&gsel_device_v1::copy, sent.data(), static_cast<const void*>(mine.data()), bytes,
@@ -30,13 +30,13 @@ void Redistributor::connect(Communicator& axis) {
   axis.collective(make_collective(GSEL_COLLECTIVE_ALLGATHER, sent.data(), came.data(), n, GSEL_I64));
   device_->run(&gsel_device_v1::copy, static_cast<void*>(all.data()), static_cast<const void*>(came.data()),
                bytes * static_cast<uint64_t>(ranks_), int32_t{GSEL_COPY_TO_HOST}, kNow);
-  for (size_t v = 0; v < shares_.size(); ++v) {
-    const Share& here = model_.values()[v].part;
+  for (size_t v = 0; v < shards_.size(); ++v) {
+    const Shard& here = model_.values()[v].shard;
     for (size_t coordinate = 0; coordinate < static_cast<size_t>(ranks_) && !here.is_whole(); ++coordinate) {
-      Share part = here;
-      part.begin = all[coordinate * n + 2 * v];
-      part.end = all[coordinate * n + 2 * v + 1];
-      shares_[v].push_back(part);
+      Shard shard = here;
+      shard.begin = all[coordinate * n + 2 * v];
+      shard.end = all[coordinate * n + 2 * v + 1];
+      shards_[v].push_back(shard);
     }
   }
 }
@@ -62,8 +62,8 @@ const Redistributor::Parts& Redistributor::parts_of(int32_t v, int32_t tensor, b
   const Value& value = model_.values()[tensor];
   const std::vector<int64_t> dims = whole ? whole_batch_dims(value, n) : batch_dims(value, n);
   parts.value = v;
-  for (const Share& share : shares_[v]) {
-    parts.rows.push_back(rows_of(dims, share));
+  for (const Shard& shard : shards_[v]) {
+    parts.rows.push_back(rows_of(dims, shard));
     parts.counts.push_back(static_cast<uint64_t>(parts.rows.back().count * parts.rows.back().length));
     parts.contiguous = parts.rows.back().count == 1;
   }
@@ -76,7 +76,7 @@ const void* Redistributor::cut(const Parts& parts, const void* tensor, void* roo
   const uint64_t size = dtype_bytes(dtype);
   auto* to = static_cast<char*>(room);
   for (size_t i = 0; i < parts.rows.size(); to += parts.counts[i++] * size) {
-    const PartRows& rows = parts.rows[i];
+    const ShardRows& rows = parts.rows[i];
     copy_rows(to, static_cast<const char*>(tensor) + static_cast<uint64_t>(rows.first) * size,
               {rows.length, rows.stride, rows.length, rows.count}, dtype);
   }
@@ -89,7 +89,7 @@ void Redistributor::join(const Parts& parts, const void* room, void* tensor) con
   const uint64_t size = dtype_bytes(dtype);
   const auto* from = static_cast<const char*>(room);
   for (size_t i = 0; i < parts.rows.size(); from += parts.counts[i++] * size) {
-    const PartRows& rows = parts.rows[i];
+    const ShardRows& rows = parts.rows[i];
     copy_rows(static_cast<char*>(tensor) + static_cast<uint64_t>(rows.first) * size, from,
               {rows.stride, rows.length, rows.length, rows.count}, dtype);
   }
@@ -144,7 +144,7 @@ void Redistributor::scatter(const RedistributionJob& job, const Call& call) {
 
 void Redistributor::take_slice(const RedistributionJob& job) const {
   const Value& to = model_.values()[job.to];
-  const PartRows rows = rows_of(whole_batch_dims(to, job.n_samples), to.part);
+  const ShardRows rows = rows_of(whole_batch_dims(to, job.n_samples), to.shard);
   copy_rows(job.dst, static_cast<const char*>(job.src) + static_cast<uint64_t>(rows.first) * dtype_bytes(to.dtype),
             {rows.length, rows.stride, rows.length, rows.count}, to.dtype);
 }

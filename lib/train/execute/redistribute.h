@@ -46,7 +46,7 @@ class Redistributor {
   // What ranks have of a tensor, as they have parts of a value along one of its dimensions.
   struct Parts {
     int32_t value;
-    std::vector<PartRows> rows;    // by coordinate
+    std::vector<ShardRows> rows;   // by coordinate
     std::vector<uint64_t> counts;  // elements
     bool contiguous;               // one after the other in it
   };
@@ -65,7 +65,7 @@ class Redistributor {
   const std::shared_ptr<DeviceContext> device_;
   const Model& model_;
   const int32_t ranks_;
-  std::vector<std::vector<Share>> shares_;  // by value, then coordinate; none of one that is whole
+  std::vector<std::vector<Shard>> shards_;  // by value, then coordinate; none of one that is whole
   std::map<std::tuple<int32_t, int32_t, bool, int64_t>, Parts> parts_;
 };
 

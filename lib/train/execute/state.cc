@@ -90,8 +90,8 @@ State::State(const Model& m, const Program& program, const Config& c, const Opti
       Communication(*this, program, comm),
       Progress(c),
       lent(*this) {
-  arena = CountedMemory(device, ledger, Part::windows, training.plan.bytes());
-  staging = CountedMemory(device, ledger, Part::staging, staging_bytes(program, o));
+  arena = CountedMemory(device, ledger, MemoryPart::windows, training.plan.bytes());
+  staging = CountedMemory(device, ledger, MemoryPart::staging, staging_bytes(program, o));
   for (size_t b = 0; b < program.buckets.size(); ++b)
     buckets.push_back(make_bucket(*this, ledger, program, static_cast<int32_t>(b)));
   if (has_optimistic_steps(program))

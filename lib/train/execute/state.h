@@ -51,7 +51,7 @@ struct Fixed {
   const Mesh mesh;
   const int32_t rank;
   const NonFinite non_finite;
-  const PartBytes forecast;
+  const MemoryPartBytes forecast;
   const std::shared_ptr<DeviceContext> device;
 };
 
@@ -170,7 +170,7 @@ struct Lent {
   gsel_call call{};
   gsel_data_request request{};
   std::vector<gsel_tensor> t_params, t_inputs, t_outputs, t_d_outputs, t_d_inputs, t_d_params, t_reductions;
-  std::vector<gsel_part> param_parts, input_parts, output_parts;
+  std::vector<gsel_shard> param_shards, input_shards, output_shards;
   std::vector<uint8_t> produced;
   std::vector<int64_t> sample_ids;
   std::vector<uint64_t> part_counts;

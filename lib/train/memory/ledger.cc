@@ -5,43 +5,43 @@
 
 namespace gsel {
 
-const char* part_name(Part part) {
-  static const char* const names[kParts] = {"parameters",
-                                            "gradients",
-                                            "optimizer state",
-                                            "master copy",
-                                            "compression",
-                                            "values and windows",
-                                            "staging",
-                                            "copy until a step is validated",
-                                            "optimizer state and master copy, offload memory",
-                                            "parameters, offload memory"};
+const char* memory_part_name(MemoryPart part) {
+  static const char* const names[kMemoryParts] = {"parameters",
+                                                  "gradients",
+                                                  "optimizer state",
+                                                  "master copy",
+                                                  "compression",
+                                                  "values and windows",
+                                                  "staging",
+                                                  "copy until a step is validated",
+                                                  "optimizer state and master copy, offload memory",
+                                                  "parameters, offload memory"};
   return names[static_cast<size_t>(part)];
 }
 
-uint64_t total_bytes(const PartBytes& parts) {
+uint64_t total_bytes(const MemoryPartBytes& parts) {
   uint64_t total = 0;
-  for (size_t i = 0; i < kParts; ++i)
-    if (!is_offloaded(static_cast<Part>(i))) total += parts[i];
+  for (size_t i = 0; i < kMemoryParts; ++i)
+    if (!is_offloaded(static_cast<MemoryPart>(i))) total += parts[i];
   return total;
 }
 
-void Ledger::take(Part part, uint64_t bytes) {
+void Ledger::take(MemoryPart part, uint64_t bytes) {
   const auto i = static_cast<size_t>(part);
   const uint64_t taken = total_bytes(now_);
   if (budget_ && !is_offloaded(part) && bytes > budget_ - std::min(taken, budget_))
     fail(GSEL_ERR_NOMEM, "{} needs {} bytes more; {} of the {} bytes that train.memory_bytes allows are taken",
-         part_name(part), bytes, taken, budget_);
+         memory_part_name(part), bytes, taken, budget_);
   now_[i] += bytes;
   peak_[i] = std::max(peak_[i], now_[i]);
   peak_total_ = std::max(peak_total_, total_bytes(now_));
 }
 
-void Ledger::give_back(Part part, uint64_t bytes) {
+void Ledger::give_back(MemoryPart part, uint64_t bytes) {
   now_[static_cast<size_t>(part)] -= bytes;
 }
 
-CountedMemory::CountedMemory(std::shared_ptr<DeviceContext> device, Ledger& ledger, Part part, uint64_t bytes)
+CountedMemory::CountedMemory(std::shared_ptr<DeviceContext> device, Ledger& ledger, MemoryPart part, uint64_t bytes)
     : part_(part) {
   if (bytes == 0) return;
   ledger.take(part, bytes);

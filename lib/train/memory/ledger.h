@@ -10,7 +10,7 @@
 
 namespace gsel {
 
-enum class Part : uint8_t {
+enum class MemoryPart : uint8_t {
   params,       // whole parameters that are kept, or their shards
   gradients,    // the same of gradients
   state,        // optimizer state
@@ -22,29 +22,29 @@ enum class Part : uint8_t {
   offload_state,   // offload memory: optimizer state and master copies
   offload_params,  // offload memory: shards of parameters
 };
-constexpr size_t kParts = 10;
-const char* part_name(Part part);
-constexpr bool is_offloaded(Part part) {
-  return part >= Part::offload_state;
+constexpr size_t kMemoryParts = 10;
+const char* memory_part_name(MemoryPart part);
+constexpr bool is_offloaded(MemoryPart part) {
+  return part >= MemoryPart::offload_state;
 }
 
-using PartBytes = std::array<uint64_t, kParts>;
+using MemoryPartBytes = std::array<uint64_t, kMemoryParts>;
 // Over the parts that are not in offload memory.
-uint64_t total_bytes(const PartBytes& parts);
+uint64_t total_bytes(const MemoryPartBytes& parts);
 
 class Ledger {
  public:
   explicit Ledger(uint64_t budget) : budget_(budget) {}  // 0: none
   // GSEL_ERR_NOMEM beyond the budget, naming the part.
-  void take(Part part, uint64_t bytes);
-  void give_back(Part part, uint64_t bytes);
-  const PartBytes& now() const { return now_; }
-  const PartBytes& peak() const { return peak_; }      // of each part by itself
-  uint64_t peak_total() const { return peak_total_; }  // of all at once, without offload memory
+  void take(MemoryPart part, uint64_t bytes);
+  void give_back(MemoryPart part, uint64_t bytes);
+  const MemoryPartBytes& now() const { return now_; }
+  const MemoryPartBytes& peak() const { return peak_; }  // of each part by itself
+  uint64_t peak_total() const { return peak_total_; }    // of all at once, without offload memory
 
  private:
   uint64_t budget_;
-  PartBytes now_{}, peak_{};
+  MemoryPartBytes now_{}, peak_{};
   uint64_t peak_total_ = 0;
 };
 
@@ -52,7 +52,7 @@ class Ledger {
 class CountedMemory {
  public:
   CountedMemory() = default;
-  CountedMemory(std::shared_ptr<DeviceContext> device, Ledger& ledger, Part part, uint64_t bytes);
+  CountedMemory(std::shared_ptr<DeviceContext> device, Ledger& ledger, MemoryPart part, uint64_t bytes);
   CountedMemory(CountedMemory&& other) noexcept { swap(other); }
   CountedMemory& operator=(CountedMemory&& other) noexcept {
     swap(other);
@@ -68,7 +68,7 @@ class CountedMemory {
   void swap(CountedMemory& other) noexcept;
   Memory memory_;
   Ledger* ledger_ = nullptr;
-  Part part_ = Part::params;
+  MemoryPart part_ = MemoryPart::params;
 };
 
 }  // namespace gsel

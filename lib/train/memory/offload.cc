@@ -70,7 +70,7 @@ uint64_t OffloadMemory::extend(uint64_t bytes) {
   return std::exchange(end_, end_ + wanted);
 }
 
-OffloadedArray::OffloadedArray(OffloadMemory& offload, Ledger& ledger, Part part, uint64_t bytes) : part_(part) {
+OffloadedArray::OffloadedArray(OffloadMemory& offload, Ledger& ledger, MemoryPart part, uint64_t bytes) : part_(part) {
   if (bytes == 0) return;
   const uint64_t offset = offload.extend(bytes);
   void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, offload.file(), static_cast<off_t>(offset));

@@ -35,7 +35,7 @@ class OffloadMemory {
 class OffloadedArray {
  public:
   OffloadedArray() = default;
-  OffloadedArray(OffloadMemory& offload, Ledger& ledger, Part part, uint64_t bytes);
+  OffloadedArray(OffloadMemory& offload, Ledger& ledger, MemoryPart part, uint64_t bytes);
   OffloadedArray(OffloadedArray&& other) noexcept { swap(other); }
   OffloadedArray& operator=(OffloadedArray&& other) noexcept {
     swap(other);
@@ -52,7 +52,7 @@ class OffloadedArray {
   void swap(OffloadedArray& other) noexcept;
   OffloadMemory* offload_ = nullptr;
   Ledger* ledger_ = nullptr;
-  Part part_ = Part::offload_state;
+  MemoryPart part_ = MemoryPart::offload_state;
   void* mapped_ = nullptr;
   uint64_t offset_ = 0, bytes_ = 0;
 };

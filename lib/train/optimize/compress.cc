@@ -19,7 +19,7 @@ class RoundingCompressor : public Compressor {
       : Compressor(program, bucket),
         device_(device),
         dtype_(sent_dtype(program.buckets[bucket].compression)),
-        rounded_(std::move(device), ledger, Part::compression, bytes(elems_)) {}
+        rounded_(std::move(device), ledger, MemoryPart::compression, bytes(elems_)) {}
 
   static uint64_t bytes(int64_t elems) { return static_cast<uint64_t>(elems) * 2; }
 
@@ -44,9 +44,9 @@ class RoundingCompressor : public Compressor {
 Compressor::Compressor(const Program& program, int32_t bucket)
     : elems_(bucket_elems(program, bucket)), start_(program.buckets[bucket].compression_start) {}
 
-PartBytes Compressor::bytes(const Program& program, int32_t bucket) {
-  PartBytes parts{};
-  uint64_t& kept = parts[static_cast<size_t>(Part::compression)];
+MemoryPartBytes Compressor::bytes(const Program& program, int32_t bucket) {
+  MemoryPartBytes parts{};
+  uint64_t& kept = parts[static_cast<size_t>(MemoryPart::compression)];
   switch (program.buckets[bucket].compression) {
     case GSEL_COMPRESS_F16:
     case GSEL_COMPRESS_BF16:

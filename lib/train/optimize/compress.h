@@ -16,7 +16,7 @@ class Compressor {
   virtual ~Compressor() = default;
 
   // Bytes it keeps, by part: for the forecast.
-  static PartBytes bytes(const Program& program, int32_t bucket);
+  static MemoryPartBytes bytes(const Program& program, int32_t bucket);
 
   // Sums `gradients` ([elems of the bucket] f32) over the ranks of comm, in place, on `stream`: returns before it is
   // done, fails as the stream does. The same bits on all ranks. Before compression_start: a plain all-reduce.

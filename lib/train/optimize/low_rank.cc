@@ -49,7 +49,7 @@ LowRankCompressor::LowRankCompressor(std::shared_ptr<DeviceContext> device, Ledg
     : Compressor(program, bucket),
       parts_(low_rank_parts(program, bucket)),
       keeps_two_(can_skip(program)),
-      memory_(std::move(device), ledger, Part::compression, bytes(parts_, keeps_two_)) {
+      memory_(std::move(device), ledger, MemoryPart::compression, bytes(parts_, keeps_two_)) {
   if (parts_.matrices.empty()) return;
   uint64_t offset = 0;
   auto take = [&](int64_t elems) {

@@ -52,14 +52,14 @@ uint64_t codes_bytes(int64_t count) {
   return (static_cast<uint64_t>(count) + 3) / 4 * 4;
 }
 
-// Blocks of a piece, each with a scale.
+// Blocks of a run, each with a scale.
 int64_t blocks_of(int64_t count) {
   return (count + kBlock - 1) / kBlock;
 }
 
 // `rounded` moved on by 16-bit elements.
-void* rounded_at(const Stretch& stretch, int64_t first) {
-  return stretch.rounded ? static_cast<uint16_t*>(stretch.rounded) + first : nullptr;
+void* rounded_at(const BucketShard& shard, int64_t first) {
+  return shard.rounded ? static_cast<uint16_t*>(shard.rounded) + first : nullptr;
 }
 
 }  // namespace
@@ -86,11 +86,11 @@ Optimizer::Optimizer(const Config& config, const Model& model, const gsel_optimi
   n_states_ = kind_ == GSEL_OPTIMIZER_SGD && config_.train.momentum == 0 ? 0 : kind.n_states;
 }
 
-uint64_t Optimizer::state_bytes(int i, int64_t count, int64_t n_pieces) const {
+uint64_t Optimizer::state_bytes(int i, int64_t count, int64_t n_runs) const {
   if (i >= n_states_ || count == 0) return 0;
   if (kind_ != GSEL_OPTIMIZER_ADAMW_8BIT) return sizeof(float) * static_cast<uint64_t>(count);
   // Pieces of any sizes have at most this many blocks.
-  return codes_bytes(count) + sizeof(float) * static_cast<uint64_t>(count / kBlock + n_pieces);
+  return codes_bytes(count) + sizeof(float) * static_cast<uint64_t>(count / kBlock + n_runs);
 }
 
 double Optimizer::learning_rate(int64_t step) const {
@@ -107,8 +107,8 @@ double Optimizer::learning_rate(int64_t step) const {
   return train.final_learning_rate + left * (train.learning_rate - train.final_learning_rate);
 }
 
-Optimizer::Rates Optimizer::rates_of(const Piece& piece, const StepScale& scale) const {
-  const Param& param = model_.params()[piece.param];
+Optimizer::Rates Optimizer::rates_of(const ParamRun& run, const StepScale& scale) const {
+  const Param& param = model_.params()[run.param];
   Rates rates;
   rates.gradient = param.flags & GSEL_PARAM_NO_CLIP ? scale.gradient : scale.gradient * scale.clip;
   rates.learning = learning_rate(scale.step) * param.lr_factor;
@@ -116,16 +116,16 @@ Optimizer::Rates Optimizer::rates_of(const Piece& piece, const StepScale& scale)
   return rates;
 }
 
-void Optimizer::step(const DeviceContext& device, const Stretch& stretch, const StepScale& scale,
+void Optimizer::step(const DeviceContext& device, const BucketShard& shard, const StepScale& scale,
                      std::span<const int32_t> params, const SumOverOwners& sum_over_owners) const {
   if (user_)
-    step_user(device, stretch, scale, params, sum_over_owners);
+    step_user(device, shard, scale, params, sum_over_owners);
   else
-    step_built_in(device, stretch, scale);
+    step_built_in(device, shard, scale);
 }
 
 // Pieces that touch and are treated alike are one call, except that each begins blocks of its own in 8-bit state.
-void Optimizer::step_built_in(const DeviceContext& device, const Stretch& stretch, const StepScale& scale) const {
+void Optimizer::step_built_in(const DeviceContext& device, const BucketShard& shard, const StepScale& scale) const {
   const bool bytes = kind_ == GSEL_OPTIMIZER_ADAMW_8BIT;
   gsel_optimizer_step step{};
   step.struct_size = sizeof step;
@@ -135,25 +135,25 @@ void Optimizer::step_built_in(const DeviceContext& device, const Stretch& stretc
   step.beta1 = config_.train.beta1;
   step.beta2 = config_.train.beta2;
   step.epsilon = config_.train.epsilon;
-  step.param16_dtype = stretch.rounded_dtype;
+  step.param16_dtype = shard.rounded_dtype;
   int64_t block = 0;
-  for (size_t i = 0; i < stretch.pieces.size();) {
-    const int64_t first = stretch.pieces[i].first;
-    const Rates rates = rates_of(stretch.pieces[i], scale);
-    int64_t count = stretch.pieces[i++].count;
-    while (!bytes && i < stretch.pieces.size() && stretch.pieces[i].first == first + count &&
-           rates_of(stretch.pieces[i], scale) == rates)
-      count += stretch.pieces[i++].count;
+  for (size_t i = 0; i < shard.runs.size();) {
+    const int64_t first = shard.runs[i].first;
+    const Rates rates = rates_of(shard.runs[i], scale);
+    int64_t count = shard.runs[i++].count;
+    while (!bytes && i < shard.runs.size() && shard.runs[i].first == first + count &&
+           rates_of(shard.runs[i], scale) == rates)
+      count += shard.runs[i++].count;
     auto state = [&](int which) {
-      auto* array = static_cast<char*>(stretch.states[which]);
+      auto* array = static_cast<char*>(shard.states[which]);
       return array ? reinterpret_cast<float*>(array + (bytes ? first : first * int64_t{sizeof(float)})) : nullptr;
     };
     auto block_scales = [&](int which) {
-      auto* array = static_cast<char*>(stretch.states[which]);
-      return array && bytes ? reinterpret_cast<float*>(array + codes_bytes(stretch.count)) + block : nullptr;
+      auto* array = static_cast<char*>(shard.states[which]);
+      return array && bytes ? reinterpret_cast<float*>(array + codes_bytes(shard.count)) + block : nullptr;
     };
-    step.param = stretch.values + first;
-    step.gradient = stretch.gradient + first;
+    step.param = shard.values + first;
+    step.gradient = shard.gradient + first;
     step.state0 = state(0);
     step.state1 = state(1);
     step.scale0 = block_scales(0);
@@ -162,7 +162,7 @@ void Optimizer::step_built_in(const DeviceContext& device, const Stretch& stretc
     step.gradient_scale = rates.gradient;
     step.learning_rate = rates.learning;
     step.weight_decay = rates.decay;
-    step.param16 = rounded_at(stretch, first);
+    step.param16 = rounded_at(shard, first);
     device.run(&gsel_device_v1::optimizer_step, static_cast<const gsel_optimizer_step*>(&step),
                static_cast<gsel_stream*>(nullptr));
     block += blocks_of(count);

@@ -18,23 +18,23 @@ namespace gsel {
 
 constexpr int kMostStates = 4;
 
-// A run of elements of one parameter inside an owned stretch.
-struct Piece {
+// A run of elements of one parameter inside an owned shard.
+struct ParamRun {
   int32_t param = 0;
-  int64_t first = 0;  // in the stretch
+  int64_t first = 0;  // in the shard
   int64_t count = 0;
   int64_t param_first = 0;  // in the parameter
 };
 
 // What a rank owns of a bucket.
-struct Stretch {
+struct BucketShard {
   int64_t count = 0;        // elements, padding included
   float* values = nullptr;  // [count] f32: the parameters, or their master copy
   void* rounded = nullptr;  // [count] the 16-bit parameters beside a master copy, or nullptr
   gsel_dtype rounded_dtype = GSEL_F32;
   float* gradient = nullptr;                // [count] sums, not yet divided; poisoned by the embedder's optimizer
-  std::array<void*, kMostStates> states{};  // arrays of Optimizer::state_bytes(i, count, pieces.size()), 4-byte aligned
-  std::span<const Piece> pieces;            // in order; what lies between is padding
+  std::array<void*, kMostStates> states{};  // arrays of Optimizer::state_bytes(i, count, runs.size()), 4-byte aligned
+  std::span<const ParamRun> runs;           // in order; what lies between is padding
 };
 
 // What is alike for all buckets of a step.
@@ -54,10 +54,10 @@ class Optimizer {
   Optimizer(const Config& config, const Model& model, const gsel_optimizer_options* user);
 
   int n_states() const { return n_states_; }
-  // Bytes of state array i over a stretch of count elements in n_pieces pieces; zeros are the state before the first
+  // Bytes of state array i over a shard of count elements in n_runs runs; zeros are the state before the first
   // step. 8-bit state is [count] codes, then, from the next multiple of 4, a scale for each block of 256 elements: each
-  // piece begins a block, so that state does not depend on how parameters were put in buckets.
-  uint64_t state_bytes(int i, int64_t count, int64_t n_pieces) const;
+  // run begins a block, so that state does not depend on how parameters were put in buckets.
+  uint64_t state_bytes(int i, int64_t count, int64_t n_runs) const;
   bool needs_whole_params() const { return user_ && user_->needs == GSEL_NEEDS_WHOLE_PARAM; }
   bool poisons_gradients() const { return user_.has_value(); }
   bool needs_param_norms() const { return user_ && user_->needs == GSEL_NEEDS_PARAM_NORM; }
@@ -66,11 +66,11 @@ class Optimizer {
   // From now on, in place of what the configuration gives.
   void set_learning_rate(double rate) { set_rate_ = rate; }
 
-  // Steps the stretch. sum_over_owners: adds numbers over all ranks that own parts of the same parameters, in place;
+  // Steps the shard. sum_over_owners: adds numbers over all ranks that own parts of the same parameters, in place;
   // called equally often, with equally many numbers, on each (two per parameter of the bucket, for norms).
   // GSEL_ERR_CALLBACK with the parameter and the text that the embedder's function wrote.
   using SumOverOwners = std::function<void(std::span<double>)>;
-  void step(const DeviceContext& device, const Stretch& stretch, const StepScale& scale,
+  void step(const DeviceContext& device, const BucketShard& shard, const StepScale& scale,
             std::span<const int32_t> params, const SumOverOwners& sum_over_owners) const;
 
  private:
@@ -81,11 +81,11 @@ class Optimizer {
     double decay = 0;
     bool operator==(const Rates&) const = default;
   };
-  Rates rates_of(const Piece& piece, const StepScale& scale) const;
-  void step_built_in(const DeviceContext& device, const Stretch& stretch, const StepScale& scale) const;
-  void step_user(const DeviceContext& device, const Stretch& stretch, const StepScale& scale,
+  Rates rates_of(const ParamRun& run, const StepScale& scale) const;
+  void step_built_in(const DeviceContext& device, const BucketShard& shard, const StepScale& scale) const;
+  void step_user(const DeviceContext& device, const BucketShard& shard, const StepScale& scale,
                  std::span<const int32_t> params, const SumOverOwners& sum_over_owners) const;
-  void call_user(const Stretch& stretch, const Piece& piece, const StepScale& scale, gsel_optimizer_call call) const;
+  void call_user(const BucketShard& shard, const ParamRun& run, const StepScale& scale, gsel_optimizer_call call) const;
 
   const Model& model_;
   const Config config_;

@@ -35,7 +35,7 @@ Inference::Inference(Executor& executor, const Model& model, const Model& descri
     if (model.layers()[l].pull_only())
       fail(GSEL_ERR_STATE, "layer \"{}\" has no callbacks; inference pushes", model.layers()[l].name);
   const Value& wanted = model.values()[value];
-  whole_.emplace(executor, dims_of(wanted, n_samples), wanted.part, wanted.dtype,
+  whole_.emplace(executor, dims_of(wanted, n_samples), wanted.shard, wanted.dtype,
                  pipeline_rank_of_value(program, value));
   std::optional<Error> failure;
   try {
@@ -56,9 +56,9 @@ void Inference::prepare() {
   program_ = forward_to(training_, value_, n_samples_);
   run_ = executor_.make_inference(program_);
   if (run_->plan.bytes() > executor_.arena().bytes())
-    own_ = CountedMemory(executor_.device(), executor_.ledger(), Part::staging, run_->plan.bytes());
+    own_ = CountedMemory(executor_.device(), executor_.ledger(), MemoryPart::staging, run_->plan.bytes());
   const uint64_t room = std::max(whole_->room_bytes(), is_alone() ? 0 : kTextBytes);
-  room_ = CountedMemory(executor_.device(), executor_.ledger(), Part::staging, room);
+  room_ = CountedMemory(executor_.device(), executor_.ledger(), MemoryPart::staging, room);
 }
 
 bool Inference::is_alone() const {

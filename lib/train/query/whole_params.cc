@@ -50,7 +50,7 @@ void* WholeParams::take(uint64_t bytes) {
     taken_ += size;
     return memory;
   }
-  beside_.emplace_back(executor_.device(), executor_.ledger(), Part::staging, size);
+  beside_.emplace_back(executor_.device(), executor_.ledger(), MemoryPart::staging, size);
   return beside_.back().data();
 }
 
@@ -107,7 +107,7 @@ float* WholeParams::gather_own(int32_t b, const float* own) {
 
 float* WholeParams::gather_master(int32_t b) {
   if (!params_.layout(b).steps) return gather_own(b, nullptr);
-  float* whole = gather_own(b, params_.stretch(b).values);
+  float* whole = gather_own(b, params_.shard(b).values);
   params_.done_with(b, false);
   return whole;
 }
@@ -135,7 +135,7 @@ void WholeParams::read(int32_t p, float* dst) {
   close();
   const Param& param = model_.params()[p];
   const int32_t root = holders(program_, p).front();
-  const WholeTensor whole(executor_, param.whole_dims, param.part, GSEL_F32, root);
+  const WholeTensor whole(executor_, param.whole_dims, param.shard, GSEL_F32, root);
   float* local = executor_.axis_coordinate(GSEL_AXIS_PIPELINE) == root ? exact(p) : nullptr;
   whole.gather(local, take(whole.room_bytes()), dst);
   close();
@@ -146,7 +146,7 @@ void WholeParams::read_gradient(int32_t p, float* dst) {
   close();
   const Param& param = model_.params()[p];
   const int32_t root = holders(program_, p).front();
-  const WholeTensor whole(executor_, param.whole_dims, param.part, GSEL_F32, root);
+  const WholeTensor whole(executor_, param.whole_dims, param.shard, GSEL_F32, root);
   float* local = nullptr;
   if (executor_.axis_coordinate(GSEL_AXIS_PIPELINE) == root) {
     const int32_t b = params_.bucket_of(p);

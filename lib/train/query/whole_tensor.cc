@@ -10,14 +10,14 @@ namespace gsel {
 namespace {
 
 // What each rank of the axis has.
-std::vector<Share> shares_along(Communicator& comm, const Share& own) {
+std::vector<Shard> shards_along(Communicator& comm, const Shard& own) {
   const std::array<int64_t, 2> mine{own.begin, own.end};
   std::vector<int64_t> bounds(2 * static_cast<size_t>(comm.world_size()));
   comm.collective(make_collective(GSEL_COLLECTIVE_ALLGATHER, mine.data(), bounds.data(), mine.size(), GSEL_I64));
-  std::vector<Share> shares;
+  std::vector<Shard> shards;
   for (size_t i = 0; i < bounds.size(); i += 2)
-    shares.push_back({own.dim, own.blocks, bounds[i], bounds[i + 1], own.whole});
-  return shares;
+    shards.push_back({own.dim, own.blocks, bounds[i], bounds[i + 1], own.whole});
+  return shards;
 }
 
 uint64_t product(const std::vector<int64_t>& dims) {
@@ -28,12 +28,12 @@ uint64_t product(const std::vector<int64_t>& dims) {
 
 }  // namespace
 
-WholeTensor::WholeTensor(Executor& executor, std::vector<int64_t> dims, const Share& own, gsel_dtype dtype,
+WholeTensor::WholeTensor(Executor& executor, std::vector<int64_t> dims, const Shard& own, gsel_dtype dtype,
                          int32_t root)
     : executor_(executor), dims_(std::move(dims)), dtype_(dtype), root_(root), elems_(product(dims_)) {
   const bool in_parts = !own.is_whole() && executor.axis_size(executor.sharing_axis()) > 1;
-  shares_ = in_parts ? shares_along(executor.axis_comm(executor.sharing_axis()), own) : std::vector<Share>{own};
-  for (const Share& share : shares_) counts_.push_back(product(local_dims(dims_, share)));
+  shards_ = in_parts ? shards_along(executor.axis_comm(executor.sharing_axis()), own) : std::vector<Shard>{own};
+  for (const Shard& shard : shards_) counts_.push_back(product(local_dims(dims_, shard)));
 }
 
 uint64_t WholeTensor::bytes_of(uint64_t elems) const {
@@ -70,10 +70,10 @@ void WholeTensor::unpack(const void* gathered, void* dst) const {
                             static_cast<const void*>(static_cast<const char*>(gathered) + bytes_of(from)),
                             bytes_of(elems), int32_t{GSEL_COPY_TO_HOST}, kNow);
   };
-  if (!is_in_parts() || rows_of(dims_, shares_.front()).count == 1) return copy(0, 0, elems_);
+  if (!is_in_parts() || rows_of(dims_, shards_.front()).count == 1) return copy(0, 0, elems_);
   uint64_t from = 0;
-  for (const Share& share : shares_) {
-    const PartRows rows = rows_of(dims_, share);
+  for (const Shard& shard : shards_) {
+    const ShardRows rows = rows_of(dims_, shard);
     for (int64_t row = 0; row < rows.count; ++row) {
       copy(static_cast<uint64_t>(rows.first + row * rows.stride), from, static_cast<uint64_t>(rows.length));
       from += static_cast<uint64_t>(rows.length);

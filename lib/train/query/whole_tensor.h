@@ -12,7 +12,7 @@ class WholeTensor {
  public:
   // dims: of the whole. own: this rank's part of it. root: the pipeline rank that has it. A collective of the
   // sharing axis where it lies in parts.
-  WholeTensor(Executor& executor, std::vector<int64_t> dims, const Share& own, gsel_dtype dtype, int32_t root);
+  WholeTensor(Executor& executor, std::vector<int64_t> dims, const Shard& own, gsel_dtype dtype, int32_t root);
 
   uint64_t bytes() const { return bytes_of(elems_); }
   // Bytes that gather() needs beside, in the device's memory; 0 where this rank has all of it and nobody else needs
@@ -23,7 +23,7 @@ class WholeTensor {
 
  private:
   uint64_t bytes_of(uint64_t elems) const;
-  bool is_in_parts() const { return shares_.size() > 1; }
+  bool is_in_parts() const { return shards_.size() > 1; }
   bool is_root() const;
   void gather_parts(const void* local, void* room) const;
   void unpack(const void* gathered, void* dst) const;
@@ -33,7 +33,7 @@ class WholeTensor {
   const gsel_dtype dtype_;
   const int32_t root_;
   uint64_t elems_ = 1;
-  std::vector<Share> shares_;     // by coordinate on the sharing axis; one where it is not in parts
+  std::vector<Shard> shards_;     // by coordinate on the sharing axis; one where it is not in parts
   std::vector<uint64_t> counts_;  // elements of each, which stand side by side in the room
 };
 

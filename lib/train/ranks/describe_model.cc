@@ -99,7 +99,7 @@ std::vector<Particular::Field> fields_of(const Param& p) {
           {"dtype", dtype_name(p.dtype)},
           {"flags", flags(p.flags, kParamFlags)},
           {"lr_factor", fmt::format("{}", p.lr_factor)},
-          {"shard", kind(p.shard, kShards)},
+          {"shard", kind(p.shard_kind, kShards)},
           {"shard_dim", std::to_string(p.shard_dim)},
           {"shard_blocks", std::to_string(p.shard_blocks)},
           {"shard_granularity", std::to_string(p.shard_granularity)}};

@@ -68,9 +68,9 @@ Json axes_json(const Mesh& mesh, const StepRecord& record) {
 
 Json memory_json(const StepRecord& record) {
   Json list = Json::array();
-  for (size_t i = 0; i < kParts; ++i) {
-    const auto part = static_cast<Part>(i);
-    list.push({{"part", part_name(part)},
+  for (size_t i = 0; i < kMemoryParts; ++i) {
+    const auto part = static_cast<MemoryPart>(i);
+    list.push({{"part", memory_part_name(part)},
                {"offloaded", is_offloaded(part) ? 1 : 0},
                {"forecast_bytes", record.forecast[i]},
                {"peak_bytes", record.peak[i]}});

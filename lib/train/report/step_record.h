@@ -34,7 +34,7 @@ struct StepRecord {
   std::vector<Interval> intervals;
   std::vector<AxisCount> counts;          // of this step
   std::array<double, kAxes> exposed_s{};  // report.exposed_comm_s by axis
-  PartBytes forecast{}, peak{};
+  MemoryPartBytes forecast{}, peak{};
 };
 
 // The record as a document of docs/step.md; intervals only when `with_intervals`.

@@ -8,7 +8,7 @@
 namespace gsel {
 namespace {
 
-uint64_t& part_of(ArenaPlan::Peak& peak, ArenaBuffers::Kind kind) {
+uint64_t& shard_of(ArenaPlan::Peak& peak, ArenaBuffers::Kind kind) {
   using enum ArenaBuffers::Kind;
   switch (kind) {
     case value:
@@ -70,10 +70,10 @@ ArenaPlan::Peak ArenaBuffers::peak() const {
   }
   ArenaPlan::Peak now, most;
   for (size_t i = 0; i < length; ++i) {
-    for (size_t b : begins[i]) part_of(now, kinds_[b]) += buffers_[b].bytes;
+    for (size_t b : begins[i]) shard_of(now, kinds_[b]) += buffers_[b].bytes;
     now.position = i;
     if (now.total() > most.total()) most = now;
-    for (size_t b : ends[i]) part_of(now, kinds_[b]) -= buffers_[b].bytes;
+    for (size_t b : ends[i]) shard_of(now, kinds_[b]) -= buffers_[b].bytes;
   }
   return most;
 }

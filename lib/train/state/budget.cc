@@ -177,10 +177,10 @@ std::string human_bytes(uint64_t bytes) {
   return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.1f} {}", size, units[unit]);
 }
 
-std::string memory_table(const PartBytes& parts) {
+std::string memory_table(const MemoryPartBytes& parts) {
   std::vector<std::pair<std::string, uint64_t>> rows;
-  for (size_t i = 0; i < kParts; ++i)
-    if (parts[i]) rows.emplace_back(part_name(static_cast<Part>(i)), parts[i]);
+  for (size_t i = 0; i < kMemoryParts; ++i)
+    if (parts[i]) rows.emplace_back(memory_part_name(static_cast<MemoryPart>(i)), parts[i]);
   rows.emplace_back("total without offload memory", total_bytes(parts));
   size_t name_width = 0, human_width = 0, bytes_width = 0;
   for (const auto& [name, bytes] : rows) {

@@ -14,7 +14,7 @@ namespace gsel {
 // The rank that needs most of device memory, and what it needs.
 struct RankNeed {
   int32_t rank = 0;
-  PartBytes parts{};
+  MemoryPartBytes parts{};
   uint64_t total() const { return total_bytes(parts); }
 };
 // That of the ranks of another configuration; nothing where one of them cannot have its program.
@@ -30,6 +30,6 @@ void check_budget(const Config& config, const Program& program, const RankNeed& 
 // "310.5 MiB"; below 1 KiB "12 bytes".
 std::string human_bytes(uint64_t bytes);
 // One line for each part that is not empty, then the total of device memory: name, human units, bytes, aligned.
-std::string memory_table(const PartBytes& parts);
+std::string memory_table(const MemoryPartBytes& parts);
 
 }  // namespace gsel

@@ -38,7 +38,7 @@ void fill_run(const Param& p, uint64_t key, int64_t first, std::span<float> chun
 // Of a split one run by run, as they lie in the whole.
 void make_initial(const Param& p, int64_t first, std::span<float> values, uint64_t seed) {
   const uint64_t key = derive_key(derive_key(seed, "initial values"), p.name);
-  const PartRows rows = rows_of(p.whole_dims, p.part);
+  const ShardRows rows = rows_of(p.whole_dims, p.shard);
   for (int64_t done = 0, count = std::ssize(values); done < count;) {
     const int64_t row = (first + done) / rows.length, column = (first + done) % rows.length;
     const int64_t n = std::min(rows.length - column, count - done);

@@ -27,17 +27,17 @@ int64_t elems_of(const Program& program, const std::vector<int32_t>& params) {
   return n;
 }
 
-// The pieces of parameters, stored one behind the other, that lie in a range of the bucket.
-std::vector<Piece> pieces_in(const Program& program, const std::vector<int32_t>& params, gsel_range own) {
-  std::vector<Piece> pieces;
+// The runs of parameters, stored one behind the other, that lie in a range of the bucket.
+std::vector<ParamRun> runs_in(const Program& program, const std::vector<int32_t>& params, gsel_range own) {
+  std::vector<ParamRun> runs;
   int64_t begin = 0;
   for (int32_t p : params) {
     const int64_t end = begin + program.params[p].n_elems;
     const int64_t from = std::max(begin, own.begin), to = std::min(end, own.end);
-    if (from < to) pieces.push_back({p, from - own.begin, to - from, from - begin});
+    if (from < to) runs.push_back({p, from - own.begin, to - from, from - begin});
     begin = end;
   }
-  return pieces;
+  return runs;
 }
 
 BucketLayout frozen_layout(const Program& program, const ProgramBucket& bucket) {
@@ -51,8 +51,7 @@ BucketLayout frozen_layout(const Program& program, const ProgramBucket& bucket) 
 
 void add_state(const Optimizer& optimizer, BucketLayout& layout) {
   for (int i = 0; i < optimizer.n_states(); ++i) {
-    layout.each_state_bytes[i] =
-        optimizer.state_bytes(i, layout.own_elems(), static_cast<int64_t>(layout.pieces.size()));
+    layout.each_state_bytes[i] = optimizer.state_bytes(i, layout.own_elems(), static_cast<int64_t>(layout.runs.size()));
     layout.state_bytes += layout.each_state_bytes[i];
   }
   if (layout.dtype != GSEL_F32) layout.master_bytes = bytes_of(layout.own_elems(), kMasterBytes);
@@ -67,7 +66,7 @@ BucketLayout layout_of(const Program& program, const Optimizer& optimizer, int32
   layout.steps = steps_here(program, b);
   if (layout.steps) {
     layout.own = own_shard(program, b);
-    layout.pieces = pieces_in(program, bucket.params, layout.own);
+    layout.runs = runs_in(program, bucket.params, layout.own);
   }
   layout.whole_params = layout.steps && !bucket.shards_param();
   layout.whole_gradient = layout.steps && !bucket.shards_gradient();
@@ -101,13 +100,13 @@ std::vector<ProgramBucket> stored_buckets(const Program& program) {
   return buckets;
 }
 
-void BucketLayout::add_to(PartBytes& parts) const {
-  auto add = [&](Part part, uint64_t bytes) { parts[static_cast<size_t>(part)] += bytes; };
-  add(offload_params ? Part::offload_params : Part::params, param_bytes);
-  add(Part::gradients, gradient_bytes);
-  add(offload_state ? Part::offload_state : Part::state, state_bytes);
-  add(offload_state ? Part::offload_state : Part::master, master_bytes);
-  add(offload_state ? Part::offload_state : Part::step_copy, copy_bytes);
+void BucketLayout::add_to(MemoryPartBytes& parts) const {
+  auto add = [&](MemoryPart part, uint64_t bytes) { parts[static_cast<size_t>(part)] += bytes; };
+  add(offload_params ? MemoryPart::offload_params : MemoryPart::params, param_bytes);
+  add(MemoryPart::gradients, gradient_bytes);
+  add(offload_state ? MemoryPart::offload_state : MemoryPart::state, state_bytes);
+  add(offload_state ? MemoryPart::offload_state : MemoryPart::master, master_bytes);
+  add(offload_state ? MemoryPart::offload_state : MemoryPart::step_copy, copy_bytes);
 }
 
 std::vector<BucketLayout> layouts_of(const Program& program, const Optimizer& optimizer) {
@@ -131,17 +130,17 @@ uint64_t staging_bytes(const Program& program, const Optimizer& optimizer) {
   return (std::max<uint64_t>(8, 2 * most) + (has_optimistic_steps(program) ? kOptimisticNumbers : 0)) * sizeof(double);
 }
 
-PartBytes forecast_memory(const Model& model, const Program& program, const Optimizer& optimizer) {
-  PartBytes parts{};
+MemoryPartBytes forecast_memory(const Model& model, const Program& program, const Optimizer& optimizer) {
+  MemoryPartBytes parts{};
   const std::vector<BucketLayout> layouts = layouts_of(program, optimizer);
   for (const BucketLayout& layout : layouts) layout.add_to(parts);
   for (size_t b = 0; b < program.buckets.size(); ++b) {
     if (program.buckets[b].compression == GSEL_COMPRESS_NONE) continue;
-    const PartBytes compressor = Compressor::bytes(program, static_cast<int32_t>(b));
-    for (size_t i = 0; i < kParts; ++i) parts[i] += compressor[i];
+    const MemoryPartBytes compressor = Compressor::bytes(program, static_cast<int32_t>(b));
+    for (size_t i = 0; i < kMemoryParts; ++i) parts[i] += compressor[i];
   }
-  parts[static_cast<size_t>(Part::windows)] += ArenaPlan(model, program, layouts).bytes();
-  parts[static_cast<size_t>(Part::staging)] += staging_bytes(program, optimizer);
+  parts[static_cast<size_t>(MemoryPart::windows)] += ArenaPlan(model, program, layouts).bytes();
+  parts[static_cast<size_t>(MemoryPart::staging)] += staging_bytes(program, optimizer);
   return parts;
 }
 

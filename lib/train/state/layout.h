@@ -24,7 +24,7 @@ struct BucketLayout {
   bool steps = true;            // false where another rank owns the bucket, and for frozen parameters
   bool whole_params = true;     // kept whole; else a shard (SHARD_PARAM), or nothing (another rank's)
   bool whole_gradient = true;   // the same of gradients
-  std::vector<Piece> pieces;    // parameters, or parts of them, that lie in `own`
+  std::vector<ParamRun> runs;   // parameters, or parts of them, that lie in `own`
   bool offload_state = false, offload_params = false;  // kept in offload memory
   // Kept between steps, by this rank.
   uint64_t param_bytes = 0, gradient_bytes = 0, state_bytes = 0, master_bytes = 0;
@@ -37,17 +37,18 @@ struct BucketLayout {
   bool copies_gradient = false;
 
   int64_t own_elems() const { return own.end - own.begin; }
-  void add_to(PartBytes& parts) const;
+  void add_to(MemoryPartBytes& parts) const;
 };
 // One for each of stored_buckets.
 std::vector<BucketLayout> layouts_of(const Program& program, const Optimizer& optimizer);
 
 // Numbers that ranks exchange in a step: loss, norm, overflow, and the norms that an optimizer sums over owners.
-// The executor keeps them in one piece of Part::staging; at its end those that are under way from one step to the next.
+// The executor keeps them in one piece of MemoryPart::staging; at its end those that are under way from one step to the
+// next.
 constexpr uint64_t kOptimisticNumbers = 2;
 uint64_t staging_bytes(const Program& program, const Optimizer& optimizer);
 
 // Bytes of every part on this rank: what is kept and the arena of windows (train/state/arena_plan.h).
-PartBytes forecast_memory(const Model& model, const Program& program, const Optimizer& optimizer);
+MemoryPartBytes forecast_memory(const Model& model, const Program& program, const Optimizer& optimizer);
 
 }  // namespace gsel

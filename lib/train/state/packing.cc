@@ -18,8 +18,8 @@ int64_t product(const std::vector<int64_t>& dims) {
 }
 
 // Bytes of a tensor whose parts are packed to be contiguous; none where they are.
-uint64_t packed_bytes(const std::vector<int64_t>& dims, const Share& part, gsel_dtype dtype) {
-  if (rows_of(dims, part).count == 1) return 0;
+uint64_t packed_bytes(const std::vector<int64_t>& dims, const Shard& shard, gsel_dtype dtype) {
+  if (rows_of(dims, shard).count == 1) return 0;
   return round_up(static_cast<uint64_t>(product(dims)) * dtype_bytes(dtype), kTensorAlign);
 }
 
@@ -41,12 +41,12 @@ Packing packing_of(Redistribution redistribution, const Value& from, const Value
   if (ranks == 1) return {};
   switch (redistribution) {
     case Redistribution::allgather:
-      return {0, packed_bytes(whole_batch_dims(to, n), from.part, from.dtype)};
+      return {0, packed_bytes(whole_batch_dims(to, n), from.shard, from.dtype)};
     case Redistribution::reduce_scatter:
-      return {packed_bytes(whole_batch_dims(from, n), to.part, from.dtype), 0};
+      return {packed_bytes(whole_batch_dims(from, n), to.shard, from.dtype), 0};
     case Redistribution::alltoall:
-      return {packed_bytes(batch_dims(from, n), to.part, from.dtype),
-              packed_bytes(batch_dims(to, n), from.part, from.dtype)};
+      return {packed_bytes(batch_dims(from, n), to.shard, from.dtype),
+              packed_bytes(batch_dims(to, n), from.shard, from.dtype)};
     default:
       return {};
   }

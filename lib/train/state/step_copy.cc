@@ -7,20 +7,20 @@
 namespace gsel {
 namespace {
 
-// An array of a stretch, wherever it lies.
+// An array of a shard, wherever it lies.
 struct Array {
   void* data;
   uint64_t bytes;
 };
 
-// In the order in which they are kept. Of a stretch that is not there, sizes alone.
-std::vector<Array> arrays_of(const BucketLayout& layout, bool with_gradient, const Stretch& stretch) {
+// In the order in which they are kept. Of a shard that is not there, sizes alone.
+std::vector<Array> arrays_of(const BucketLayout& layout, bool with_gradient, const BucketShard& shard) {
   const auto elems = static_cast<uint64_t>(layout.own_elems());
-  std::vector<Array> arrays{{stretch.values, elems * sizeof(float)}};
-  if (layout.dtype != GSEL_F32) arrays.push_back({stretch.rounded, elems * dtype_bytes(layout.dtype)});
+  std::vector<Array> arrays{{shard.values, elems * sizeof(float)}};
+  if (layout.dtype != GSEL_F32) arrays.push_back({shard.rounded, elems * dtype_bytes(layout.dtype)});
   for (int i = 0; i < kMostStates; ++i)
-    if (layout.each_state_bytes[i]) arrays.push_back({stretch.states[i], layout.each_state_bytes[i]});
-  if (with_gradient) arrays.push_back({stretch.gradient, elems * sizeof(float)});
+    if (layout.each_state_bytes[i]) arrays.push_back({shard.states[i], layout.each_state_bytes[i]});
+  if (with_gradient) arrays.push_back({shard.gradient, elems * sizeof(float)});
   return arrays;
 }
 
@@ -41,14 +41,14 @@ StepCopy::StepCopy(std::shared_ptr<DeviceContext> device, const std::vector<Buck
     entry.layout = layout;
     if (layout.offload_state && !offload_) offload_.emplace(*device_, offload_folder);
     if (layout.offload_state)
-      entry.far = OffloadedArray(*offload_, ledger, Part::offload_state, layout.copy_bytes);
+      entry.far = OffloadedArray(*offload_, ledger, MemoryPart::offload_state, layout.copy_bytes);
     else
-      entry.near = CountedMemory(device_, ledger, Part::step_copy, layout.copy_bytes);
+      entry.near = CountedMemory(device_, ledger, MemoryPart::step_copy, layout.copy_bytes);
   }
 }
 
-void StepCopy::copy(const Copy& entry, const Stretch& stretch, char* kept, bool back) const {
-  for (const Array& array : arrays_of(entry.layout, entry.layout.copies_gradient, stretch)) {
+void StepCopy::copy(const Copy& entry, const BucketShard& shard, char* kept, bool back) const {
+  for (const Array& array : arrays_of(entry.layout, entry.layout.copies_gradient, shard)) {
     void *to = back ? array.data : kept, *from = back ? kept : array.data;
     if (array.bytes)
       device_->run(&gsel_device_v1::copy, to, static_cast<const void*>(from), array.bytes, int32_t{GSEL_COPY_ON_DEVICE},
@@ -57,18 +57,18 @@ void StepCopy::copy(const Copy& entry, const Stretch& stretch, char* kept, bool 
   }
 }
 
-void StepCopy::keep(int32_t bucket, const Stretch& stretch) {
+void StepCopy::keep(int32_t bucket, const BucketShard& shard) {
   Copy& entry = copies_[bucket];
   void* memory = entry.near.data() ? entry.near.data() : entry.far.begin_use();
-  copy(entry, stretch, static_cast<char*>(memory), false);
+  copy(entry, shard, static_cast<char*>(memory), false);
   entry.far.end_use(true);
   entry.kept = true;
 }
 
-void StepCopy::put_back(int32_t bucket, const Stretch& stretch) {
+void StepCopy::put_back(int32_t bucket, const BucketShard& shard) {
   Copy& entry = copies_[bucket];
   void* memory = entry.near.data() ? entry.near.data() : entry.far.begin_use();
-  copy(entry, stretch, static_cast<char*>(memory), true);
+  copy(entry, shard, static_cast<char*>(memory), true);
   entry.far.end_use(false);
   entry.kept = false;
 }

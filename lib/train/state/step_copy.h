@@ -23,10 +23,10 @@ class StepCopy {
   StepCopy& operator=(const StepCopy&) = delete;
 
   // Before a bucket is stepped.
-  void keep(int32_t bucket, const Stretch& stretch);
+  void keep(int32_t bucket, const BucketShard& shard);
   // Whether there is a copy of this bucket that was not put back or dropped; puts it back.
   bool keeps(int32_t bucket) const { return copies_[bucket].kept; }
-  void put_back(int32_t bucket, const Stretch& stretch);
+  void put_back(int32_t bucket, const BucketShard& shard);
   void drop();
 
   uint64_t offload_bytes_in() const { return offload_ ? offload_->bytes_in : 0; }
@@ -39,7 +39,7 @@ class StepCopy {
     BucketLayout layout;
     bool kept = false;
   };
-  void copy(const Copy& entry, const Stretch& stretch, char* kept, bool back) const;
+  void copy(const Copy& entry, const BucketShard& shard, char* kept, bool back) const;
 
   std::shared_ptr<DeviceContext> device_;
   std::optional<OffloadMemory> offload_;  // before what lies in it

@@ -35,7 +35,8 @@ void ParamStorage::zero(void* data, uint64_t bytes) const {
 }
 
 // The file of offload memory is zero from the start.
-ParamStorage::Kept ParamStorage::make(bool is_offloaded, Part near, Part far, uint64_t bytes, Ledger& ledger) {
+ParamStorage::Kept ParamStorage::make(bool is_offloaded, MemoryPart near, MemoryPart far, uint64_t bytes,
+                                      Ledger& ledger) {
   Kept kept;
   if (is_offloaded) {
     kept.far = OffloadedArray(*offload_, ledger, far, bytes);
@@ -50,12 +51,14 @@ void ParamStorage::make_block(const BucketLayout& layout, const std::vector<int3
   Block block;
   block.layout = layout;
   block.params = params;
-  block.kept_params = make(layout.offload_params, Part::params, Part::offload_params, layout.param_bytes, ledger);
-  block.kept_gradient = CountedMemory(device_, ledger, Part::gradients, layout.gradient_bytes);
+  block.kept_params =
+      make(layout.offload_params, MemoryPart::params, MemoryPart::offload_params, layout.param_bytes, ledger);
+  block.kept_gradient = CountedMemory(device_, ledger, MemoryPart::gradients, layout.gradient_bytes);
   zero(block.kept_gradient.data(), layout.gradient_bytes);
-  block.master = make(layout.offload_state, Part::master, Part::offload_state, layout.master_bytes, ledger);
+  block.master = make(layout.offload_state, MemoryPart::master, MemoryPart::offload_state, layout.master_bytes, ledger);
   for (int i = 0; i < kMostStates; ++i)
-    block.states[i] = make(layout.offload_state, Part::state, Part::offload_state, layout.each_state_bytes[i], ledger);
+    block.states[i] =
+        make(layout.offload_state, MemoryPart::state, MemoryPart::offload_state, layout.each_state_bytes[i], ledger);
   if (layout.whole_params) block.whole_params = block.kept_params.near.data();
   if (layout.whole_gradient) block.whole_gradient = static_cast<float*>(block.kept_gradient.data());
 
@@ -92,7 +95,7 @@ void ParamStorage::initialise_block(Block& block, uint64_t seed) {
 void ParamStorage::initialise_alike(uint64_t seed, bool is_root,
                                     const std::function<void(std::span<float>)>& broadcast) {
   auto is_broadcast = [&](int32_t p) {
-    return model_.params()[p].init == GSEL_INIT_CALLBACK && model_.params()[p].part.is_whole();
+    return model_.params()[p].init == GSEL_INIT_CALLBACK && model_.params()[p].shard.is_whole();
   };
   std::vector<float> chunk;
   for (Block& block : blocks_) {
@@ -197,24 +200,24 @@ float* ParamStorage::own_gradient(int32_t bucket) const {
   return block.layout.whole_gradient ? kept + block.layout.own.begin : kept;
 }
 
-Stretch ParamStorage::stretch(int32_t bucket) {
+BucketShard ParamStorage::shard(int32_t bucket) {
   Block& block = blocks_[bucket];
   const BucketLayout& layout = block.layout;
   auto* params = static_cast<char*>(block.kept_params.begin_use());
   if (layout.whole_params) params += kept_bytes(block, layout.own.begin);
-  Stretch stretch;
-  stretch.count = layout.own_elems();
+  BucketShard shard;
+  shard.count = layout.own_elems();
   if (layout.dtype == GSEL_F32) {
-    stretch.values = reinterpret_cast<float*>(params);
+    shard.values = reinterpret_cast<float*>(params);
   } else {
-    stretch.values = static_cast<float*>(block.master.begin_use());
-    stretch.rounded = params;
-    stretch.rounded_dtype = layout.dtype;
+    shard.values = static_cast<float*>(block.master.begin_use());
+    shard.rounded = params;
+    shard.rounded_dtype = layout.dtype;
   }
-  stretch.gradient = own_gradient(bucket);
-  for (int i = 0; i < kMostStates; ++i) stretch.states[i] = block.states[i].begin_use();
-  stretch.pieces = layout.pieces;
-  return stretch;
+  shard.gradient = own_gradient(bucket);
+  for (int i = 0; i < kMostStates; ++i) shard.states[i] = block.states[i].begin_use();
+  shard.runs = layout.runs;
+  return shard;
 }
 
 void ParamStorage::done_with(int32_t bucket, bool written) {

@@ -63,12 +63,12 @@ class ParamStorage {
   // This rank's own part of the gradient, [layout().own_elems()]: where a REDUCE_SCATTER puts its result, or inside
   // the whole gradient. nullptr where another rank owns the bucket.
   float* own_gradient(int32_t bucket) const;
-  // Parameters that lie in this rank's own part, piece by piece.
-  std::span<const Piece> pieces(int32_t bucket) const { return blocks_[bucket].layout.pieces; }
+  // Parameters that lie in this rank's own part, run by run.
+  std::span<const ParamRun> runs(int32_t bucket) const { return blocks_[bucket].layout.runs; }
 
   // What this rank steps of a bucket, until done_with. With `values` and, where parameters are kept in 16 bits, their
   // master copy: also the way to read exact values between steps. Not for a bucket that another rank owns.
-  Stretch stretch(int32_t bucket);
+  BucketShard shard(int32_t bucket);
   void done_with(int32_t bucket, bool written);
   // All that this rank keeps of a bucket's parameters, array by array: to be overwritten with another rank's.
   template <class Visit>
@@ -106,7 +106,7 @@ class ParamStorage {
     int64_t first = 0;
   };
 
-  Kept make(bool is_offloaded, Part near, Part far, uint64_t bytes, Ledger& ledger);
+  Kept make(bool is_offloaded, MemoryPart near, MemoryPart far, uint64_t bytes, Ledger& ledger);
   void make_block(const BucketLayout& layout, const std::vector<int32_t>& params, Ledger& ledger);
   void initialise_block(Block& block, uint64_t seed);
   // Of a block, while it is initialised: `params` has the elements in `kept`.

@@ -154,7 +154,7 @@ class Watch {
 void connect_to(gsel_link& link, int32_t peer, const char* row) {
   const NoPipeSignal none;
   link.context->getPair(peer)->connect(address_for(row, link.rank));
-  auto guard = std::make_unique<Piece>(link.context, nullptr, 0);
+  auto guard = std::make_unique<TransferBuffer>(link.context, nullptr, 0);
   guard->recv(peer, 0, 0, 0);
   link.guards[static_cast<size_t>(peer)] = std::move(guard);
 }

@@ -30,7 +30,7 @@ struct Transport {
 };
 
 // Memory that is sent or received once, and how far that is.
-class Piece : public gloo::transport::tcp::UnboundBuffer {
+class TransferBuffer : public gloo::transport::tcp::UnboundBuffer {
  public:
   enum class State { kUnderWay, kDone, kFailed };
   using UnboundBuffer::UnboundBuffer;
@@ -63,9 +63,9 @@ struct gsel_link {
   int32_t world_size;
   std::shared_ptr<gsel_gloo::Thread> thread{};
   std::shared_ptr<gloo::transport::tcp::Context> context{};
-  // By rank: a receive that nothing comes for. It fails with the connection, which a piece in the middle of its way
+  // By rank: a receive that nothing comes for. It fails with the connection, which a transfer in the middle of its way
   // does not.
-  std::vector<std::unique_ptr<gsel_gloo::Piece>> guards{};
+  std::vector<std::unique_ptr<gsel_gloo::TransferBuffer>> guards{};
   std::atomic<bool> aborting{false};
 };
 
@@ -73,7 +73,7 @@ struct gsel_posted {
   gsel_link* link;
   int32_t peer;
   bool sends;
-  std::unique_ptr<gsel_gloo::Piece> piece;
+  std::unique_ptr<gsel_gloo::TransferBuffer> buffer;
   std::shared_ptr<gsel_posted> self{};  // until it is released
   // Of its beginning, on gloo's thread.
   std::atomic<bool> begun{false}, given_up{false};

@@ -33,8 +33,8 @@ uint64_t slot_of(uint32_t tag) {
 void begin(gsel_posted& posted, uint64_t slot, uint64_t bytes) {
   if (posted.given_up) return;
   try {
-    if (!posted.link->aborting && posted.sends) posted.piece->send(posted.peer, slot, 0, bytes);
-    if (!posted.link->aborting && !posted.sends) posted.piece->recv(posted.peer, slot, 0, bytes);
+    if (!posted.link->aborting && posted.sends) posted.buffer->send(posted.peer, slot, 0, bytes);
+    if (!posted.link->aborting && !posted.sends) posted.buffer->recv(posted.peer, slot, 0, bytes);
   } catch (const std::exception& e) {
     posted.failure = e.what();
   }
@@ -51,8 +51,8 @@ gsel_status post(gsel_link* link, const gsel_transfer* transfer, gsel_posted** o
     const bool sends = transfer->send != nullptr || transfer->recv == nullptr;
     void* memory = sends ? const_cast<void*>(transfer->send) : transfer->recv;
     if (link->aborting) fail(GSEL_ERR_ABORTED, "gloo: the link was ended");
-    auto piece = std::make_unique<Piece>(link->context, memory, transfer->bytes);
-    const std::shared_ptr<gsel_posted> posted(new gsel_posted{link, peer, sends, std::move(piece)});
+    auto buffer = std::make_unique<TransferBuffer>(link->context, memory, transfer->bytes);
+    const std::shared_ptr<gsel_posted> posted(new gsel_posted{link, peer, sends, std::move(buffer)});
     link->thread->run(
         [posted, slot = slot_of(transfer->tag), bytes = transfer->bytes] { begin(*posted, slot, bytes); });
     posted->self = posted;
@@ -63,24 +63,26 @@ gsel_status post(gsel_link* link, const gsel_transfer* transfer, gsel_posted** o
   }
 }
 
-// The guard fails after the last bytes have come: then the piece is looked at once more.
+// The guard fails after the last bytes have come: then the transfer is looked at once more.
 gsel_status test(gsel_posted* posted, double seconds, int32_t* done, gsel_error** err) {
   const gsel_link& link = *posted->link;
   *done = 0;
   try {
-    Piece& guard = *link.guards[static_cast<size_t>(posted->peer)];
+    TransferBuffer& guard = *link.guards[static_cast<size_t>(posted->peer)];
     const Clock::time_point end = seconds > 0 ? after(seconds) : Clock::time_point{};
     for (;;) {
       const Clock::time_point now = seconds > 0 ? Clock::now() : Clock::time_point{};
-      Piece::State state = posted->piece->wait(posted->sends, std::min(end, now + kSlice));
-      if (state == Piece::State::kUnderWay && link.aborting) fail(GSEL_ERR_ABORTED, "gloo: the link was ended");
-      if (state == Piece::State::kUnderWay && guard.wait(false, {}) == Piece::State::kFailed) {
-        state = posted->piece->wait(posted->sends, {});
-        if (state != Piece::State::kDone) fail_about(link, posted->peer, posted->sends, guard.failure());
+      TransferBuffer::State state = posted->buffer->wait(posted->sends, std::min(end, now + kSlice));
+      if (state == TransferBuffer::State::kUnderWay && link.aborting)
+        fail(GSEL_ERR_ABORTED, "gloo: the link was ended");
+      if (state == TransferBuffer::State::kUnderWay && guard.wait(false, {}) == TransferBuffer::State::kFailed) {
+        state = posted->buffer->wait(posted->sends, {});
+        if (state != TransferBuffer::State::kDone) fail_about(link, posted->peer, posted->sends, guard.failure());
       }
       if (posted->begun && !posted->failure.empty()) fail_about(link, posted->peer, posted->sends, posted->failure);
-      if (state == Piece::State::kFailed) fail_about(link, posted->peer, posted->sends, posted->piece->failure());
-      *done = state == Piece::State::kDone ? 1 : 0;
+      if (state == TransferBuffer::State::kFailed)
+        fail_about(link, posted->peer, posted->sends, posted->buffer->failure());
+      *done = state == TransferBuffer::State::kDone ? 1 : 0;
       if (*done || now >= end) return GSEL_OK;
     }
   } catch (...) {
@@ -92,7 +94,7 @@ void release(gsel_posted* posted) {
   const std::shared_ptr<gsel_posted> last = std::move(posted->self);
   posted->given_up = true;
   if (!posted->begun) posted->link->thread->await_pause();
-  posted->piece.reset();  // waits for gloo's thread where that is just at this memory
+  posted->buffer.reset();  // waits for gloo's thread where that is just at this memory
 }
 
 gsel_status link_error(gsel_link* link, gsel_error** err) {
@@ -103,19 +105,19 @@ gsel_status link_error(gsel_link* link, gsel_error** err) {
 
 }  // namespace
 
-Piece::State Piece::state(bool sends) const {
+TransferBuffer::State TransferBuffer::state(bool sends) const {
   if ((sends ? sendCompletions_ : recvCompletions_) > 0) return State::kDone;
   return ex_ ? State::kFailed : State::kUnderWay;
 }
 
-Piece::State Piece::wait(bool sends, Clock::time_point until) {
+TransferBuffer::State TransferBuffer::wait(bool sends, Clock::time_point until) {
   std::unique_lock lock(m_);
   if (until > Clock::time_point{})
     (sends ? sendCv_ : recvCv_).wait_until(lock, until, [&] { return state(sends) != State::kUnderWay; });
   return state(sends);
 }
 
-std::string Piece::failure() {
+std::string TransferBuffer::failure() {
   const std::lock_guard lock(m_);
   try {
     throwIfException();

@@ -28,7 +28,7 @@ pub struct gsel_range {
 }
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct gsel_part {
+pub struct gsel_shard {
     pub dim: i32,
     pub blocks: i32,
     pub begin: i64,
@@ -85,9 +85,9 @@ pub struct gsel_call {
     pub n_reductions: i32,
     pub reserved2: i32,
     pub produced: *mut u8,
-    pub param_parts: *const gsel_part,
-    pub input_parts: *const gsel_part,
-    pub output_parts: *const gsel_part,
+    pub param_shards: *const gsel_shard,
+    pub input_shards: *const gsel_shard,
+    pub output_shards: *const gsel_shard,
     pub shard_index: i32,
     pub shard_count: i32,
 }

@@ -8,9 +8,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::os::raw::c_void;
 
-/// A part of a tensor that a rank has: elements `[begin, end)` of each of `blocks` blocks of `whole` elements along `dim`.
+/// A shard of a tensor: elements `[begin, end)` of each of `blocks` blocks of `whole` elements along `dim`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct Shard {
     /// The dimension; `None`: the rank has the whole tensor.
     pub dim: Option<usize>,
     /// Number of equal blocks.
@@ -23,15 +23,15 @@ pub struct Part {
     pub whole: usize,
 }
 
-impl Part {
-    fn of(part: &sys::gsel_part) -> Part {
+impl Shard {
+    fn of(shard: &sys::gsel_shard) -> Shard {
         let size = |n: i64| n as usize;
-        Part {
-            dim: usize::try_from(part.dim).ok(),
-            blocks: part.blocks as usize,
-            begin: size(part.begin),
-            end: size(part.end),
-            whole: size(part.whole),
+        Shard {
+            dim: usize::try_from(shard.dim).ok(),
+            blocks: shard.blocks as usize,
+            begin: size(shard.begin),
+            end: size(shard.end),
+            whole: size(shard.whole),
         }
     }
 }
@@ -174,26 +174,26 @@ impl<'a> Call<'a> {
         let tensor = self.list(self.call.params, self.call.n_params, "parameter", i);
         &tensor.dims[..tensor.n_dims as usize]
     }
-    fn part(&self, first: *const sys::gsel_part, n: i32, i: usize) -> Part {
+    fn shard(&self, first: *const sys::gsel_shard, n: i32, i: usize) -> Shard {
         assert!(
             i < n as usize && !first.is_null(),
             "part {} was asked for, the layer has {}",
             i,
             n
         );
-        Part::of(unsafe { &*first.add(i) })
+        Shard::of(unsafe { &*first.add(i) })
     }
     /// Which part of parameter i this rank has.
-    pub fn param_part(&self, i: usize) -> Part {
-        self.part(self.call.param_parts, self.call.n_params, i)
+    pub fn param_shard(&self, i: usize) -> Shard {
+        self.shard(self.call.param_shards, self.call.n_params, i)
     }
     /// Which part of input i this rank has.
-    pub fn input_part(&self, i: usize) -> Part {
-        self.part(self.call.input_parts, self.call.n_inputs, i)
+    pub fn input_shard(&self, i: usize) -> Shard {
+        self.shard(self.call.input_shards, self.call.n_inputs, i)
     }
     /// Which part of output i this rank has.
-    pub fn output_part(&self, i: usize) -> Part {
-        self.part(self.call.output_parts, self.call.n_outputs, i)
+    pub fn output_shard(&self, i: usize) -> Shard {
+        self.shard(self.call.output_shards, self.call.n_outputs, i)
     }
     /// The buffer of phase i of this direction. Once per call.
     pub fn reduction<T: Element>(&self, i: usize) -> &'a mut [T] {

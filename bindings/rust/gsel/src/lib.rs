@@ -59,7 +59,7 @@ mod train;
 /// Every declaration of C: what has no type here, such as the flags `sys::GSEL_PARAM_FROZEN` and `sys::GSEL_LAYER_LOSS`.
 pub use gsel_sys as sys;
 
-pub use call::{Backward, Call, DataRequest, Forward, Part};
+pub use call::{Backward, Call, DataRequest, Forward, Shard};
 pub use calls::{group, DeviceMemory, SharedMemory};
 pub use checks::{Breach, CheckOptions, CheckReport};
 pub use collective::{Collective, Message, Parts, Source, Target, ANY_RANK, ANY_TAG};

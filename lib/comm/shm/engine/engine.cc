@@ -25,7 +25,7 @@ bool is_small(const gsel_collective& call) {
   return row.message || (!row.counted() && !calls_back && call.count * dtype_bytes(call.dtype) <= kSmallBytes);
 }
 
-Work::Work(Engine& with, const gsel_collective* given, uint64_t n, bool opened)
+EngineRequest::EngineRequest(Engine& with, const gsel_collective* given, uint64_t n, bool opened)
     : engine(with), calls(given, given + n), is_open(opened), open(n), collectives(0) {
   size_t messages = 0;
   for (const gsel_collective& call : calls) messages += is_point_to_point(call.kind);
@@ -33,7 +33,7 @@ Work::Work(Engine& with, const gsel_collective* given, uint64_t n, bool opened)
   collectives = n - messages;
 }
 
-Work::Work(Engine& with, std::function<void()> given)
+EngineRequest::EngineRequest(Engine& with, std::function<void()> given)
     : engine(with), task(std::move(given)), is_open(false), open(1), collectives(1) {}
 
 class Engine::InOperation {
@@ -76,8 +76,8 @@ void Engine::call_beside_others(const gsel_collective& given) {
 }
 
 void Engine::group(std::span<const gsel_collective> calls) {
-  Work work(*this, calls.data(), calls.size());
-  run(work);
+  EngineRequest request(*this, calls.data(), calls.size());
+  run(request);
 }
 
 void Engine::require_threads() const {
@@ -86,22 +86,22 @@ void Engine::require_threads() const {
          "a request needs a thread and the communicator was made with GSEL_COMM_NO_THREAD; make the call itself");
 }
 
-std::unique_ptr<Pending> Engine::start(std::function<void()> task) {
-  auto work = std::make_unique<Work>(*this, std::move(task));
-  start(*work, true);
-  return work;
+std::unique_ptr<BackendRequest> Engine::start(std::function<void()> task) {
+  auto request = std::make_unique<EngineRequest>(*this, std::move(task));
+  start(*request, true);
+  return request;
 }
 
-std::unique_ptr<Pending> Engine::start(std::span<const gsel_collective> calls, bool promptly, bool is_open) {
+std::unique_ptr<BackendRequest> Engine::start(std::span<const gsel_collective> calls, bool promptly, bool is_open) {
   require_threads();
-  auto work = std::make_unique<Work>(*this, calls.data(), calls.size(), is_open);
-  start(*work, promptly);
-  return work;
+  auto request = std::make_unique<EngineRequest>(*this, calls.data(), calls.size(), is_open);
+  start(*request, promptly);
+  return request;
 }
 
 bool Engine::under_way() {
   std::lock_guard lock(mutex_);
-  return works_ > 0;
+  return open_requests_ > 0;
 }
 
 void Engine::stop() {
@@ -123,52 +123,53 @@ void Engine::allow_overlap() {
 
 void Engine::end_overlap() {
   std::lock_guard lock(mutex_);
-  if (--overlaps_ == 0 && works_ == 0 && !driven_) busy_.store(false, std::memory_order_release);
+  if (--overlaps_ == 0 && open_requests_ == 0 && !driven_) busy_.store(false, std::memory_order_release);
 }
 
 // Under the lock.
-void Engine::submit(Work& work) {
+void Engine::submit(EngineRequest& request) {
   require_outside_operation();
-  waiters_.reserve(static_cast<size_t>(works_) + 1);  // so that a wait cannot fail while its work is under way
-  inbox_.push_back(&work);
-  ++works_;
-  queued_ += work.collectives;
+  waiters_.reserve(static_cast<size_t>(open_requests_) +
+                   1);  // so that a wait cannot fail while its request is under way
+  inbox_.push_back(&request);
+  ++open_requests_;
+  queued_ += request.collectives;
   busy_.store(true, std::memory_order_relaxed);
   news_.store(true, std::memory_order_seq_cst);
 }
 
-void Engine::start(Work& work, bool promptly) {
-  if (work.open == 0) return work.done.store(true, std::memory_order_release);
+void Engine::start(EngineRequest& request, bool promptly) {
+  if (request.open == 0) return request.done.store(true, std::memory_order_release);
   std::unique_lock lock(mutex_);
   start_thread();
-  submit(work);
-  if (!work.task && std::ranges::all_of(work.calls, is_small)) recent_ = true;
+  submit(request);
+  if (!request.task && std::ranges::all_of(request.calls, is_small)) recent_ = true;
   if (driven_) return signals_.nudge();
   if (!asleep_) {
     lock.unlock();  // or the thread would wake up and wait for it
     return changed_.notify_all();
   }
-  if (work.collectives > 0 && (promptly || !postpone(work))) {
+  if (request.collectives > 0 && (promptly || !postpone(request))) {
     postponed_ = false;
     return wake_thread();
   }
   if (turns_.load(std::memory_order_relaxed) == 0) advance(lock);
 }
 
-void Engine::run(Work& work) {
-  if (work.open == 0) return;
+void Engine::run(EngineRequest& request) {
+  if (request.open == 0) return;
   {
     const std::lock_guard lock(mutex_);
-    submit(work);
+    submit(request);
   }
-  wait(work);
-  if (work.failure) throw Error(*work.failure);
+  wait(request);
+  if (request.failure) throw Error(*request.failure);
 }
 
 // Whether it can do without the thread. Ranks that sleep for this one may have come before it listens.
-bool Engine::postpone(const Work& work) {
-  const bool first = queued_ == work.collectives;
-  if ((!first && !postponed_) || !std::ranges::all_of(work.calls, is_small)) return false;
+bool Engine::postpone(const EngineRequest& request) {
+  const bool first = queued_ == request.collectives;
+  if ((!first && !postponed_) || !std::ranges::all_of(request.calls, is_small)) return false;
   listen();
   postponed_ = first || at_.mine().sleepers.load(std::memory_order_seq_cst) == 0;
   return postponed_;
@@ -180,9 +181,9 @@ void Engine::begin_postponed() noexcept {
   wake_thread();
 }
 
-// Until the own work is done or what is next is not for its waiter to run. The thread, which has no work of its own:
+// Until the own request is done or what is next is not for its waiter to run. The thread, which has no work of its own:
 // until somebody else would drive, nothing is under way, or it is time to sleep; then what prepare_sleep said.
-std::optional<Wakeup> Engine::drive(Work* own) {
+std::optional<Wakeup> Engine::drive(EngineRequest* own) {
   Idle idle;
   for (;;) {
     admit();
@@ -218,7 +219,7 @@ std::optional<Wakeup> Engine::drive(Work* own) {
 
 void Engine::admit() {
   if (!has_news()) return;
-  std::vector<Work*> fresh;
+  std::vector<EngineRequest*> fresh;
   std::vector<Cancel*> cancels;
   {
     std::lock_guard lock(mutex_);
@@ -226,14 +227,14 @@ void Engine::admit() {
     cancels.swap(cancels_);
     news_.store(false, std::memory_order_relaxed);
   }
-  for (Work* work : fresh) {
-    if (work->task) queue_.push_back({work, nullptr});
-    for (const gsel_collective& call : work->calls)
-      if (!is_point_to_point(call.kind)) queue_.push_back({work, &call});
-    begin_messages(*work);  // last: it may be done by then
+  for (EngineRequest* request : fresh) {
+    if (request->task) queue_.push_back({request, nullptr});
+    for (const gsel_collective& call : request->calls)
+      if (!is_point_to_point(call.kind)) queue_.push_back({request, &call});
+    begin_messages(*request);  // last: it may be done by then
   }
   for (Cancel* cancel : cancels) {
-    const bool cancelled = try_cancel(*cancel->work);
+    const bool cancelled = try_cancel(*cancel->request);
     std::lock_guard lock(mutex_);
     cancel->cancelled = cancelled;
     cancel->answered = true;
@@ -241,81 +242,82 @@ void Engine::admit() {
   }
 }
 
-bool Engine::try_cancel(Work& work) {
-  if (work.done.load(std::memory_order_relaxed)) return false;
-  if (!(work.transfers.empty() ? cancel_collective(work) : mailbox_.cancel(work.transfers.front()))) return false;
-  end_call(work, nullptr);
+bool Engine::try_cancel(EngineRequest& request) {
+  if (request.done.load(std::memory_order_relaxed)) return false;
+  if (!(request.transfers.empty() ? cancel_collective(request) : mailbox_.cancel(request.transfers.front())))
+    return false;
+  end_call(request, nullptr);
   return true;
 }
 
 // What this rank has not begun another one may have, if it is the next.
-bool Engine::cancel_collective(Work& work) {
-  const auto place = std::ranges::find(queue_, &work, &Collective::work);
+bool Engine::cancel_collective(EngineRequest& request) {
+  const auto place = std::ranges::find(queue_, &request, &Collective::request);
   if (place == queue_.end()) return false;
   if (place == queue_.begin() && (collectives_.has_begun() || collectives_.next_is_posted())) return false;
   queue_.erase(place);
   std::lock_guard lock(mutex_);
   --queued_;
-  --work.collectives;
+  --request.collectives;
   return true;
 }
 
-void Engine::begin_messages(Work& work) {
-  size_t messages = work.transfers.size();
-  Transfer* next = work.transfers.data();
-  for (const gsel_collective* call = work.calls.data(); messages > 0; ++call) {
+void Engine::begin_messages(EngineRequest& request) {
+  size_t messages = request.transfers.size();
+  Transfer* next = request.transfers.data();
+  for (const gsel_collective* call = request.calls.data(); messages > 0; ++call) {
     if (!is_point_to_point(call->kind)) continue;
     --messages;
     Transfer& transfer = *next++;
-    transfer.call.grouped = work.calls.size() > 1;
-    transfer.is_open = work.is_open;
+    transfer.call.grouped = request.calls.size() > 1;
+    transfer.is_open = request.is_open;
     try {
       mailbox_.room_for_one();
       mailbox_.begin(transfer, *call);
     } catch (...) {
       const Error error = current_error();
-      end_call(work, &error);
+      end_call(request, &error);
       continue;
     }
-    transfer.work = &work;
+    transfer.request = &request;
     mailbox_.adopt(transfer);
   }
 }
 
 void Engine::run_collective() {
-  const auto [work, call] = queue_.front();
+  const auto [request, call] = queue_.front();
   queue_.pop_front();
   {
     std::lock_guard lock(mutex_);
     --queued_;
   }
   std::optional<Error> failure;
-  running_ = work;
+  running_ = request;
   try {
-    call ? make(*call, work->calls.size() > 1) : work->task();
+    call ? make(*call, request->calls.size() > 1) : request->task();
   } catch (...) {
     failure = current_error();
   }
   running_ = nullptr;
   {
     std::lock_guard lock(mutex_);
-    --work->collectives;
+    --request->collectives;
   }
-  end_call(*work, failure ? &*failure : nullptr);
+  end_call(*request, failure ? &*failure : nullptr);
 }
 
-void Engine::end_call(Work& work, const Error* failure) noexcept {
-  if (failure && !work.failure) try {
-      work.failure = *failure;
+void Engine::end_call(EngineRequest& request, const Error* failure) noexcept {
+  if (failure && !request.failure) try {
+      request.failure = *failure;
     } catch (...) {
-      work.failure.emplace(GSEL_ERR_NOMEM, std::string());
+      request.failure.emplace(GSEL_ERR_NOMEM, std::string());
     }
   std::lock_guard lock(mutex_);
-  if (--work.open > 0) return;
-  --works_;
-  waiting_.fetch_sub(static_cast<int>(std::erase(waiters_, &work)), std::memory_order_relaxed);
-  const std::shared_ptr<Listener> listener = std::move(work.listener);
-  work.done.store(true, std::memory_order_release);
+  if (--request.open > 0) return;
+  --open_requests_;
+  waiting_.fetch_sub(static_cast<int>(std::erase(waiters_, &request)), std::memory_order_relaxed);
+  const std::shared_ptr<Listener> listener = std::move(request.listener);
+  request.done.store(true, std::memory_order_release);
   changed_.notify_all();
   if (listener) listener->ended();
 }

@@ -49,9 +49,9 @@ bool is_small(const gsel_collective& call);  // so that nobody overlaps it with 
 // Some calls, to be run together: messages in any order of arrival, collectives in order; or a task that is made of
 // collectives. The engine does not touch it
 // once it is done.
-struct Work final : Pending {
-  Work(Engine& engine, const gsel_collective* calls, uint64_t n, bool is_open = false);
-  Work(Engine& engine, std::function<void()> task);
+struct EngineRequest final : BackendRequest {
+  EngineRequest(Engine& engine, const gsel_collective* calls, uint64_t n, bool is_open = false);
+  EngineRequest(Engine& engine, std::function<void()> task);
   bool wait(double seconds) override;
   bool waits_for_itself() const override;
   bool tell(const std::shared_ptr<Listener>& listener) override;
@@ -91,8 +91,8 @@ class Engine final : public Driver {
   }
   void group(std::span<const gsel_collective> calls);  // as gsel_group_run
   // The same asynchronously. promptly: small collectives begin now as well.
-  std::unique_ptr<Pending> start(std::span<const gsel_collective> calls, bool promptly, bool is_open = false);
-  std::unique_ptr<Pending> start(std::function<void()> task);
+  std::unique_ptr<BackendRequest> start(std::span<const gsel_collective> calls, bool promptly, bool is_open = false);
+  std::unique_ptr<BackendRequest> start(std::function<void()> task);
   void require_threads() const;  // for requests
 
   // Whether anything is under way, a driver still at work, or may come at any time.
@@ -127,19 +127,19 @@ class Engine final : public Driver {
   void serve(Outer& outer) { outer_ = &outer; }  // before the first call
 
   void stop();  // once nothing is under way that does not end by itself
-  void start(Work& work, bool promptly);
-  void run(Work& work);  // start and wait; throws what failed
-  void wait(Work& work);
-  bool wait_for(Work& work, double seconds);  // whether it is done
-  void tell(Work& work, const std::shared_ptr<Listener>& listener);
-  bool cancel(Work& work);  // whether nobody had met it; it is done then
+  void start(EngineRequest& request, bool promptly);
+  void run(EngineRequest& request);  // start and wait; throws what failed
+  void wait(EngineRequest& request);
+  bool wait_for(EngineRequest& request, double seconds);  // whether it is done
+  void tell(EngineRequest& request, const std::shared_ptr<Listener>& listener);
+  bool cancel(EngineRequest& request);  // whether nobody had met it; it is done then
   // To the end, though nobody will ask for the result: a message that nobody has met in its time is cancelled.
-  void wait_or_cancel(Work& work);
+  void wait_or_cancel(EngineRequest& request);
 
   // For the driver, at any point where it waits.
   bool has_news() const override { return news_.load(std::memory_order_seq_cst); }
   void admit();
-  void end_call(Work& work, const Error* failure) noexcept override;
+  void end_call(EngineRequest& request, const Error* failure) noexcept override;
   bool go_on_beside() override {
     admit();
     return !mailbox_.is_empty() && mailbox_.progress();
@@ -150,28 +150,30 @@ class Engine final : public Driver {
   }
   const Outer* outer() const override { return outer_; }
   bool is_alone() const override { return mailbox_.is_empty(); }
-  bool is_awaited(const Work& work) const override { return work.awaited.load(std::memory_order_relaxed); }
+  bool is_awaited(const EngineRequest& request) const override {
+    return request.awaited.load(std::memory_order_relaxed);
+  }
 
  private:
   struct Collective {
-    Work* work;
+    EngineRequest* request;
     const gsel_collective* call;  // nullptr: the work's task
   };
   struct Cancel {
-    Work* work;
+    EngineRequest* request;
     bool answered = false, cancelled = false;
   };
   class InOperation;
   void require_outside_operation() const;
   void make(const gsel_collective& given, bool grouped = false);
   void call_beside_others(const gsel_collective& given);
-  void submit(Work& work);
-  bool postpone(const Work& work);
+  void submit(EngineRequest& request);
+  bool postpone(const EngineRequest& request);
   void begin_postponed() noexcept;
-  bool look_once(Work& work);
-  bool look_for(Work& work, double seconds);
-  bool try_cancel(Work& work);
-  bool cancel_collective(Work& work);
+  bool look_once(EngineRequest& request);
+  bool look_for(EngineRequest& request, double seconds);
+  bool try_cancel(EngineRequest& request);
+  bool cancel_collective(EngineRequest& request);
 
   // engine_thread.cc; each under the lock, or by the driver.
   void start_thread();
@@ -186,12 +188,12 @@ class Engine final : public Driver {
   void stop_listening() noexcept;
   void release() noexcept;
 
-  bool may_drive(const Work& work) const {
-    return work.collectives > 0 || (queued_ == 0 && turns_.load(std::memory_order_relaxed) == 0);
+  bool may_drive(const EngineRequest& request) const {
+    return request.collectives > 0 || (queued_ == 0 && turns_.load(std::memory_order_relaxed) == 0);
   }
   bool thread_drives() const;
-  std::optional<Wakeup> drive(Work* own);
-  void begin_messages(Work& work);
+  std::optional<Wakeup> drive(EngineRequest* own);
+  void begin_messages(EngineRequest& request);
   void run_collective();
 
   const Membership& at_;
@@ -208,11 +210,11 @@ class Engine final : public Driver {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Work*> inbox_;      // given, not looked at by the driver
-  std::vector<Cancel*> cancels_;  // the same
-  std::vector<Work*> waiters_;    // what others wait for and would drive
-  uint64_t works_ = 0;            // not done
-  uint64_t queued_ = 0;           // collectives not begun
+  std::vector<EngineRequest*> inbox_;    // given, not looked at by the driver
+  std::vector<Cancel*> cancels_;         // the same
+  std::vector<EngineRequest*> waiters_;  // what others wait for and would drive
+  uint64_t open_requests_ = 0;           // not done
+  uint64_t queued_ = 0;                  // collectives not begun
   int overlaps_ = 0;
   bool driven_ = false;
   bool closing_ = false;
@@ -225,8 +227,8 @@ class Engine final : public Driver {
 
   // The driver's.
   std::deque<Collective> queue_;
-  const Work* running_ = nullptr;  // whose collective it is in
-  bool on_thread_ = false;         // the driver is the engine's thread
+  const EngineRequest* running_ = nullptr;  // whose collective it is in
+  bool on_thread_ = false;                  // the driver is the engine's thread
 };
 
 }  // namespace gsel::shm

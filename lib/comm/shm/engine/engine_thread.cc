@@ -55,7 +55,7 @@ void Engine::wake_thread() noexcept {
 // Nobody drives from now on. A thread that sleeps in the arena is woken by other ranks, unless nobody listens for it.
 void Engine::release() noexcept {
   driven_ = false;
-  if (works_ == 0 && overlaps_ == 0) busy_.store(false, std::memory_order_release);
+  if (open_requests_ == 0 && overlaps_ == 0) busy_.store(false, std::memory_order_release);
   changed_.notify_all();
   const bool hears = listens_.load(std::memory_order_relaxed) && (postponed_ || (queued_ == 0 && !has_news()));
   if (asleep_ && !hears && thread_drives()) Breaking::wake_listener(at_.mine());
@@ -63,8 +63,8 @@ void Engine::release() noexcept {
 
 // A waiter drives rather than the thread, where it may.
 bool Engine::thread_drives() const {
-  return !driven_ && works_ > 0 && (queued_ > 0 || turns_.load(std::memory_order_relaxed) == 0) &&
-         std::ranges::none_of(waiters_, [&](const Work* work) { return may_drive(*work); });
+  return !driven_ && open_requests_ > 0 && (queued_ > 0 || turns_.load(std::memory_order_relaxed) == 0) &&
+         std::ranges::none_of(waiters_, [&](const EngineRequest* request) { return may_drive(*request); });
 }
 
 void Engine::run_thread() {
@@ -91,7 +91,7 @@ void Engine::run_thread() {
 
 // Until it is the thread's turn, or the end.
 void Engine::rest(std::unique_lock<std::mutex>& lock) {
-  while (!(closing_ && works_ == 0) && !thread_drives()) {
+  while (!(closing_ && open_requests_ == 0) && !thread_drives()) {
     if (!recent_ || awake_turns_ > 0) {
       const RestingThread resting;
       changed_.wait(lock);
@@ -146,9 +146,9 @@ bool Engine::advance_alone() noexcept {
 // Small ones, as far as no other rank has to be waited for.
 bool Engine::advance_collectives() {
   while (!queue_.empty()) {
-    const auto [work, call] = queue_.front();
+    const auto [request, call] = queue_.front();
     if (!call || !is_small(*call)) return false;
-    if (!collectives_.has_begun()) collectives_.begin(*call, work->calls.size() > 1);
+    if (!collectives_.has_begun()) collectives_.begin(*call, request->calls.size() > 1);
     if (!collectives_.ends_with_headers()) return false;
     if (!collectives_.is_ready()) return true;
     run_collective();

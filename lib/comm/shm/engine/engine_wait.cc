@@ -7,7 +7,7 @@
 namespace gsel::shm {
 
 // What is done may have outlived its engine.
-bool Work::wait(double seconds) {
+bool EngineRequest::wait(double seconds) {
   require_own_process(fork_generation, "request");
   if (!done.load(std::memory_order_acquire)) {
     if (seconds < 0)
@@ -19,11 +19,11 @@ bool Work::wait(double seconds) {
   return true;
 }
 
-bool Work::waits_for_itself() const {
+bool EngineRequest::waits_for_itself() const {
   return !done.load(std::memory_order_acquire) && engine.in_operation();
 }
 
-bool Work::tell(const std::shared_ptr<Listener>& told) {
+bool EngineRequest::tell(const std::shared_ptr<Listener>& told) {
   require_own_process(fork_generation, "request");
   if (done.load(std::memory_order_acquire))
     told->ended();
@@ -32,36 +32,37 @@ bool Work::tell(const std::shared_ptr<Listener>& told) {
   return true;
 }
 
-bool Work::cancel() {
+bool EngineRequest::cancel() {
   require_own_process(fork_generation, "request");
   return calls.size() == 1 && !done.load(std::memory_order_acquire) && engine.cancel(*this);
 }
 
-void Work::wait_or_cancel() {
+void EngineRequest::wait_or_cancel() {
   require_own_process(fork_generation, "request");
   if (!done.load(std::memory_order_acquire)) engine.wait_or_cancel(*this);
 }
 
 // Drives where it may, so that the work needs no other thread; else waits for who does.
-void Engine::wait(Work& work) {
-  if (work.done.load(std::memory_order_acquire)) return;
+void Engine::wait(EngineRequest& request) {
+  if (request.done.load(std::memory_order_acquire)) return;
   std::unique_lock lock(mutex_);
-  if (work.done.load(std::memory_order_relaxed)) return;
-  work.awaited.store(true, std::memory_order_relaxed);
-  waiters_.push_back(&work);
+  if (request.done.load(std::memory_order_relaxed)) return;
+  request.awaited.store(true, std::memory_order_relaxed);
+  waiters_.push_back(&request);
   waiting_.fetch_add(1, std::memory_order_relaxed);
-  if (driven_ || !may_drive(work)) {
+  if (driven_ || !may_drive(request)) {
     begin_postponed();
     changed_.notify_all();
     signals_.nudge();
   }
   for (;;) {
-    changed_.wait(lock, [&] { return work.done.load(std::memory_order_relaxed) || (!driven_ && may_drive(work)); });
-    if (work.done.load(std::memory_order_relaxed)) break;
+    changed_.wait(lock,
+                  [&] { return request.done.load(std::memory_order_relaxed) || (!driven_ && may_drive(request)); });
+    if (request.done.load(std::memory_order_relaxed)) break;
     driven_ = true;
     lock.unlock();
     stop_listening();
-    drive(&work);
+    drive(&request);
     mailbox_.stop_awaiting();
     const bool goes_on = (mailbox_.is_empty() && queue_.empty()) || advance_alone();
     lock.lock();
@@ -70,33 +71,33 @@ void Engine::wait(Work& work) {
   }
 }
 
-void Engine::tell(Work& work, const std::shared_ptr<Listener>& listener) {
+void Engine::tell(EngineRequest& request, const std::shared_ptr<Listener>& listener) {
   const std::lock_guard lock(mutex_);
-  if (work.done.load(std::memory_order_relaxed)) return listener->ended();
-  work.listener = listener;
-  work.awaited.store(true, std::memory_order_relaxed);
+  if (request.done.load(std::memory_order_relaxed)) return listener->ended();
+  request.listener = listener;
+  request.awaited.store(true, std::memory_order_relaxed);
   signals_.nudge();
 }
 
-bool Engine::wait_for(Work& work, double seconds) {
-  const bool done = work.done.load(std::memory_order_acquire);
-  if (done || seconds == 0) return done || look_once(work);  // a look is no wait
-  work.awaited.store(true, std::memory_order_relaxed);
-  return look_for(work, seconds);
+bool Engine::wait_for(EngineRequest& request, double seconds) {
+  const bool done = request.done.load(std::memory_order_acquire);
+  if (done || seconds == 0) return done || look_once(request);  // a look is no wait
+  request.awaited.store(true, std::memory_order_relaxed);
+  return look_for(request, seconds);
 }
 
 // Lets messages advance where nobody else does.
-bool Engine::look_once(Work& work) {
+bool Engine::look_once(EngineRequest& request) {
   std::unique_lock lock(mutex_);
   const bool begins = queued_ > 0 && !postponed_;  // on the thread
-  if (!work.done.load(std::memory_order_relaxed) && !driven_ && asleep_ && !begins &&
+  if (!request.done.load(std::memory_order_relaxed) && !driven_ && asleep_ && !begins &&
       turns_.load(std::memory_order_relaxed) == 0)
     advance(lock);
-  return work.done.load(std::memory_order_relaxed);
+  return request.done.load(std::memory_order_relaxed);
 }
 
-bool Engine::look_for(Work& work, double seconds) {
-  const auto done = [&] { return work.done.load(std::memory_order_acquire); };
+bool Engine::look_for(EngineRequest& request, double seconds) {
+  const auto done = [&] { return request.done.load(std::memory_order_acquire); };
   std::unique_lock lock(mutex_);
   begin_postponed();
   lookers_.fetch_add(1, std::memory_order_relaxed);
@@ -106,10 +107,10 @@ bool Engine::look_for(Work& work, double seconds) {
 }
 
 // The driver does it, which is this thread where there is no other.
-bool Engine::cancel(Work& work) {
-  if (work.done.load(std::memory_order_acquire)) return false;
+bool Engine::cancel(EngineRequest& request) {
+  if (request.done.load(std::memory_order_acquire)) return false;
   require_outside_operation();
-  Cancel own{&work};
+  Cancel own{&request};
   std::unique_lock lock(mutex_);
   cancels_.push_back(&own);
   news_.store(true, std::memory_order_seq_cst);
@@ -126,14 +127,14 @@ bool Engine::cancel(Work& work) {
 }
 
 // A wait for its end would begin the time after which a message breaks the communicator.
-void Engine::wait_or_cancel(Work& work) {
-  if (work.done.load(std::memory_order_acquire)) return;
-  if (!work.transfers.empty() && work.calls.size() == 1) {
-    const double own = work.calls.front().timeout_s;
-    work.awaited.store(false, std::memory_order_relaxed);
-    if (look_for(work, own > 0 ? own : static_cast<double>(signals_.timeout_ns()) * 1e-9) || cancel(work)) return;
+void Engine::wait_or_cancel(EngineRequest& request) {
+  if (request.done.load(std::memory_order_acquire)) return;
+  if (!request.transfers.empty() && request.calls.size() == 1) {
+    const double own = request.calls.front().timeout_s;
+    request.awaited.store(false, std::memory_order_relaxed);
+    if (look_for(request, own > 0 ? own : static_cast<double>(signals_.timeout_ns()) * 1e-9) || cancel(request)) return;
   }
-  wait(work);
+  wait(request);
 }
 
 }  // namespace gsel::shm

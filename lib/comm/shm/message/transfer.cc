@@ -74,7 +74,7 @@ void Mailbox::finish(Transfer& transfer) {
   hit(Step::leave, transfer.number);
   if (transfer.number != 0) recorder_.leave(transfer.number, transfer.failure != nullptr);
   if (!transfer.failure) recorder_.count_call(transfer.call.kind, transfer.out.bytes);
-  if (transfer.work) signals_.driver().end_call(*transfer.work, transfer.failure.get());
+  if (transfer.request) signals_.driver().end_call(*transfer.request, transfer.failure.get());
 }
 
 // Whether nobody had met the message, and it is under way no more. By the driver.
@@ -99,7 +99,7 @@ void Mailbox::drop_all(const Error* failure) noexcept {
     withdraw(transfer->out);
     if (transfer->in.stage == Half::Stage::arriving && peer(transfer->in.peer).stream == &transfer->in.stream)
       peer(transfer->in.peer).stream = nullptr;
-    if (transfer->work) signals_.driver().end_call(*transfer->work, failure);
+    if (transfer->request) signals_.driver().end_call(*transfer->request, failure);
   }
 }
 
@@ -167,7 +167,7 @@ int64_t Mailbox::attend() {
   int64_t next = INT64_MAX;
   if (!at_.family().watcher()) breaking_.look_at_all();
   for (Transfer* transfer : transfers_) {
-    const bool awaited = !transfer->work || signals_.driver().is_awaited(*transfer->work);
+    const bool awaited = !transfer->request || signals_.driver().is_awaited(*transfer->request);
     if (transfer->deadline_ns == 0 && awaited) transfer->deadline_ns = now + transfer->call.timeout_ns;
     const int64_t deadline = awaited ? transfer->deadline_ns : INT64_MAX;
     next = std::min(next, deadline);

@@ -10,7 +10,7 @@
 
 namespace gsel::shm {
 
-struct Work;
+struct EngineRequest;
 
 // What a message is, as its first line says.
 struct Envelope {
@@ -70,11 +70,11 @@ struct Transfer {
   Call call;
   Half out, in;
   gsel_message* received = nullptr;
-  uint64_t number = 0;             // of the call, in the recorder
-  int64_t deadline_ns = 0;         // 0 until it waits long and somebody waits for its end
-  Work* work = nullptr;            // to be told of the end
-  bool is_open = false;            // as that says
-  std::unique_ptr<Error> failure;  // of this call alone
+  uint64_t number = 0;               // of the call, in the recorder
+  int64_t deadline_ns = 0;           // 0 until it waits long and somebody waits for its end
+  EngineRequest* request = nullptr;  // to be told of the end
+  bool is_open = false;              // as that says
+  std::unique_ptr<Error> failure;    // of this call alone
 };
 
 // What a rank knows of its two channels with another.

@@ -42,7 +42,7 @@ class Maker {
 };
 
 // Who waits for it. The endpoint keeps it until its thread has gone.
-class MadeBeside final : public Pending {
+class MadeBeside final : public BackendRequest {
  public:
   explicit MadeBeside(std::shared_ptr<Maker> maker) : maker_(std::move(maker)) {}
   bool wait(double seconds) override;

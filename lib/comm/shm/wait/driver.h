@@ -8,7 +8,7 @@
 
 namespace gsel::shm {
 
-struct Work;
+struct EngineRequest;
 
 // What makes calls of this communicator as steps of a call of its own, if anything does.
 class Outer {
@@ -32,9 +32,9 @@ class Driver {
   virtual bool busy() const = 0;
   // Whether a thread of the caller is blocked until what is done now has ended.
   virtual bool blocks_caller() const = 0;
-  virtual bool is_awaited(const Work& work) const = 0;  // somebody waits for its end
-  virtual bool has_news() const = 0;                    // something to look at before a sleep
-  virtual void end_call(Work& work, const Error* failure) noexcept = 0;
+  virtual bool is_awaited(const EngineRequest& request) const = 0;  // somebody waits for its end
+  virtual bool has_news() const = 0;                                // something to look at before a sleep
+  virtual void end_call(EngineRequest& request, const Error* failure) noexcept = 0;
 
  protected:
   ~Driver() = default;

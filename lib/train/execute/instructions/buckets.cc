@@ -37,9 +37,9 @@ void close_gradient_window(State& s, int32_t b) {
 
 // ---- what WAIT takes -----------------------------------------------------------------------------------------------
 
-// Whether the first elements of a stretch are other than its master copy, rounded. Goes through memory that is free
+// Whether the first elements of a shard are other than its master copy, rounded. Goes through memory that is free
 // before the first step.
-double own_params_differ(const State& s, const Stretch& own, uint64_t elems) {
+double own_params_differ(const State& s, const BucketShard& own, uint64_t elems) {
   const CountedMemory& room = s.arena.bytes() > s.staging.bytes() ? s.arena : s.staging;
   const uint64_t chunk = room.bytes() / sizeof(uint16_t);
   std::vector<uint16_t> here, there;
@@ -63,7 +63,7 @@ double own_params_differ(const State& s, const Stretch& own, uint64_t elems) {
 void follow_params(State& s, int32_t b) {
   const BucketLayout& layout = s.params.layout(b);
   if (layout.dtype == GSEL_F32 || s.program().buckets[b].owner >= 0) return;  // an owner has the one copy
-  const Stretch own = s.params.stretch(b);
+  const BucketShard own = s.params.shard(b);
   const auto elems =
       static_cast<uint64_t>(std::max<int64_t>(std::min(layout.own.end, layout.elems) - layout.own.begin, 0));
   double differs = own_params_differ(s, own, elems);

@@ -67,15 +67,15 @@ void lend_values(State& s, const gsel_instr& instr, const Layer& layer) {
 }
 
 void lend_parts(const Fixed& fixed, Lent& lent, const Layer& layer) {
-  lent.param_parts.clear();
-  lent.input_parts.clear();
-  lent.output_parts.clear();
-  for (int32_t p : layer.params) lent.param_parts.push_back(fixed.model.params()[p].part.view());
-  for (int32_t v : layer.inputs) lent.input_parts.push_back(fixed.model.values()[v].part.view());
-  for (int32_t v : layer.outputs) lent.output_parts.push_back(fixed.model.values()[v].part.view());
-  lent.call.param_parts = lent.param_parts.data();
-  lent.call.input_parts = lent.input_parts.data();
-  lent.call.output_parts = lent.output_parts.data();
+  lent.param_shards.clear();
+  lent.input_shards.clear();
+  lent.output_shards.clear();
+  for (int32_t p : layer.params) lent.param_shards.push_back(fixed.model.params()[p].shard.view());
+  for (int32_t v : layer.inputs) lent.input_shards.push_back(fixed.model.values()[v].shard.view());
+  for (int32_t v : layer.outputs) lent.output_shards.push_back(fixed.model.values()[v].shard.view());
+  lent.call.param_shards = lent.param_shards.data();
+  lent.call.input_shards = lent.input_shards.data();
+  lent.call.output_shards = lent.output_shards.data();
   lent.call.shard_index = fixed.axis_coordinate(fixed.sharing_axis());
   lent.call.shard_count = fixed.axis_size(fixed.sharing_axis());
 }

@@ -23,9 +23,9 @@ double own_squares(State& s, int32_t b, const std::function<bool(const Param&)>&
   if (s.params.whole_gradient(b)) zero_missing_gradients(s, b);
   const float* own = s.params.own_gradient(b);
   double sum = 0;
-  for (const Piece& piece : s.params.layout(b).pieces)
-    if (counts(s.model.params()[piece.param]))
-      sum += s.sum_squares(own + piece.first, GSEL_F32, static_cast<uint64_t>(piece.count));
+  for (const ParamRun& run : s.params.layout(b).runs)
+    if (counts(s.model.params()[run.param]))
+      sum += s.sum_squares(own + run.first, GSEL_F32, static_cast<uint64_t>(run.count));
   return sum;
 }
 
@@ -49,7 +49,7 @@ void find_overflow(State& s, const gsel_instr& instr) {
 void norm(State& s, const gsel_instr& instr) {
   const bool is_first = s.axis_coordinate(s.sharing_axis()) == 0;
   auto counts = [&](const Param& param) {
-    return !(param.flags & GSEL_PARAM_NO_CLIP) && (is_first || !param.part.is_whole());
+    return !(param.flags & GSEL_PARAM_NO_CLIP) && (is_first || !param.shard.is_whole());
   };
   std::array<double, kAxes> divided{};
   std::array<bool, kAxes> any{};

@@ -55,7 +55,7 @@ void close_forward(State& s) {
 void step_again(State& s, double clip, bool overflowed) {
   for (int32_t b = 0; b < static_cast<int32_t>(s.buckets.size()); ++b) {
     if (!s.step_copy->keeps(b)) continue;
-    s.step_copy->put_back(b, s.params.stretch(b));
+    s.step_copy->put_back(b, s.params.shard(b));
     s.params.done_with(b, true);
   }
   s.run->weight_begun.assign(s.run->weight_begun.size(), true);
@@ -99,8 +99,8 @@ void start_optimistic(State& s, const gsel_instr& instr, double number) {
   }
 }
 
-void keep_until_validated(State& s, int32_t bucket, const Stretch& stretch) {
-  if (s.validation.is_open) s.step_copy->keep(bucket, stretch);
+void keep_until_validated(State& s, int32_t bucket, const BucketShard& shard) {
+  if (s.validation.is_open) s.step_copy->keep(bucket, shard);
 }
 
 // Of a step in which nothing is optimistic, its own numbers.

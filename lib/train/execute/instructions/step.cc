@@ -9,7 +9,7 @@ namespace {
 
 // Two numbers for each parameter of a bucket, of what this rank of the sharing axis has of it: of the whole.
 void sum_over_parts(State& s, const ProgramBucket& bucket, std::span<double> numbers) {
-  auto is_whole = [&](int32_t p) { return s.model.params()[p].part.is_whole(); };
+  auto is_whole = [&](int32_t p) { return s.model.params()[p].shard.is_whole(); };
   if (std::ranges::all_of(bucket.params, is_whole)) return;
   for (size_t i = 0; i < bucket.params.size(); ++i)
     if (s.axis_coordinate(s.sharing_axis()) > 0 && is_whole(bucket.params[i])) numbers[2 * i] = numbers[2 * i + 1] = 0;
@@ -29,10 +29,10 @@ void step_optimizer(State& s, const gsel_instr& instr) {
     if (bucket.shards_state()) allreduce_numbers(s, GSEL_INSTR_STEP, bucket.axis, numbers, GSEL_SUM);
     sum_over_parts(s, bucket, numbers);
   };
-  const Stretch stretch = s.params.stretch(b);
-  keep_until_validated(s, b, stretch);
+  const BucketShard shard = s.params.shard(b);
+  keep_until_validated(s, b, shard);
   try {
-    s.optimizer.step(*s.device, stretch, scale, bucket.params, sum_over_owners);
+    s.optimizer.step(*s.device, shard, scale, bucket.params, sum_over_owners);
   } catch (const Error& cause) {
     s.params.done_with(b, true);
     if (cause.code() != GSEL_ERR_CALLBACK) throw;

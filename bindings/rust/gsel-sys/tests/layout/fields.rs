@@ -2,9 +2,9 @@
 fields!(gsel_str: data, len);
 fields!(gsel_tensor: data, n_elems, dims, n_dims, dtype);
 fields!(gsel_range: begin, end);
-fields!(gsel_part: dim, blocks, begin, end, whole);
+fields!(gsel_shard: dim, blocks, begin, end, whole);
 fields!(gsel_comm_count: struct_size, reserved, calls, bytes_sent);
-fields!(gsel_call: struct_size, reserved, layer, microbatch, n_samples, sample_ids, params, inputs, outputs, d_outputs, d_inputs, d_params, n_params, n_inputs, n_outputs, accumulate, saved, saved_bytes, rng_key, stream, message, message_capacity, user_data, step, evaluating, phase, reductions, n_reductions, reserved2, produced, param_parts, input_parts, output_parts, shard_index, shard_count);
+fields!(gsel_call: struct_size, reserved, layer, microbatch, n_samples, sample_ids, params, inputs, outputs, d_outputs, d_inputs, d_params, n_params, n_inputs, n_outputs, accumulate, saved, saved_bytes, rng_key, stream, message, message_capacity, user_data, step, evaluating, phase, reductions, n_reductions, reserved2, produced, param_shards, input_shards, output_shards, shard_index, shard_count);
 fields!(gsel_param_options: struct_size, reserved, name, dims, n_dims, dtype, flags, init, init_scale, init_fn, init_user_data, shard, shard_dim, shard_blocks, shard_granularity, lr_factor, init_free_user_data);
 fields!(gsel_value_options: struct_size, reserved, name, dims, n_dims, dtype, flags, placement, shard_dim, shard_granularity, shard_blocks, sequence_dim);
 fields!(gsel_phase: struct_size, reserved, axis, op, dtype, flags, elems, elems_per_sample);

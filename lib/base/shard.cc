@@ -1,10 +1,9 @@
-// base/part.cc: see part.h.
-#include "base/part.h"
+// base/shard.cc: see shard.h.
+#include "base/shard.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "base/shard.h"
 #include "base/weights.h"
 
 namespace gsel {
@@ -62,23 +61,23 @@ std::vector<int64_t> deal(int64_t n, std::span<const double> weights, int64_t le
 
 }  // namespace
 
-std::vector<int64_t> share_bounds(int64_t n, std::span<const double> weights) {
+std::vector<int64_t> shard_bounds(int64_t n, std::span<const double> weights) {
   return deal(n, weights, 1);
 }
 std::vector<int64_t> share_items(int64_t n, std::span<const double> weights) {
   return deal(n, weights, 0);
 }
 
-PartRows rows_of(std::span<const int64_t> dims, const Share& part) {
+ShardRows rows_of(std::span<const int64_t> dims, const Shard& shard) {
   int64_t outer = 1, inner = 1;
-  for (size_t i = 0; i < dims.size(); ++i) (i < static_cast<size_t>(std::max(part.dim, 0)) ? outer : inner) *= dims[i];
-  if (part.is_whole()) return {1, inner, 0, inner};
-  inner /= dims[part.dim];
-  return {outer * part.blocks, part.size() * inner, part.begin * inner, part.whole * inner};
+  for (size_t i = 0; i < dims.size(); ++i) (i < static_cast<size_t>(std::max(shard.dim, 0)) ? outer : inner) *= dims[i];
+  if (shard.is_whole()) return {1, inner, 0, inner};
+  inner /= dims[shard.dim];
+  return {outer * shard.blocks, shard.size() * inner, shard.begin * inner, shard.whole * inner};
 }
 
-std::vector<int64_t> local_dims(std::vector<int64_t> dims, const Share& part) {
-  if (!part.is_whole()) dims[part.dim] = part.size() * part.blocks;
+std::vector<int64_t> local_dims(std::vector<int64_t> dims, const Shard& shard) {
+  if (!shard.is_whole()) dims[shard.dim] = shard.size() * shard.blocks;
   return dims;
 }
 

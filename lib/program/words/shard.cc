@@ -1,5 +1,5 @@
-// program/words/part.cc: see part.h.
-#include "program/words/part.h"
+// program/words/shard.cc: see shard.h.
+#include "program/words/shard.h"
 
 #include <algorithm>
 
@@ -22,31 +22,31 @@ bool take(std::string_view& text, char mark, std::string_view& head) {
 
 }  // namespace
 
-std::string text_of(const Share& part) {
-  return fmt::format("{}:{}-{}/{}{}", part.dim, part.begin, part.end, part.whole,
-                     part.blocks == 1 ? "" : fmt::format("x{}", part.blocks));
+std::string text_of(const Shard& shard) {
+  return fmt::format("{}:{}-{}/{}{}", shard.dim, shard.begin, shard.end, shard.whole,
+                     shard.blocks == 1 ? "" : fmt::format("x{}", shard.blocks));
 }
 
-Share read_part(const TextLines& lines, const Word& word, int32_t first_dim) {
+Shard read_shard(const TextLines& lines, const Word& word, int32_t first_dim) {
   std::string_view rest = word.after_equals(), dim, begin, end;
   if (!take(rest, ':', dim) || !take(rest, '-', begin) || !take(rest, '/', end))
     lines.refuse_at(word, fmt::format("\"{}\" is not DIM:BEGIN-END/WHOLE, perhaps with xBLOCKS behind", word.text));
-  Share part;
+  Shard shard;
   std::string_view whole = rest;
   const bool has_blocks = take(rest, 'x', whole);
-  part.dim = static_cast<int32_t>(lines.number(word, dim, first_dim, GSEL_MAX_DIMS - 1));
-  part.whole = lines.number(word, whole, 1, kMostElems);
+  shard.dim = static_cast<int32_t>(lines.number(word, dim, first_dim, GSEL_MAX_DIMS - 1));
+  shard.whole = lines.number(word, whole, 1, kMostElems);
   if (has_blocks)
-    part.blocks =
-        static_cast<int32_t>(lines.number(word, rest, 1, std::min<int64_t>(INT32_MAX, kMostElems / part.whole)));
-  part.begin = lines.number(word, begin, 0, part.whole - 1);
-  part.end = lines.number(word, end, part.begin + 1, part.whole);
-  return part;
+    shard.blocks =
+        static_cast<int32_t>(lines.number(word, rest, 1, std::min<int64_t>(INT32_MAX, kMostElems / shard.whole)));
+  shard.begin = lines.number(word, begin, 0, shard.whole - 1);
+  shard.end = lines.number(word, end, shard.begin + 1, shard.whole);
+  return shard;
 }
 
-void check_part(const TextLines& lines, const Word& word, const Share& part, int64_t amount, const char* noun,
-                const char* of) {
-  if (const int64_t pieces = part.size() * part.blocks; amount % pieces)
+void check_shard(const TextLines& lines, const Word& word, const Shard& shard, int64_t amount, const char* noun,
+                 const char* of) {
+  if (const int64_t pieces = shard.size() * shard.blocks; amount % pieces)
     lines.refuse_at(word, fmt::format("{}{} cannot be cut into the {} equal pieces that \"{}\" says are here",
                                       with_noun(amount, noun), of, pieces, word.text));
 }

@@ -1,4 +1,4 @@
-// support/stretch.h: parameters of a bucket and what one rank owns of it, without a trainer around them.
+// support/bucket_shard.h: parameters of a bucket and what one rank owns of it, without a trainer around them.
 #pragma once
 
 #include <memory>
@@ -50,32 +50,32 @@ struct Owner {
   std::vector<float> values, gradient;
   std::vector<uint16_t> rounded;
   std::vector<std::vector<float>> states;  // of float for their alignment
-  std::vector<gsel::Piece> pieces;
-  gsel::Stretch stretch;
+  std::vector<gsel::ParamRun> runs;
+  gsel::BucketShard shard;
 
   Owner(const Bucket& bucket, const gsel::Optimizer& optimizer, int64_t from, int64_t end, gsel_dtype dtype = GSEL_F32)
       : begin(from), values(end - from, 99.0f), gradient(end - from, 99.0f), rounded(end - from, 0x5555) {
     int64_t first = 0;
     for (const int32_t p : bucket.params) {
       const int64_t low = std::max(first, from), high = std::min(first + bucket.elems(p), end);
-      if (low < high) pieces.push_back({p, low - from, high - low, low - first});
+      if (low < high) runs.push_back({p, low - from, high - low, low - first});
       first += bucket.elems(p);
     }
     const int64_t there = std::min(end, bucket.count());
     if (from < there) std::copy(bucket.values.begin() + from, bucket.values.begin() + there, values.begin());
     take_gradient(bucket);
-    stretch.count = end - from;
-    stretch.values = values.data();
-    stretch.gradient = gradient.data();
-    if (dtype != GSEL_F32) stretch.rounded = rounded.data(), stretch.rounded_dtype = dtype;
+    shard.count = end - from;
+    shard.values = values.data();
+    shard.gradient = gradient.data();
+    if (dtype != GSEL_F32) shard.rounded = rounded.data(), shard.rounded_dtype = dtype;
     for (int i = 0; i < optimizer.n_states(); ++i) {
-      const uint64_t bytes = optimizer.state_bytes(i, end - from, static_cast<int64_t>(pieces.size()));
+      const uint64_t bytes = optimizer.state_bytes(i, end - from, static_cast<int64_t>(runs.size()));
       assert_int_equal(bytes % sizeof(float), 0);
       states.emplace_back(bytes / sizeof(float) + 1);
       states.back().back() = 99;  // behind the end
-      stretch.states[i] = states.back().data();
+      shard.states[i] = states.back().data();
     }
-    stretch.pieces = pieces;
+    shard.runs = runs;
   }
   Owner(const Owner&) = delete;
 
@@ -84,9 +84,9 @@ struct Owner {
     if (begin < there) std::copy(bucket.gradient.begin() + begin, bucket.gradient.begin() + there, gradient.begin());
   }
 
-  // Nothing beside pieces and states was written.
+  // Nothing beside runs and states was written.
   void check_rest() const {
-    const int64_t used = pieces.empty() ? 0 : pieces.back().first + pieces.back().count;
+    const int64_t used = runs.empty() ? 0 : runs.back().first + runs.back().count;
     for (auto i = static_cast<size_t>(used); i < values.size(); ++i)
       assert_true(values[i] == 99 && rounded[i] == 0x5555);
     for (const auto& state : states) assert_true(state.back() == 99);

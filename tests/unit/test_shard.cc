@@ -5,14 +5,13 @@
 #include <numeric>
 #include <vector>
 
-#include "base/part.h"
 #include "base/shard.h"
 #include "base/weights.h"
 #include "support/check.h"
 #include "support/draw.h"
 
-using gsel::PartRows;
-using gsel::Share;
+using gsel::Shard;
+using gsel::ShardRows;
 using gsel::test::Draw;
 
 namespace {
@@ -36,7 +35,7 @@ void ranks_that_weigh_alike_get_what_everything_in_gsel_gets(void**) {
       for (double weight : {1.0, 0.1, 7.0, 1e9}) {
         const std::vector<double> weights(static_cast<size_t>(ranks), weight);
         const std::vector<int64_t> items = gsel::share_items(n, weights);
-        const std::vector<int64_t> units = n >= ranks ? gsel::share_bounds(n, weights) : items;
+        const std::vector<int64_t> units = n >= ranks ? gsel::shard_bounds(n, weights) : items;
         for (int64_t i = 0; i < ranks; ++i) {
           const gsel_range expected = gsel::shard_range(n, ranks, i);
           assert_int_equal(items[i], expected.begin);
@@ -67,7 +66,7 @@ void shares_are_in_proportion_and_remainders_go_to_the_largest(void**) {
       {5, {1, 1}, {3, 2}, {3, 2}},  // of equal remainders the lower rank's
   };
   for (const Example& e : examples) {
-    assert_true(sizes_of(gsel::share_bounds(e.n, e.weights)) == e.units);
+    assert_true(sizes_of(gsel::shard_bounds(e.n, e.weights)) == e.units);
     assert_true(sizes_of(gsel::share_items(e.n, e.weights)) == e.items);
   }
 }
@@ -80,7 +79,7 @@ void drawn_shares_tile_and_are_off_by_less_than_a_unit(void**) {
     std::vector<double> weights(ranks);
     for (double& w : weights) w = 0.01 * draw.from(1, round % 5 ? 300 : 1000000);
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-    const std::vector<int64_t> units = gsel::share_bounds(n, weights), items = gsel::share_items(n, weights);
+    const std::vector<int64_t> units = gsel::shard_bounds(n, weights), items = gsel::share_items(n, weights);
     check_tiling(units, n, ranks, 1);
     check_tiling(items, n, ranks, 0);
     bool all_have_a_right_to_one = true;
@@ -101,19 +100,19 @@ void drawn_shares_tile_and_are_off_by_less_than_a_unit(void**) {
 // ---- rows ----
 
 // Elements of a part in the order in which the part has them, one by one.
-std::vector<int64_t> elements_of(const std::vector<int64_t>& dims, const Share& part) {
+std::vector<int64_t> elements_of(const std::vector<int64_t>& dims, const Shard& shard) {
   const int64_t n = std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
   std::vector<int64_t> result;
   for (int64_t e = 0; e < n; ++e) {
     int64_t inner = 1;
-    for (size_t i = static_cast<size_t>(std::max(part.dim, 0)) + 1; i < dims.size(); ++i) inner *= dims[i];
-    const int64_t in_block = part.is_whole() ? 0 : e / inner % dims[part.dim] % part.whole;
-    if (part.is_whole() || (in_block >= part.begin && in_block < part.end)) result.push_back(e);
+    for (size_t i = static_cast<size_t>(std::max(shard.dim, 0)) + 1; i < dims.size(); ++i) inner *= dims[i];
+    const int64_t in_block = shard.is_whole() ? 0 : e / inner % dims[shard.dim] % shard.whole;
+    if (shard.is_whole() || (in_block >= shard.begin && in_block < shard.end)) result.push_back(e);
   }
   return result;
 }
 
-std::vector<int64_t> elements_of(const PartRows& rows) {
+std::vector<int64_t> elements_of(const ShardRows& rows) {
   std::vector<int64_t> result;
   for (int64_t r = 0; r < rows.count; ++r)
     for (int64_t i = 0; i < rows.length; ++i) result.push_back(rows.first + r * rows.stride + i);
@@ -130,12 +129,12 @@ void rows_are_the_elements_of_the_part_in_order(void**) {
     for (int64_t& d : dims) d = draw.from(1, 4);
     dims[dim] = n * unit * blocks;
     const std::vector<double> weights(static_cast<size_t>(draw.from(1, static_cast<int32_t>(n))), 1.0);
-    const std::vector<int64_t> bounds = gsel::share_bounds(n, weights);
+    const std::vector<int64_t> bounds = gsel::shard_bounds(n, weights);
     std::vector<int64_t> all;
     for (size_t i = 0; i < weights.size(); ++i) {
-      const Share part{dim, blocks, bounds[i] * unit, bounds[i + 1] * unit, n * unit};
-      assert_true(elements_of(gsel::rows_of(dims, part)) == elements_of(dims, part));
-      const std::vector<int64_t> local = gsel::local_dims(dims, part), mine = elements_of(dims, part);
+      const Shard shard{dim, blocks, bounds[i] * unit, bounds[i + 1] * unit, n * unit};
+      assert_true(elements_of(gsel::rows_of(dims, shard)) == elements_of(dims, shard));
+      const std::vector<int64_t> local = gsel::local_dims(dims, shard), mine = elements_of(dims, shard);
       assert_int_equal(std::accumulate(local.begin(), local.end(), int64_t{1}, std::multiplies<>()), mine.size());
       all.insert(all.end(), mine.begin(), mine.end());
       in_blocks += blocks > 1;
@@ -153,7 +152,7 @@ void rows_are_the_elements_of_the_part_in_order(void**) {
 
 void a_part_of_the_outermost_dimension_in_one_block_is_one_row(void**) {
   const int64_t dims[] = {6, 5, 4};
-  const PartRows rows = gsel::rows_of(dims, {0, 1, 2, 5, 6});
+  const ShardRows rows = gsel::rows_of(dims, {0, 1, 2, 5, 6});
   assert_int_equal(rows.count, 1);
   assert_int_equal(rows.first, 40);
   assert_int_equal(rows.length, 60);
@@ -169,5 +168,5 @@ int main() {
       cmocka_unit_test(rows_are_the_elements_of_the_part_in_order),
       cmocka_unit_test(a_part_of_the_outermost_dimension_in_one_block_is_one_row),
   };
-  return cmocka_run_group_tests_name("part", tests, nullptr, nullptr);
+  return cmocka_run_group_tests_name("shard", tests, nullptr, nullptr);
 }
