@@ -54,7 +54,7 @@ func TestSharedStructsAreLaidOutAsInC(t *testing.T) {
 		fields string // of C, in the order of Go's
 	}{
 		"gsel_tensor":        {Tensor{}, "data n_elems dims n_dims dtype"},
-		"gsel_shard":          {Shard{}, "dim blocks begin end whole"},
+		"gsel_shard":         {Shard{}, "dim blocks begin end whole"},
 		"gsel_instr":         {Instr{}, "kind layer value microbatch bucket axis peer flags"},
 		"gsel_action":        {Action{}, "kind stage microbatch"},
 		"gsel_dlpack_device": {DLPackDevice{}, "type id"},

@@ -565,22 +565,22 @@ func Reserve(ctx context.Context, resolve *ResolveOptions, options *ReserveOptio
 func Compats() []Compat { return *new([]Compat) }
 
 type Call struct {
-	Layer                               LayerID
-	Microbatch                          int
-	SampleIDs                           []int64
-	Params, Inputs, Outputs             []Tensor
-	DOutputs, DInputs, DParams          []Tensor
-	Accumulate                          bool
-	Saved                               []byte
-	RNGKey                              uint64
-	Stream                              uintptr
-	Step                                int64
-	Evaluating                          bool
-	Phase                               int
-	Reductions                          []Tensor
-	Produced                            []uint8
+	Layer                                  LayerID
+	Microbatch                             int
+	SampleIDs                              []int64
+	Params, Inputs, Outputs                []Tensor
+	DOutputs, DInputs, DParams             []Tensor
+	Accumulate                             bool
+	Saved                                  []byte
+	RNGKey                                 uint64
+	Stream                                 uintptr
+	Step                                   int64
+	Evaluating                             bool
+	Phase                                  int
+	Reductions                             []Tensor
+	Produced                               []uint8
 	ParamShards, InputShards, OutputShards []Shard
-	ShardIndex, ShardCount              int
+	ShardIndex, ShardCount                 int
 }
 
 type DataRequest struct {

@@ -19,22 +19,22 @@ import (
 // Call is what a layer computes on. All of it is borrowed until the callback returns or the work is complete. Which lists
 // are read and written by which kind of work, see gsel_call. A gradient whose Data is nil is not needed.
 type Call struct {
-	Layer                               LayerID
-	Microbatch                          int
-	SampleIDs                           []int64
-	Params, Inputs, Outputs             []Tensor
-	DOutputs, DInputs, DParams          []Tensor
-	Accumulate                          bool // add to DParams rather than overwrite them
-	Saved                               []byte
-	RNGKey                              uint64
-	Stream                              uintptr
-	Step                                int64
-	Evaluating                          bool
-	Phase                               int
-	Reductions                          []Tensor
-	Produced                            []uint8 // set [i] to 0 to leave DParams[i] unwritten: it counts as 0
+	Layer                                  LayerID
+	Microbatch                             int
+	SampleIDs                              []int64
+	Params, Inputs, Outputs                []Tensor
+	DOutputs, DInputs, DParams             []Tensor
+	Accumulate                             bool // add to DParams rather than overwrite them
+	Saved                                  []byte
+	RNGKey                                 uint64
+	Stream                                 uintptr
+	Step                                   int64
+	Evaluating                             bool
+	Phase                                  int
+	Reductions                             []Tensor
+	Produced                               []uint8 // set [i] to 0 to leave DParams[i] unwritten: it counts as 0
 	ParamShards, InputShards, OutputShards []Shard
-	ShardIndex, ShardCount              int
+	ShardIndex, ShardCount                 int
 }
 
 // slice views n elements of C as Go's mirror of them.
@@ -56,11 +56,11 @@ func (c *Call) fromC(from *C.gsel_call) {
 		Saved:      slice[byte]((*byte)(from.saved), from.saved_bytes),
 		RNGKey:     uint64(from.rng_key), Stream: uintptr(from.stream),
 		Step: int64(from.step), Evaluating: from.evaluating != 0, Phase: int(from.phase),
-		Reductions: slice[Tensor](from.reductions, from.n_reductions),
-		Produced:   slice[uint8](from.produced, from.n_params),
+		Reductions:  slice[Tensor](from.reductions, from.n_reductions),
+		Produced:    slice[uint8](from.produced, from.n_params),
 		ParamShards: slice[Shard](from.param_shards, from.n_params), InputShards: slice[Shard](from.input_shards, from.n_inputs),
 		OutputShards: slice[Shard](from.output_shards, from.n_outputs),
-		ShardIndex:  int(from.shard_index), ShardCount: int(from.shard_count),
+		ShardIndex:   int(from.shard_index), ShardCount: int(from.shard_count),
 	}
 }
 

@@ -174,26 +174,26 @@ impl<'a> Call<'a> {
         let tensor = self.list(self.call.params, self.call.n_params, "parameter", i);
         &tensor.dims[..tensor.n_dims as usize]
     }
-    fn shard(&self, first: *const sys::gsel_shard, n: i32, i: usize) -> Shard {
+    fn shard_of(&self, first: *const sys::gsel_shard, n: i32, i: usize) -> Shard {
         assert!(
             i < n as usize && !first.is_null(),
-            "part {} was asked for, the layer has {}",
+            "shard {} was asked for, the layer has {}",
             i,
             n
         );
         Shard::of(unsafe { &*first.add(i) })
     }
-    /// Which part of parameter i this rank has.
+    /// Which shard of parameter i this rank has.
     pub fn param_shard(&self, i: usize) -> Shard {
-        self.shard(self.call.param_shards, self.call.n_params, i)
+        self.shard_of(self.call.param_shards, self.call.n_params, i)
     }
-    /// Which part of input i this rank has.
+    /// Which shard of input i this rank has.
     pub fn input_shard(&self, i: usize) -> Shard {
-        self.shard(self.call.input_shards, self.call.n_inputs, i)
+        self.shard_of(self.call.input_shards, self.call.n_inputs, i)
     }
-    /// Which part of output i this rank has.
+    /// Which shard of output i this rank has.
     pub fn output_shard(&self, i: usize) -> Shard {
-        self.shard(self.call.output_shards, self.call.n_outputs, i)
+        self.shard_of(self.call.output_shards, self.call.n_outputs, i)
     }
     /// The buffer of phase i of this direction. Once per call.
     pub fn reduction<T: Element>(&self, i: usize) -> &'a mut [T] {
