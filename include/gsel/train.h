@@ -30,6 +30,7 @@ typedef struct gsel_data_request {
   gsel_tensor dst;
   char *message;                /* [message_capacity] a failing callback may write its reason here, NUL-terminated */
   size_t message_capacity;
+  void *stream;                 /* as in gsel_call */
 } gsel_data_request;
 
 /* A gsel_data_fn returns this, or gsel_trainer_complete gets this, when this rank has no samples left. The micro-batch
@@ -72,6 +73,7 @@ typedef struct gsel_optimizer_call {
   double update_norm;
   char *message;                /* [message_capacity] as in gsel_call */
   size_t message_capacity;
+  void *stream;                 /* as in gsel_call */
 } gsel_optimizer_call;
 
 /* Steps elements of a parameter. Results and threads as for gsel_layer_fn. */

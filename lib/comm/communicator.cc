@@ -135,6 +135,15 @@ void Communicator::collective(gsel_collective& call, gsel_stream* stream) {
   run_checked(call, stream);
 }
 
+void Communicator::collective_on_host(gsel_collective call) {
+  check_call(call, rank(), world_size());
+  host().run(call, nullptr);
+}
+
+std::shared_ptr<DeviceContext> Communicator::device_context() const {
+  return accelerator_ ? accelerator_->device : DeviceContext::open_host();
+}
+
 void Communicator::check(gsel_collective& call) const {
   check_call(call, rank(), world_size());
   if (call.stream && !accelerator_)

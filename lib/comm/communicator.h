@@ -83,6 +83,11 @@ class Communicator {
 
   Backend& host() { return control_->host(); }  // also of one with an accelerator: its control moves bytes, too
   DeviceBackend* device() const { return device_.get(); }  // nullptr: without an accelerator
+  const Accelerator* accelerator() const { return accelerator_.get(); }  // the same
+  // The accelerator's device, or the host.
+  std::shared_ptr<DeviceContext> device_context() const;
+  // A call on memory of the host, also with an accelerator.
+  void collective_on_host(gsel_collective call);
   // See gsel/comm.h.
   void set_stream(void* native) {
     backend_->set_stream(native);

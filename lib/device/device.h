@@ -6,15 +6,13 @@
 #include <gsel/device.h>
 
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
 
 namespace gsel {
-
-// No stream: the host device works before it returns.
-inline constexpr gsel_stream* kNow = nullptr;
 
 // The built-in device: host memory, threads as streams.
 const gsel_device_v1& host_device_table();
@@ -34,6 +32,13 @@ class DeviceContext {
   const gsel_device_v1& table() const { return table_; }
   void* ctx() const { return ctx_; }
 
+  // The stream of computing, created when it is first asked for. nullptr: the device works before a call returns.
+  gsel_stream* compute() const;
+  // The same as the device's own handle, for callbacks and for gsel_collective; nullptr: there is none.
+  void* native_compute() const;
+  // Waits until the stream of computing is empty; throws what failed on it.
+  void wait() const;
+
   // device.run(&gsel_device_v1::zero, ptr, bytes, stream): calls table.zero(ctx, ..., &err), throws on failure.
   template <class... Declared, class... Given>
   void run(gsel_status (*gsel_device_v1::*function)(void*, Declared...), Given... args) const {
@@ -41,10 +46,23 @@ class DeviceContext {
     const gsel_status status = (table_.*function)(ctx_, args..., &err);
     throw_if_failed(status, err);
   }
+  // The same on the stream of computing, which is the last argument: device.enqueue(&gsel_device_v1::zero, ptr, bytes).
+  template <class... Declared, class... Given>
+  void enqueue(gsel_status (*gsel_device_v1::*function)(void*, Declared...), Given... args) const {
+    run(function, args..., compute());
+  }
+  // direction: GSEL_COPY_*. On the stream of computing; a copy from or to the host has ended when it returns.
+  void copy(void* dst, const void* src, uint64_t bytes, int32_t direction) const;
+  // Waits for the number. One thread at a time.
+  double sum_squares(const void* data, gsel_dtype dtype, uint64_t elems) const;
 
  private:
   const gsel_device_v1& table_;
   void* ctx_ = nullptr;
+  bool is_synchronous_ = false;
+  mutable std::once_flag made_;
+  mutable gsel_stream* compute_ = nullptr;
+  mutable double* number_ = nullptr;  // page-locked, where the device writes what is waited for
 };
 
 // Memory of a device, or, of another kind, what it copies from and to.
@@ -104,6 +122,12 @@ class Event {
 
   void record(gsel_stream* stream) { device_->run(&gsel_device_v1::event_record, event_, stream); }
   void wait() { device_->run(&gsel_device_v1::event_wait, event_); }
+  // What is computed next follows the event: the stream of computing waits, or the caller where there is none.
+  void hold_compute() {
+    gsel_stream* stream = device_->compute();
+    stream ? device_->run(&gsel_device_v1::stream_wait_event, stream, event_) : wait();
+  }
+  void record_compute() { record(device_->compute()); }
   gsel_event* get() const { return event_; }
   // Seconds from this event to a later one.
   double seconds_until(const Event& later) const {

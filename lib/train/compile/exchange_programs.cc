@@ -115,7 +115,7 @@ std::vector<std::string> exchange_texts(Communicator& comm, const std::vector<in
         make_collective(GSEL_COLLECTIVE_SENDRECV, text.data(), texts[from].data(), text.size(), GSEL_U8, 0, ranks[to]);
     call.source = ranks[from];
     call.recv_count = texts[from].size();
-    comm.collective(call);
+    comm.collective_on_host(call);
   }
   return texts;
 }

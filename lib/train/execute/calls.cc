@@ -1,6 +1,8 @@
 // train/execute/calls.cc: calls of the communicator. Calls that may overlap backward go to the communication stream,
-// one behind the other. A call that the program must wait for runs on the calling thread, once the calls of the same
-// axis on that stream have ended; calls of other axes go on.
+// one after the other. A call that what is computed next must wait for runs on the stream of computing, which is the
+// calling thread on the host, after the calls of the same axis on the communication stream; calls of other axes go on.
+#include <algorithm>
+
 #include "base/os.h"
 #include "base/text.h"
 #include "train/execute/instructions.h"
@@ -8,15 +10,16 @@
 namespace gsel::execute {
 namespace {
 
-// A communicator takes one call at a time: until those of this axis on the communication stream have ended.
-void drain(Communication& c, gsel_axis axis) {
-  if (const int32_t bucket = c.last_async[axis]; bucket >= 0) c.buckets[bucket].done.wait();
+// A communicator takes one call at a time: what is computed next follows those of this axis on the communication
+// stream.
+void drain(State& s, gsel_axis axis) {
+  if (const int64_t call = s.last_async[axis]; call >= 0) s.async_calls[static_cast<size_t>(call)].done.hold_compute();
 }
 
-void count_under(Communication& c, gsel_axis axis, gsel_collective_kind kind, gsel_instr_kind poster) {
-  if (c.counts.is_posted_by(axis, kind, poster)) return;
-  drain(c, axis);
-  c.counts.set_poster(axis, kind, poster);
+void count_under(State& s, gsel_axis axis, gsel_collective_kind kind, gsel_instr_kind poster) {
+  if (s.counts.is_posted_by(axis, kind, poster)) return;
+  drain(s, axis);
+  s.counts.set_poster(axis, kind, poster);
 }
 
 }  // namespace
@@ -42,37 +45,51 @@ void record_counts(State& s) {
   if (!s.run->evaluates()) s.counts.add_up();
 }
 
-// ---- on the calling thread --------------------------------------------------------------------------------------
+// ---- in the order of computing ----------------------------------------------------------------------------------
 
-void call_now(State& s, gsel_instr_kind poster, gsel_axis axis, gsel_collective call) {
+namespace {
+
+// Counted under the instruction, along an axis of several ranks.
+template <class Make>
+void make_now(State& s, gsel_instr_kind poster, gsel_axis axis, gsel_collective_kind kind, Make&& make) {
   if (s.axis_size(axis) == 1) return;
   const double began = os::now_seconds();
   drain(s, axis);
-  count_under(s, axis, call.kind, poster);
-  s.axis_comm(axis).collective(call);
-  s.counts.settle(axis, call.kind);
+  count_under(s, axis, kind, poster);
+  make(s.axis_comm(axis));
+  s.counts.settle(axis, kind);
   note_exposed(s, axis, os::now_seconds() - began);
+}
+
+template <class Make>
+void make_in(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective_kind kind,
+             Make&& make) {
+  if (&comm == &s.axis_comm(axis)) return make_now(s, poster, axis, kind, std::forward<Make>(make));
+  const double began = os::now_seconds();
+  const gsel_comm_count before = comm.counts(kind);
+  make(comm);
+  s.counts.add(axis, poster, difference(comm.counts(kind), before));
+  note_exposed(s, axis, os::now_seconds() - began);
+}
+
+}  // namespace
+
+void call_now(State& s, gsel_instr_kind poster, gsel_axis axis, gsel_collective call) {
+  make_now(s, poster, axis, call.kind, [&](Communicator& comm) { comm.collective(call, s.device->compute()); });
 }
 
 void call_in(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call) {
-  if (&comm == &s.axis_comm(axis)) return call_now(s, poster, axis, call);
-  const double began = os::now_seconds();
-  const gsel_comm_count before = comm.counts(call.kind);
-  comm.collective(call);
-  s.counts.add(axis, poster, difference(comm.counts(call.kind), before));
-  note_exposed(s, axis, os::now_seconds() - began);
+  make_in(s, comm, poster, axis, call.kind, [&](Communicator& c) { c.collective(call, s.device->compute()); });
+}
+
+void call_on_host(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call) {
+  make_in(s, comm, poster, axis, call.kind, [&](Communicator& c) { c.collective_on_host(call); });
 }
 
 void allreduce_numbers(State& s, gsel_instr_kind poster, gsel_axis axis, std::span<double> numbers, gsel_op op) {
-  if (s.axis_size(axis) == 1) return;
-  if (numbers.size_bytes() > s.staging.bytes())
-    fail(GSEL_ERR_INTERNAL, "{} are to be reduced and there is room for {}", with_noun(numbers.size(), "number"),
-         s.staging.bytes() / sizeof(double));
-  s.copy(s.staging.data(), numbers.data(), numbers.size_bytes(), GSEL_COPY_TO_DEVICE);
-  call_now(
-      s, poster, axis,
-      make_collective(GSEL_COLLECTIVE_ALLREDUCE, s.staging.data(), s.staging.data(), numbers.size(), GSEL_F64, op));
-  s.copy(numbers.data(), s.staging.data(), numbers.size_bytes(), GSEL_COPY_TO_HOST);
+  const gsel_collective call =
+      make_collective(GSEL_COLLECTIVE_ALLREDUCE, numbers.data(), numbers.data(), numbers.size(), GSEL_F64, op);
+  if (s.axis_size(axis) > 1) call_on_host(s, s.axis_comm(axis), poster, axis, call);
 }
 
 // ---- asynchronously ---------------------------------------------------------------------------------------------
@@ -82,17 +99,58 @@ void begin_async(State& s, const gsel_instr& instr, gsel_collective_kind kind) {
   const double began = os::now_seconds();
   count_under(s, instr.axis, kind, instr.kind);
   note_exposed(s, instr.axis, os::now_seconds() - began);
-  s.compute_done.record(nullptr);
+  s.compute_done.record_compute();
   s.device->run(&gsel_device_v1::stream_wait_event, s.comm_stream->get(), s.compute_done.get());
-  bucket.began.record(s.comm_stream->get());
-  bucket.under_way = instr.kind;
-  bucket.posted_at = s.run->position;
+  bucket.call = s.n_async++;
+  if (bucket.call == s.async_calls.size()) s.async_calls.emplace_back(s.device);
+  AsyncCall& call = s.async_calls[bucket.call];
+  call.began.record(s.comm_stream->get());
+  call.kind = bucket.under_way = instr.kind;
+  call.posted_at = s.run->position;
+  call.ended = false;
   bucket.axis = instr.axis;
 }
 
 void end_async(Communication& c, const gsel_instr& instr) {
-  c.buckets[instr.bucket].done.record(c.comm_stream->get());
-  c.last_async[instr.axis] = instr.bucket;
+  const size_t call = c.buckets[instr.bucket].call;
+  c.async_calls[call].done.record(c.comm_stream->get());
+  c.last_async[instr.axis] = static_cast<int64_t>(call);
+}
+
+// What still is under way keeps its place.
+void forget_async(Communication& c) {
+  if (std::ranges::any_of(c.buckets, &BucketState::under_way)) return;
+  c.n_async = 0;
+  c.last_async.fill(-1);
+}
+
+namespace {
+
+void note_async(State& s, const AsyncCall& call) {
+  const double seconds = call.began.seconds_until(call.done);
+  const double began = s.began_event.seconds_until(call.began);
+  s.run->record.intervals.push_back({call.posted_at, began, began + seconds, true});
+  gsel_step_report& report = s.run->record.report;
+  if (call.kind == GSEL_INSTR_ALLGATHER) {
+    ++report.n_allgathers;
+    report.allgather_s += seconds;
+    report.exposed_allgather_s += call.waited_s;
+  } else if (call.kind != GSEL_INSTR_BROADCAST) {
+    ++report.n_reduces;
+    report.n_overlapped += call.backward_went_on || call.began.seconds_until(s.backward_done) > 0;
+  }
+}
+
+}  // namespace
+
+void settle_device(State& s) {
+  if (s.device->compute()) {
+    s.device->wait();
+    if (s.comm_stream) s.device->run(&gsel_device_v1::stream_wait, s.comm_stream->get());
+    s.comms.throw_async_errors();
+  }
+  for (size_t i = 0; i < s.n_async; ++i)
+    if (std::exchange(s.async_calls[i].ended, false)) note_async(s, s.async_calls[i]);
 }
 
 void post(State& s, const gsel_instr& instr, gsel_collective call) {

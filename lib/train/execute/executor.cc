@@ -113,12 +113,13 @@ void Executor::begin(Run& run, int64_t first_sample) {
   s_.counts.begin();
   run.began = os::now_seconds();
   run.record.began_ns = os::now_ns();
-  s_.began_event.record(nullptr);
+  s_.began_event.record_compute();
   execute::begin_first_instr(s_);
 }
 
 void Executor::end() {
   execute::settle_messages(s_);
+  execute::settle_device(s_);
   s_.under_way = false;
   Run& run = *s_.run;
   gsel_step_report& report = run.record.report;
@@ -201,6 +202,7 @@ void Executor::end_all(std::string_view reason, int32_t about) noexcept {
   s_.validation.overflow.under_way.reset();
   try {
     if (s_.comm_stream) s_.device->run(&gsel_device_v1::stream_wait, s_.comm_stream->get());
+    s_.device->wait();
   } catch (...) {  // why its calls failed is known
   }
 }

@@ -77,14 +77,18 @@ void wait_bucket(State& s, int32_t bucket);
 
 // ---- calls of the communicator: calls.cc ----------------------------------------------------------------------------
 
-// On the calling thread, along an axis; or in a group that is no axis of its own, and counted as of that axis.
+// In the order of computing, along an axis; or in a group that is no axis of its own, and counted as of that axis.
+// call_on_host: on memory of the host; the numbers have come when it returns.
 void call_now(State& s, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
 void call_in(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
+void call_on_host(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
 void allreduce_numbers(State& s, gsel_instr_kind poster, gsel_axis axis, std::span<double> numbers, gsel_op op);
 // Asynchronously, on the communication stream, after all that was computed so far: begin_async, calls of one kind, then
 // end_async; the bucket's WAIT ends it. post: all of that for one call.
 void begin_async(State& s, const gsel_instr& instr, gsel_collective_kind kind);
 void end_async(Communication& c, const gsel_instr& instr);
+// Calls of a run that has ended.
+void forget_async(Communication& c);
 void post(State& s, const gsel_instr& instr, gsel_collective call);
 // Communication that this rank waited for.
 void note_exposed(State& s, gsel_axis axis, double seconds);
@@ -95,6 +99,9 @@ void record_counts(State& s);
 
 void begin_messages(State& s);
 void settle_messages(State& s);
+// The run's last instruction has been enqueued: until the device has done all, and the times of its calls are in the
+// record. Throws what broke a communicator meanwhile.
+void settle_device(State& s);
 
 // ---- what the optimizer is given: loss.cc, norm.cc, non_finite.cc, post_validate.cc ---------------------------------
 

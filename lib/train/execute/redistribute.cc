@@ -23,13 +23,7 @@ void Redistributor::connect(Communicator& axis) {
   const size_t n = 2 * shards_.size();
   std::vector<int64_t> mine, all(n * static_cast<size_t>(ranks_));
   for (const Value& v : model_.values()) mine.insert(mine.end(), {v.shard.begin, v.shard.end});
-  const uint64_t bytes = n * sizeof(int64_t);
-  Memory sent(device_, bytes), came(device_, bytes * static_cast<uint64_t>(ranks_));
-  device_->run(&gsel_device_v1::copy, sent.data(), static_cast<const void*>(mine.data()), bytes,
-               int32_t{GSEL_COPY_TO_DEVICE}, kNow);
-  axis.collective(make_collective(GSEL_COLLECTIVE_ALLGATHER, sent.data(), came.data(), n, GSEL_I64));
-  device_->run(&gsel_device_v1::copy, static_cast<void*>(all.data()), static_cast<const void*>(came.data()),
-               bytes * static_cast<uint64_t>(ranks_), int32_t{GSEL_COPY_TO_HOST}, kNow);
+  axis.collective_on_host(make_collective(GSEL_COLLECTIVE_ALLGATHER, mine.data(), all.data(), n, GSEL_I64));
   for (size_t v = 0; v < shards_.size(); ++v) {
     const Shard& here = model_.values()[v].shard;
     for (size_t coordinate = 0; coordinate < static_cast<size_t>(ranks_) && !here.is_whole(); ++coordinate) {
@@ -42,7 +36,7 @@ void Redistributor::connect(Communicator& axis) {
 }
 
 void Redistributor::copy(void* dst, const void* src, uint64_t bytes) const {
-  if (dst != src) device_->run(&gsel_device_v1::copy, dst, src, bytes, int32_t{GSEL_COPY_ON_DEVICE}, kNow);
+  if (dst != src) device_->copy(dst, src, bytes, GSEL_COPY_ON_DEVICE);
 }
 
 void Redistributor::copy_rows(void* dst, const void* src, const Rows& rows, gsel_dtype dtype) const {
@@ -50,7 +44,7 @@ void Redistributor::copy_rows(void* dst, const void* src, const Rows& rows, gsel
   const uint64_t to = static_cast<uint64_t>(rows.dst_stride) * size,
                  from = static_cast<uint64_t>(rows.src_stride) * size;
   if (to == row && from == row) return copy(dst, src, row * static_cast<uint64_t>(rows.count));
-  device_->run(&gsel_device_v1::copy_rows, dst, to, src, from, row, static_cast<uint64_t>(rows.count), kNow);
+  device_->enqueue(&gsel_device_v1::copy_rows, dst, to, src, from, row, static_cast<uint64_t>(rows.count));
 }
 
 // ---- parts, one after the other ----------------------------------------------------------------------------------

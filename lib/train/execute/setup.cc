@@ -15,7 +15,8 @@ void follow_first_holders(State& s) {
     const auto b = static_cast<int32_t>(i);
     if (bucket_holders(s.program(), b).size() == 1) continue;
     s.params.rewrite_params(b, [&](void* data, uint64_t bytes) {
-      s.comms.tie(b).collective(make_collective(GSEL_COLLECTIVE_BROADCAST, data, data, bytes, GSEL_U8, 0, 0));
+      s.comms.tie(b).collective(make_collective(GSEL_COLLECTIVE_BROADCAST, data, data, bytes, GSEL_U8, 0, 0),
+                                s.device->compute());
     });
   }
 }
@@ -24,11 +25,9 @@ void follow_first_holders(State& s) {
 // on the first of them.
 void follow_first_coordinate(State& s) {
   Communicator& axis = s.axis_comm(s.sharing_axis());
-  const Memory room(s.device, sizeof(float) * ParamStorage::kChunkElems);
   s.params.initialise_alike(static_cast<uint64_t>(s.config.train.seed), axis.rank() == 0, [&](std::span<float> chunk) {
-    s.copy(room.data(), chunk.data(), chunk.size_bytes(), GSEL_COPY_TO_DEVICE);
-    axis.collective(make_collective(GSEL_COLLECTIVE_BROADCAST, room.data(), room.data(), chunk.size(), GSEL_F32, 0, 0));
-    s.copy(chunk.data(), room.data(), chunk.size_bytes(), GSEL_COPY_TO_HOST);
+    axis.collective_on_host(
+        make_collective(GSEL_COLLECTIVE_BROADCAST, chunk.data(), chunk.data(), chunk.size(), GSEL_F32, 0, 0));
   });
 }
 

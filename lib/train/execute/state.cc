@@ -20,7 +20,7 @@ void refuse_precision(const Model& model, const Config& config) {
 
 BucketState make_bucket(const Fixed& fixed, Ledger& ledger, const Program& program, int32_t b) {
   const ProgramBucket& bucket = program.buckets[b];
-  BucketState state(fixed.device);
+  BucketState state;
   state.counts = counts_for_tie(program, b);
   if (bucket.compression != GSEL_COMPRESS_NONE)
     state.compressor =
@@ -36,7 +36,8 @@ BucketState make_bucket(const Fixed& fixed, Ledger& ledger, const Program& progr
 
 // ---- parts ------------------------------------------------------------------------------------------------------
 
-Fixed::Fixed(const Model& m, const Program& program, const Config& c, const Optimizer& o)
+Fixed::Fixed(const Model& m, const Program& program, const Config& c, const Optimizer& o,
+             std::shared_ptr<DeviceContext> d)
     : model(m),
       config(c),
       optimizer(o),
@@ -44,22 +45,12 @@ Fixed::Fixed(const Model& m, const Program& program, const Config& c, const Opti
       rank(program.rank),
       non_finite(non_finite_of(c)),
       forecast(forecast_memory(m, program, o)),
-      device(DeviceContext::open_host()) {
+      device(std::move(d)) {
   refuse_precision(m, c);
 }
 
-void Fixed::copy(void* dst, const void* src, uint64_t bytes, int32_t direction) const {
-  device->run(&gsel_device_v1::copy, dst, src, bytes, direction, static_cast<gsel_stream*>(nullptr));
-}
-
 void Fixed::add(void* dst, const void* src, gsel_dtype dtype, uint64_t elems) const {
-  device->run(&gsel_device_v1::add, dst, src, dtype, elems, static_cast<gsel_stream*>(nullptr));
-}
-
-double Fixed::sum_squares(const void* data, gsel_dtype dtype, uint64_t elems) const {
-  double sum = 0;
-  device->run(&gsel_device_v1::sum_squares, data, dtype, elems, &sum, static_cast<gsel_stream*>(nullptr));
-  return sum;
+  device->enqueue(&gsel_device_v1::add, dst, src, dtype, elems);
 }
 
 HeldMemory::HeldMemory(const Fixed& fixed, const Program& program)
@@ -84,7 +75,7 @@ Communication::Communication(const Fixed& fixed, const Program& program, Communi
 // ---- all of them ------------------------------------------------------------------------------------------------
 
 State::State(const Model& m, const Program& program, const Config& c, const Optimizer& o, Communicator& comm)
-    : Fixed(m, program, c, o),
+    : Fixed(m, program, c, o, comm.device_context()),
       HeldMemory(*this, program),
       Runs(m, program, *this),
       Communication(*this, program, comm),

@@ -6,6 +6,7 @@
 #include <gsel/train.h>
 
 #include <array>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,7 +32,8 @@ namespace gsel::execute {
 
 // What the others are made with. Nobody writes it.
 struct Fixed {
-  Fixed(const Model& model, const Program& program, const Config& config, const Optimizer& optimizer);
+  Fixed(const Model& model, const Program& program, const Config& config, const Optimizer& optimizer,
+        std::shared_ptr<DeviceContext> device);
 
   const Layer& layer_of(const gsel_instr& instr) const { return model.layers()[instr.layer]; }
   // An axis below 0 is one of a single rank.
@@ -39,11 +41,14 @@ struct Fixed {
   int32_t axis_coordinate(gsel_axis axis) const { return axis < 0 ? 0 : mesh.coordinate(rank, axis); }
   gsel_axis sharing_axis() const { return mesh.sharing_axis(); }
 
-  // On the calling thread; direction: GSEL_COPY_*.
-  void copy(void* dst, const void* src, uint64_t bytes, int32_t direction) const;
+  void copy(void* dst, const void* src, uint64_t bytes, int32_t direction) const {
+    device->copy(dst, src, bytes, direction);
+  }
   // To the gradients, or values, at dst.
   void add(void* dst, const void* src, gsel_dtype dtype, uint64_t elems) const;
-  double sum_squares(const void* data, gsel_dtype dtype, uint64_t elems) const;
+  double sum_squares(const void* data, gsel_dtype dtype, uint64_t elems) const {
+    return device->sum_squares(data, dtype, elems);
+  }
 
   const Model& model;
   const Config config;
@@ -94,12 +99,21 @@ struct Runs {
   bool under_way = false, broken = false;
 };
 
+// A collective on the communication stream; its times are known once the run has ended.
+struct AsyncCall {
+  explicit AsyncCall(const std::shared_ptr<DeviceContext>& device) : began(device), done(device) {}
+  Event began, done;
+  gsel_instr_kind kind = 0;       // of the instruction
+  size_t posted_at = 0;           // its position
+  double waited_s = 0;            // of the host
+  bool backward_went_on = false;  // behind its WAIT
+  bool ended = false;             // its WAIT has been passed; false: its times are not known yet
+};
+
 // What becomes of a bucket in the step under way: written by calls.cc and buckets.cc.
 struct BucketState {
-  explicit BucketState(const std::shared_ptr<DeviceContext>& device) : began(device), done(device) {}
-  Event began, done;              // of the collective under way
-  gsel_instr_kind under_way = 0;  // its kind; 0: none
-  size_t posted_at = 0;           // its position
+  gsel_instr_kind under_way = 0;  // kind of its collective under way; 0: none
+  size_t call = 0;                // its index in async_calls
   gsel_axis axis = 0;             // it is over
   float* reduced = nullptr;       // result of a reduce-scatter that is still to be added to the shard
   std::unique_ptr<Compressor> compressor;
@@ -139,8 +153,10 @@ struct Communication {
   Messages messages;
   Validation validation;
   std::vector<BucketState> buckets;
+  std::deque<AsyncCall> async_calls;      // of the run; memory of earlier runs is used again
+  size_t n_async = 0;                     // of them
   std::unique_ptr<Stream> comm_stream;    // after all that its work uses: its end waits for that work
-  std::array<int32_t, kAxes> last_async;  // by axis: bucket of its last call on that stream; -1: none yet
+  std::array<int64_t, kAxes> last_async;  // by axis: index of its last call on that stream; -1: none
   CallCounts counts;
 };
 

@@ -22,9 +22,9 @@ Lender::Lender(std::shared_ptr<DeviceContext> device, bool moves) : device_(std:
 
 void Lender::poison(void* memory, uint64_t bytes) const {
   for (uint64_t done = 0; done < bytes; done += kPoisonBlock)
-    device_->run(&gsel_device_v1::copy, static_cast<void*>(static_cast<char*>(memory) + done),
-                  static_cast<const void*>(poison_.data()), std::min(kPoisonBlock, bytes - done),
-                  int32_t{GSEL_COPY_TO_DEVICE}, static_cast<gsel_stream*>(nullptr));
+    device_->enqueue(&gsel_device_v1::copy, static_cast<void*>(static_cast<char*>(memory) + done),
+                     static_cast<const void*>(poison_.data()), std::min(kPoisonBlock, bytes - done),
+                     int32_t{GSEL_COPY_TO_DEVICE});
 }
 
 char* Lender::memory_for(uint64_t bytes) {
@@ -49,9 +49,7 @@ char* Lender::memory_for(uint64_t bytes) {
 void* Lender::lend_bytes(void* data, uint64_t bytes, Access access) {
   if (!data || !moves_) return data;
   char* memory = memory_for(bytes);
-  if (access != Access::write)
-    device_->run(&gsel_device_v1::copy, static_cast<void*>(memory), static_cast<const void*>(data), bytes,
-                 int32_t{GSEL_COPY_ON_DEVICE}, static_cast<gsel_stream*>(nullptr));
+  if (access != Access::write) device_->copy(memory, data, bytes, GSEL_COPY_ON_DEVICE);
   loans_.push_back({data, memory, bytes, access});
   return memory;
 }
@@ -63,9 +61,7 @@ gsel_tensor Lender::lend(gsel_tensor tensor, Access access) {
 
 void Lender::take_back() {
   for (const Loan& loan : loans_) {
-    if (loan.access != Access::read)
-      device_->run(&gsel_device_v1::copy, loan.home, static_cast<const void*>(loan.lent), loan.bytes,
-                   int32_t{GSEL_COPY_ON_DEVICE}, static_cast<gsel_stream*>(nullptr));
+    if (loan.access != Access::read) device_->copy(loan.home, loan.lent, loan.bytes, GSEL_COPY_ON_DEVICE);
     poison(loan.lent, loan.bytes);
   }
   loans_.clear();

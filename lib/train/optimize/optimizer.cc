@@ -163,8 +163,7 @@ void Optimizer::step_built_in(const DeviceContext& device, const BucketShard& sh
     step.learning_rate = rates.learning;
     step.weight_decay = rates.decay;
     step.param16 = rounded_at(shard, first);
-    device.run(&gsel_device_v1::optimizer_step, static_cast<const gsel_optimizer_step*>(&step),
-               static_cast<gsel_stream*>(nullptr));
+    device.enqueue(&gsel_device_v1::optimizer_step, static_cast<const gsel_optimizer_step*>(&step));
     block += blocks_of(count);
   }
 }

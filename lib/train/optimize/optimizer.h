@@ -85,7 +85,8 @@ class Optimizer {
   void step_built_in(const DeviceContext& device, const BucketShard& shard, const StepScale& scale) const;
   void step_user(const DeviceContext& device, const BucketShard& shard, const StepScale& scale,
                  std::span<const int32_t> params, const SumOverOwners& sum_over_owners) const;
-  void call_user(const BucketShard& shard, const ParamRun& run, const StepScale& scale, gsel_optimizer_call call) const;
+  void call_user(const DeviceContext& device, const BucketShard& shard, const ParamRun& run, const StepScale& scale,
+                 gsel_optimizer_call call) const;
 
   const Model& model_;
   const Config config_;

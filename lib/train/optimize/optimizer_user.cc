@@ -18,27 +18,23 @@ std::vector<double> sums_of_squares(const DeviceContext& device, const BucketSha
     if (index == params.size())
       fail(GSEL_ERR_INTERNAL, "a run of parameter {} stands in a bucket without it", run.param);
     const float* of[2] = {shard.values + run.first, shard.gradient + run.first};
-    for (size_t which = 0; which < 2; ++which) {
-      double sum = 0;
-      device.run(&gsel_device_v1::sum_squares, static_cast<const void*>(of[which]), gsel_dtype{GSEL_F32},
-                 static_cast<uint64_t>(run.count), &sum, kNow);
-      sums[2 * index + which] += sum;
-    }
+    for (size_t which = 0; which < 2; ++which)
+      sums[2 * index + which] += device.sum_squares(of[which], GSEL_F32, static_cast<uint64_t>(run.count));
   }
   return sums;
 }
 
 void scale_gradient(const DeviceContext& device, const BucketShard& shard, const ParamRun& run, double factor) {
   if (factor == 1) return;
-  device.run(&gsel_device_v1::scale, static_cast<void*>(shard.gradient + run.first), gsel_dtype{GSEL_F32}, factor,
-             static_cast<uint64_t>(run.count), kNow);
+  device.enqueue(&gsel_device_v1::scale, static_cast<void*>(shard.gradient + run.first), gsel_dtype{GSEL_F32}, factor,
+                 static_cast<uint64_t>(run.count));
 }
 
 void round_values(const DeviceContext& device, const BucketShard& shard, const ParamRun& run) {
   if (!shard.rounded) return;
-  device.run(&gsel_device_v1::cast, static_cast<void*>(static_cast<uint16_t*>(shard.rounded) + run.first),
-             shard.rounded_dtype, static_cast<const void*>(shard.values + run.first), gsel_dtype{GSEL_F32},
-             static_cast<uint64_t>(run.count), kNow);
+  device.enqueue(&gsel_device_v1::cast, static_cast<void*>(static_cast<uint16_t*>(shard.rounded) + run.first),
+                 shard.rounded_dtype, static_cast<const void*>(shard.values + run.first), gsel_dtype{GSEL_F32},
+                 static_cast<uint64_t>(run.count));
 }
 
 }  // namespace
@@ -51,7 +47,7 @@ void Optimizer::step_user(const DeviceContext& device, const BucketShard& shard,
       fail(GSEL_ERR_INTERNAL, "elements [{}, {}) of {} of parameter \"{}\" came to an optimizer of whole parameters",
            run.param_first, run.param_first + run.count, whole, model_.params()[run.param].name);
     scale_gradient(device, shard, run, rates_of(run, scale).gradient);
-    call_user(shard, run, scale, {});
+    call_user(device, shard, run, scale, {});
   }
   if (needs_param_norms()) {
     std::vector<double> sums = sums_of_squares(device, shard, params);
@@ -62,15 +58,15 @@ void Optimizer::step_user(const DeviceContext& device, const BucketShard& shard,
       call.phase = 1;
       call.param_norm = std::sqrt(sums[2 * index]);
       call.update_norm = std::sqrt(sums[2 * index + 1]);
-      call_user(shard, run, scale, call);
+      call_user(device, shard, run, scale, call);
     }
   }
   for (const ParamRun& run : shard.runs) round_values(device, shard, run);
 }
 
 // `call` has phase and norms.
-void Optimizer::call_user(const BucketShard& shard, const ParamRun& run, const StepScale& scale,
-                          gsel_optimizer_call call) const {
+void Optimizer::call_user(const DeviceContext& device, const BucketShard& shard, const ParamRun& run,
+                          const StepScale& scale, gsel_optimizer_call call) const {
   const Param& param = model_.params()[run.param];
   const Rates rates = rates_of(run, scale);
   std::array<char, 512> message{};
@@ -92,6 +88,7 @@ void Optimizer::call_user(const BucketShard& shard, const ParamRun& run, const S
   call.weight_decay = rates.decay;
   call.message = message.data();
   call.message_capacity = message.size();
+  call.stream = device.native_compute();
   std::string said;
   const gsel_status status =
       call_foreign([&] { return user_->step(&call, user_->user_data); }, GSEL_ERR_CALLBACK, said);

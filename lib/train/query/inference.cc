@@ -57,8 +57,7 @@ void Inference::prepare() {
   run_ = executor_.make_inference(program_);
   if (run_->plan.bytes() > executor_.arena().bytes())
     own_ = CountedMemory(executor_.device(), executor_.ledger(), MemoryPart::staging, run_->plan.bytes());
-  const uint64_t room = std::max(whole_->room_bytes(), is_alone() ? 0 : kTextBytes);
-  room_ = CountedMemory(executor_.device(), executor_.ledger(), MemoryPart::staging, room);
+  room_ = CountedMemory(executor_.device(), executor_.ledger(), MemoryPart::staging, whole_->room_bytes());
 }
 
 bool Inference::is_alone() const {
@@ -80,7 +79,8 @@ void Inference::sum_up(void* local) const {
   const Value& value = model_.values()[value_];
   const auto elems = static_cast<uint64_t>(value_elems(value, n_samples_));
   executor_.axis_comm(executor_.sharing_axis())
-      .collective(make_collective(GSEL_COLLECTIVE_ALLREDUCE, local, local, elems, value.dtype, GSEL_SUM));
+      .collective(make_collective(GSEL_COLLECTIVE_ALLREDUCE, local, local, elems, value.dtype, GSEL_SUM),
+                  executor_.device()->compute());
 }
 
 // Throws what failed here, or what failed on another rank of the replica, by its own report.
@@ -98,21 +98,15 @@ void Inference::agree_on_failure(const std::optional<Error>& failure) {
 std::string Inference::broadcast_text(const std::string& text, int32_t rank) {
   std::array<char, kTextBytes> line{};
   text.copy(line.data(), line.size() - 1);
-  auto* none = static_cast<gsel_stream*>(nullptr);
-  executor_.device()->run(&gsel_device_v1::copy, room_.data(), static_cast<const void*>(line.data()),
-                          uint64_t{kTextBytes}, int32_t{GSEL_COPY_TO_DEVICE}, none);
   const int32_t pipeline_rank = training_.mesh.coordinate(rank, GSEL_AXIS_PIPELINE);
   auto broadcast = [&](gsel_axis axis) {
     if (executor_.axis_size(axis) > 1)
-      executor_.axis_comm(axis).collective(make_collective(GSEL_COLLECTIVE_BROADCAST, room_.data(), room_.data(),
-                                                           kTextBytes, GSEL_U8, 0,
-                                                           training_.mesh.coordinate(rank, axis)));
+      executor_.axis_comm(axis).collective_on_host(make_collective(GSEL_COLLECTIVE_BROADCAST, line.data(), line.data(),
+                                                                   line.size(), GSEL_U8, 0,
+                                                                   training_.mesh.coordinate(rank, axis)));
   };
   if (executor_.axis_coordinate(GSEL_AXIS_PIPELINE) == pipeline_rank) broadcast(executor_.sharing_axis());
   broadcast(GSEL_AXIS_PIPELINE);
-  executor_.device()->run(&gsel_device_v1::copy, static_cast<void*>(line.data()),
-                          static_cast<const void*>(room_.data()), uint64_t{kTextBytes}, int32_t{GSEL_COPY_TO_HOST},
-                          none);
   line.back() = '\0';
   return line.data();
 }

@@ -69,7 +69,8 @@ void WholeParams::gather(int32_t b, void* whole, gsel_dtype dtype) {
   const std::vector<int64_t> bounds = shard_bounds(program_, b);
   if (bucket.owner >= 0) {
     comm.collective(make_collective(GSEL_COLLECTIVE_BROADCAST, whole, whole, static_cast<uint64_t>(bounds.back()),
-                                    dtype, 0, bucket.owner));
+                                    dtype, 0, bucket.owner),
+                    executor_.device()->compute());
     return;
   }
   std::vector<uint64_t> counts;
@@ -78,7 +79,7 @@ void WholeParams::gather(int32_t b, void* whole, gsel_dtype dtype) {
       static_cast<char*>(whole) + static_cast<uint64_t>(own_shard(program_, b).begin) * dtype_bytes(dtype);
   gsel_collective call = make_collective(GSEL_COLLECTIVE_ALLGATHERV, own, whole, 0, dtype);
   call.recv_counts = counts.data();
-  comm.collective(call);
+  comm.collective(call, executor_.device()->compute());
 }
 
 void WholeParams::make_whole(int32_t b) {
@@ -86,7 +87,7 @@ void WholeParams::make_whole(int32_t b) {
   const BucketLayout& layout = params_.layout(b);
   if (!layout.whole_params) {
     params_.open_params(b, take(layout.param_window_bytes));
-    params_.place_shard(b, kNow);
+    params_.place_shard(b, executor_.device()->compute());
   }
   open_.push_back(b);
   gather(b, params_.whole_params(b), layout.dtype);
@@ -98,9 +99,8 @@ float* WholeParams::gather_own(int32_t b, const float* own) {
   const ProgramBucket& bucket = program_.buckets[b];
   auto* whole = static_cast<float*>(take(sizeof(float) * static_cast<uint64_t>(layout.padded)));
   if (own)
-    executor_.device()->run(&gsel_device_v1::copy, static_cast<void*>(whole + layout.own.begin),
-                            static_cast<const void*>(own), sizeof(float) * static_cast<uint64_t>(layout.own_elems()),
-                            int32_t{GSEL_COPY_ON_DEVICE}, kNow);
+    executor_.device()->copy(whole + layout.own.begin, static_cast<const void*>(own),
+                             sizeof(float) * static_cast<uint64_t>(layout.own_elems()), GSEL_COPY_ON_DEVICE);
   if (bucket.shards_state() || bucket.owner >= 0) gather(b, whole, GSEL_F32);
   return whole;
 }
@@ -125,8 +125,8 @@ float* WholeParams::exact(int32_t p) {
   if (param.trainable()) return gather_master(b) + params_.first_of(p);
   const auto elems = static_cast<uint64_t>(param.n_elems);
   void* cast = take(sizeof(float) * elems);
-  executor_.device()->run(&gsel_device_v1::cast, cast, gsel_dtype{GSEL_F32}, static_cast<const void*>(params_.param(p)),
-                          dtype, elems, kNow);
+  executor_.device()->enqueue(&gsel_device_v1::cast, cast, gsel_dtype{GSEL_F32},
+                              static_cast<const void*>(params_.param(p)), dtype, elems);
   return static_cast<float*>(cast);
 }
 

@@ -13,7 +13,8 @@ namespace {
 std::vector<Shard> shards_along(Communicator& comm, const Shard& own) {
   const std::array<int64_t, 2> mine{own.begin, own.end};
   std::vector<int64_t> bounds(2 * static_cast<size_t>(comm.world_size()));
-  comm.collective(make_collective(GSEL_COLLECTIVE_ALLGATHER, mine.data(), bounds.data(), mine.size(), GSEL_I64));
+  comm.collective_on_host(
+      make_collective(GSEL_COLLECTIVE_ALLGATHER, mine.data(), bounds.data(), mine.size(), GSEL_I64));
   std::vector<Shard> shards;
   for (size_t i = 0; i < bounds.size(); i += 2)
     shards.push_back({own.dim, own.blocks, bounds[i], bounds[i + 1], own.whole});
@@ -53,32 +54,37 @@ void WholeTensor::gather(void* local, void* room, void* dst) const {
   if (is_root() && is_in_parts()) gather_parts(local, room);
   if (executor_.axis_size(GSEL_AXIS_PIPELINE) > 1)
     executor_.axis_comm(GSEL_AXIS_PIPELINE)
-        .collective(make_collective(GSEL_COLLECTIVE_BROADCAST, data, data, elems_, dtype_, 0, root_));
+        .collective(make_collective(GSEL_COLLECTIVE_BROADCAST, data, data, elems_, dtype_, 0, root_),
+                    executor_.device()->compute());
   unpack(data, dst);
 }
 
 void WholeTensor::gather_parts(const void* local, void* room) const {
   gsel_collective call = make_collective(GSEL_COLLECTIVE_ALLGATHERV, local, room, 0, dtype_);
   call.recv_counts = counts_.data();
-  executor_.axis_comm(executor_.sharing_axis()).collective(call);
+  executor_.axis_comm(executor_.sharing_axis()).collective(call, executor_.device()->compute());
 }
 
-// Row by row of each part; all at once where the parts in order are the whole.
+// Row by row of each shard; all at once where the shards in order are the whole.
 void WholeTensor::unpack(const void* gathered, void* dst) const {
   auto copy = [&](uint64_t to, uint64_t from, uint64_t elems) {
-    executor_.device()->run(&gsel_device_v1::copy, static_cast<void*>(static_cast<char*>(dst) + bytes_of(to)),
-                            static_cast<const void*>(static_cast<const char*>(gathered) + bytes_of(from)),
-                            bytes_of(elems), int32_t{GSEL_COPY_TO_HOST}, kNow);
+    executor_.device()->enqueue(&gsel_device_v1::copy, static_cast<void*>(static_cast<char*>(dst) + bytes_of(to)),
+                                static_cast<const void*>(static_cast<const char*>(gathered) + bytes_of(from)),
+                                bytes_of(elems), int32_t{GSEL_COPY_TO_HOST});
   };
-  if (!is_in_parts() || rows_of(dims_, shards_.front()).count == 1) return copy(0, 0, elems_);
   uint64_t from = 0;
-  for (const Shard& shard : shards_) {
-    const ShardRows rows = rows_of(dims_, shard);
-    for (int64_t row = 0; row < rows.count; ++row) {
-      copy(static_cast<uint64_t>(rows.first + row * rows.stride), from, static_cast<uint64_t>(rows.length));
-      from += static_cast<uint64_t>(rows.length);
+  if (!is_in_parts() || rows_of(dims_, shards_.front()).count == 1) {
+    copy(0, 0, elems_);
+  } else {
+    for (const Shard& shard : shards_) {
+      const ShardRows rows = rows_of(dims_, shard);
+      for (int64_t row = 0; row < rows.count; ++row) {
+        copy(static_cast<uint64_t>(rows.first + row * rows.stride), from, static_cast<uint64_t>(rows.length));
+        from += static_cast<uint64_t>(rows.length);
+      }
     }
   }
+  executor_.device()->wait();
 }
 
 }  // namespace gsel

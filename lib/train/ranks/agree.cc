@@ -63,7 +63,7 @@ std::vector<Particulars> gather_particulars(Communicator& comm, const std::strin
   std::string all(total, '\0');
   gsel_collective call = make_collective(GSEL_COLLECTIVE_ALLGATHERV, mine.data(), all.data(), 0, GSEL_U8);
   call.recv_counts = sizes.data();
-  comm.collective(call);
+  comm.collective_on_host(call);
   std::vector<Particulars> result;
   uint64_t at = 0;
   for (uint64_t size : sizes) {
@@ -169,7 +169,7 @@ Particulars particulars_of(const gsel_optimizer_options* optimizer) {
 
 std::vector<uint64_t> gather_numbers(Communicator& comm, const std::vector<uint64_t>& mine) {
   std::vector<uint64_t> all(mine.size() * comm.world_size());
-  comm.collective(make_collective(GSEL_COLLECTIVE_ALLGATHER, mine.data(), all.data(), mine.size(), GSEL_U64));
+  comm.collective_on_host(make_collective(GSEL_COLLECTIVE_ALLGATHER, mine.data(), all.data(), mine.size(), GSEL_U64));
   return all;
 }
 

@@ -91,9 +91,17 @@ void AxisComms::abort(std::string_view reason, int32_t about) noexcept {
     if (*own) (*own)->abort(reason, about);
 }
 
+void AxisComms::throw_async_errors() {
+  world_.throw_async_error();
+  for (Own& own : axes_)
+    if (own) own->throw_async_error();
+  for (Own& own : ties_)
+    if (own) own->throw_async_error();
+}
+
 std::optional<Error> AxisComms::what_ended_all() noexcept {
   try {
-    world_.collective(make_collective(GSEL_COLLECTIVE_BARRIER, nullptr, nullptr, 0, GSEL_U8));
+    world_.collective_on_host(make_collective(GSEL_COLLECTIVE_BARRIER, nullptr, nullptr, 0, GSEL_U8));
   } catch (...) {
     return current_error();
   }

@@ -31,6 +31,8 @@ class AxisComms {
   // All of them, so that a rank that waits on any hears of a failure. about: the rank of the world that the failure is
   // about; -1: this one.
   void abort(std::string_view reason, int32_t about = -1) noexcept;
+  // Of those with an accelerator: what broke one of them after its call had returned.
+  void throw_async_errors();
   // What ended the world, for whoever heard of it from a neighbour; nothing where only the group is broken.
   std::optional<Error> what_ended_all() noexcept;
 

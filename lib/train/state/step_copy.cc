@@ -50,9 +50,7 @@ StepCopy::StepCopy(std::shared_ptr<DeviceContext> device, const std::vector<Buck
 void StepCopy::copy(const Copy& entry, const BucketShard& shard, char* kept, bool back) const {
   for (const Array& array : arrays_of(entry.layout, entry.layout.copies_gradient, shard)) {
     void *to = back ? array.data : kept, *from = back ? kept : array.data;
-    if (array.bytes)
-      device_->run(&gsel_device_v1::copy, to, static_cast<const void*>(from), array.bytes, int32_t{GSEL_COPY_ON_DEVICE},
-                   static_cast<gsel_stream*>(nullptr));
+    if (array.bytes) device_->copy(to, from, array.bytes, GSEL_COPY_ON_DEVICE);
     kept += round_up(array.bytes, kTensorAlign);
   }
 }

@@ -31,7 +31,7 @@ ParamStorage::ParamStorage(std::shared_ptr<DeviceContext> device, const Model& m
 }
 
 void ParamStorage::zero(void* data, uint64_t bytes) const {
-  if (bytes) device_->run(&gsel_device_v1::zero, data, bytes, static_cast<gsel_stream*>(nullptr));
+  if (bytes) device_->enqueue(&gsel_device_v1::zero, data, bytes);
 }
 
 // The file of offload memory is zero from the start.
@@ -135,10 +135,9 @@ void ParamStorage::write_initial(const Block& block, int64_t first, std::span<co
     if (!memory || from >= until) return;
     const std::span<const float> written = values.subspan(from - first, until - from);
     const std::vector<uint16_t> narrow = dtype == GSEL_F32 ? std::vector<uint16_t>{} : rounded(written, dtype);
-    device_->run(&gsel_device_v1::copy,
-                 static_cast<void*>(memory + static_cast<uint64_t>(from - range.begin) * dtype_bytes(dtype)),
-                 dtype == GSEL_F32 ? static_cast<const void*>(written.data()) : narrow.data(),
-                 written.size() * dtype_bytes(dtype), int32_t{GSEL_COPY_TO_DEVICE}, static_cast<gsel_stream*>(nullptr));
+    device_->copy(static_cast<void*>(memory + static_cast<uint64_t>(from - range.begin) * dtype_bytes(dtype)),
+                  dtype == GSEL_F32 ? static_cast<const void*>(written.data()) : narrow.data(),
+                  written.size() * dtype_bytes(dtype), GSEL_COPY_TO_DEVICE);
   };
   put(to.params, to.kept, layout.dtype);
   put(to.master, layout.own, GSEL_F32);

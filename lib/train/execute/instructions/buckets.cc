@@ -45,8 +45,8 @@ double own_params_differ(const State& s, const BucketShard& own, uint64_t elems)
   std::vector<uint16_t> here, there;
   for (uint64_t first = 0; first < elems; first += chunk) {
     const uint64_t n = std::min(chunk, elems - first), bytes = n * sizeof(uint16_t);
-    s.device->run(&gsel_device_v1::cast, room.data(), own.rounded_dtype, static_cast<const void*>(own.values + first),
-                  gsel_dtype{GSEL_F32}, n, static_cast<gsel_stream*>(nullptr));
+    s.device->enqueue(&gsel_device_v1::cast, room.data(), own.rounded_dtype,
+                      static_cast<const void*>(own.values + first), gsel_dtype{GSEL_F32}, n);
     auto to_host = [&](std::vector<uint16_t>& to, const void* from) {
       to.resize(n);
       s.copy(to.data(), from, bytes, GSEL_COPY_TO_HOST);
@@ -70,8 +70,8 @@ void follow_params(State& s, int32_t b) {
   const gsel_axis axis = s.program().buckets[b].axis;
   allreduce_numbers(s, 0, axis < 0 ? GSEL_AXIS_DATA : axis, {&differs, 1}, GSEL_MAX);
   if (differs != 0)
-    s.device->run(&gsel_device_v1::cast, static_cast<void*>(own.values), gsel_dtype{GSEL_F32},
-                  static_cast<const void*>(own.rounded), own.rounded_dtype, elems, static_cast<gsel_stream*>(nullptr));
+    s.device->enqueue(&gsel_device_v1::cast, static_cast<void*>(own.values), gsel_dtype{GSEL_F32},
+                      static_cast<const void*>(own.rounded), own.rounded_dtype, elems);
   s.params.done_with(b, differs != 0);
 }
 
@@ -79,23 +79,6 @@ void add_reduced(State& s, int32_t b) {
   float* reduced = std::exchange(s.buckets[b].reduced, nullptr);
   if (!reduced) return;
   s.add(s.params.own_gradient(b), reduced, GSEL_F32, static_cast<uint64_t>(s.params.layout(b).own_elems()));
-}
-
-void note_async(State& s, const BucketState& bucket, gsel_instr_kind kind, double waited) {
-  if (!s.under_way) return;
-  const double seconds = bucket.began.seconds_until(bucket.done);
-  const double began = s.began_event.seconds_until(bucket.began);
-  s.run->record.intervals.push_back({bucket.posted_at, began, began + seconds, true});
-  gsel_step_report& report = s.run->record.report;
-  if (kind == GSEL_INSTR_ALLGATHER) {
-    ++report.n_allgathers;
-    report.allgather_s += seconds;
-    report.exposed_allgather_s += waited;
-  } else if (kind != GSEL_INSTR_BROADCAST) {
-    ++report.n_reduces;
-    const bool backward_goes_on = static_cast<int32_t>(s.run->position) < s.run->last_backward;
-    report.n_overlapped += backward_goes_on || bucket.began.seconds_until(s.backward_done) > 0;
-  }
 }
 
 void finish_collective(State& s, int32_t b, gsel_instr_kind kind) {
@@ -115,8 +98,8 @@ void open_gradient_window(State& s, int32_t bucket, uint64_t offset) {
 }
 
 void zero_gradient(State& s, int32_t p) {
-  s.device->run(&gsel_device_v1::zero, static_cast<void*>(s.params.gradient(p)),
-                sizeof(float) * static_cast<uint64_t>(s.model.params()[p].n_elems), static_cast<gsel_stream*>(nullptr));
+  s.device->enqueue(&gsel_device_v1::zero, static_cast<void*>(s.params.gradient(p)),
+                    sizeof(float) * static_cast<uint64_t>(s.model.params()[p].n_elems));
   s.run->weight_begun[p] = true;
 }
 
@@ -143,7 +126,7 @@ void allgather_params(State& s, const gsel_instr& instr) {
   const BucketLayout& layout = s.params.layout(b);
   open_param_window(s, b);
   if (s.axis_size(instr.axis) == 1) {
-    s.params.place_shard(b, nullptr);
+    s.params.place_shard(b, s.device->compute());
     return;
   }
   auto* whole = static_cast<char*>(s.params.whole_params(b));
@@ -256,11 +239,13 @@ void wait_bucket(State& s, int32_t b) {
   BucketState& bucket = s.buckets[b];
   if (!bucket.under_way) return;
   const gsel_instr_kind kind = std::exchange(bucket.under_way, 0);
+  AsyncCall& call = s.async_calls[bucket.call];
   const double began = os::now_seconds();
-  bucket.done.wait();
-  const double waited = os::now_seconds() - began;
-  note_exposed(s, bucket.axis, waited);
-  note_async(s, bucket, kind, waited);
+  call.done.hold_compute();
+  call.waited_s = os::now_seconds() - began;
+  call.ended = true;
+  call.backward_went_on = static_cast<int32_t>(s.run->position) < s.run->last_backward;
+  note_exposed(s, bucket.axis, call.waited_s);
   finish_collective(s, b, kind);
 }
 

@@ -18,6 +18,7 @@ bool hand_out_input(State& s, const gsel_instr& instr) {
   s.lent.request.dst = s.lent.lender.lend(dst, Lender::Access::write);
   s.lent.request.message = s.lent.message.data();
   s.lent.request.message_capacity = s.lent.message.size();
+  s.lent.request.stream = s.device->native_compute();
   hand_out(s.lent, GSEL_INPUT);
   return true;
 }

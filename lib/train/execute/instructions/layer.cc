@@ -29,8 +29,8 @@ gsel_tensor lend_param(State& s, const ArenaOperands::OfParam& operand, int32_t 
   const gsel_dtype kept_as = s.params.layout(s.params.bucket_of(p)).dtype;
   if (kept_as == param.dtype) return s.lent.lender.lend(param_tensor(param, kept), Access::read);
   void* cast = s.at(operand.cast);
-  s.device->run(&gsel_device_v1::cast, cast, param.dtype, static_cast<const void*>(kept), kept_as,
-                static_cast<uint64_t>(param.n_elems), static_cast<gsel_stream*>(nullptr));
+  s.device->enqueue(&gsel_device_v1::cast, cast, param.dtype, static_cast<const void*>(kept), kept_as,
+                    static_cast<uint64_t>(param.n_elems));
   return s.lent.lender.lend(param_tensor(param, cast), Access::read);
 }
 
@@ -103,6 +103,7 @@ void lend_call(State& s, const gsel_instr& instr, const Layer& layer) {
   call.d_outputs = lent.t_d_outputs.data();
   call.d_inputs = lent.t_d_inputs.data();
   call.d_params = lent.t_d_params.data();
+  call.stream = s.device->native_compute();
   call.n_params = static_cast<int32_t>(layer.params.size());
   call.n_inputs = static_cast<int32_t>(layer.inputs.size());
   call.n_outputs = static_cast<int32_t>(layer.outputs.size());
@@ -161,7 +162,7 @@ bool hand_out_layer(State& s, const gsel_instr& instr) {
   }
   if (s.is_empty(instr.microbatch)) {
     join_phases(s, instr);
-    if (s.is_at_last_backward()) s.backward_done.record(nullptr);
+    if (s.is_at_last_backward()) s.backward_done.record_compute();
     return false;
   }
   if (s.run->is_without_callbacks()) {

@@ -42,9 +42,8 @@ void zero_contributions(State& s, const Layer& layer, int32_t mb) {
   for (size_t i = 0; i < layer.inputs.size(); ++i) {
     const Value& value = s.model.values()[layer.inputs[i]];
     if (value.needs_gradient)
-      s.device->run(&gsel_device_v1::zero, s.at(s.operands().inputs[i].contribution()),
-                    static_cast<uint64_t>(value_bytes(value, s.program().microbatches[mb].count)),
-                    static_cast<gsel_stream*>(nullptr));
+      s.device->enqueue(&gsel_device_v1::zero, s.at(s.operands().inputs[i].contribution()),
+                        static_cast<uint64_t>(value_bytes(value, s.program().microbatches[mb].count)));
   }
 }
 
@@ -52,9 +51,8 @@ void zero_contributions(State& s, const Layer& layer, int32_t mb) {
 void scale_contribution(State& s, const ArenaOperands::OfValue& operand, int32_t v, int32_t mb) {
   if (s.loss_scale.value() == 1) return;
   const Value& value = s.model.values()[v];
-  s.device->run(&gsel_device_v1::scale, s.at(operand.contribution()), value.dtype, s.loss_scale.value(),
-                static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count)),
-                static_cast<gsel_stream*>(nullptr));
+  s.device->enqueue(&gsel_device_v1::scale, s.at(operand.contribution()), value.dtype, s.loss_scale.value(),
+                    static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count)));
 }
 
 }  // namespace
@@ -108,7 +106,7 @@ void finish_backward(State& s, const gsel_instr& instr, const Layer& layer) {
     }
   if (has_weight_half(instr.kind)) finish_weight_gradients(s, layer);
   look_for_non_finite(s, instr, layer);
-  if (s.is_at_last_backward()) s.backward_done.record(nullptr);
+  if (s.is_at_last_backward()) s.backward_done.record_compute();
 }
 
 // ---- contributions to a value's gradient --------------------------------------------------------------------------

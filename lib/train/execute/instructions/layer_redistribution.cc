@@ -52,7 +52,7 @@ void redistribute_layer(State& s, const gsel_instr& instr) {
   const bool backward = instr.kind == GSEL_BACKWARD_INPUT;
   if (!s.is_empty(instr.microbatch))
     backward ? redistribute_gradient(s, instr, layer) : redistribute_value(s, instr, layer);
-  if (s.is_at_last_backward()) s.backward_done.record(nullptr);
+  if (s.is_at_last_backward()) s.backward_done.record_compute();
 }
 
 }  // namespace gsel::execute

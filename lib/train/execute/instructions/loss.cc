@@ -16,17 +16,12 @@ void send_losses(State& s, std::span<double, 2> parts) {
   const int32_t from = pipeline_rank_of_layer(s.program(), s.model.loss_layer());
   auto call = [&](gsel_collective_kind kind, int32_t peer) {
     const bool sends = kind == GSEL_COLLECTIVE_SEND;
-    call_in(s, s.comms.losses(), GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_PIPELINE,
-            make_collective(kind, sends ? s.staging.data() : nullptr, sends ? nullptr : s.staging.data(), parts.size(),
-                            GSEL_F64, 0, peer));
+    call_on_host(s, s.comms.losses(), GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_PIPELINE,
+                 make_collective(kind, sends ? parts.data() : nullptr, sends ? nullptr : parts.data(), parts.size(),
+                                 GSEL_F64, 0, peer));
   };
   if (s.axis_size(GSEL_AXIS_PIPELINE) == 1) return;
-  if (own != from) {
-    call(GSEL_COLLECTIVE_RECV, from);
-    s.copy(parts.data(), s.staging.data(), parts.size_bytes(), GSEL_COPY_TO_HOST);
-    return;
-  }
-  s.copy(s.staging.data(), parts.data(), parts.size_bytes(), GSEL_COPY_TO_DEVICE);
+  if (own != from) return call(GSEL_COLLECTIVE_RECV, from);
   for (int32_t peer = 0; peer < s.axis_size(GSEL_AXIS_PIPELINE); ++peer)
     if (peer != from) call(GSEL_COLLECTIVE_SEND, peer);
 }

@@ -70,9 +70,9 @@ bool is_finite(const Fixed& fixed, const void* data, gsel_dtype dtype, uint64_t 
   const Memory room(fixed.device, kChunk * sizeof(float));
   for (uint64_t done = 0; done < elems; done += kChunk) {
     const uint64_t count = std::min(kChunk, elems - done);
-    fixed.device->run(&gsel_device_v1::cast, room.data(), gsel_dtype{GSEL_F32},
-                      static_cast<const void*>(static_cast<const char*>(data) + done * dtype_bytes(dtype)), dtype,
-                      count, static_cast<gsel_stream*>(nullptr));
+    fixed.device->enqueue(&gsel_device_v1::cast, room.data(), gsel_dtype{GSEL_F32},
+                          static_cast<const void*>(static_cast<const char*>(data) + done * dtype_bytes(dtype)), dtype,
+                          count);
     if (!std::isfinite(fixed.sum_squares(room.data(), GSEL_F32, count))) return false;
   }
   return true;

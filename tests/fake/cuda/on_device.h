@@ -1,0 +1,183 @@
+/* fake/cuda/on_device.h: puts any trial of tests/support on the double's devices: communicators that are joined have an
+ * accelerator, one device for each rank, and callbacks, which were written for memory of the host, work on copies that
+ * travel on the call's stream. Of one file of a program. */
+#ifndef GSEL_TESTS_ON_DEVICE_H
+#define GSEL_TESTS_ON_DEVICE_H
+
+#include <stdatomic.h>
+
+#include "fake/cuda/program.h"
+
+static const char* on_transport; /* of communicators joined from here on; NULL: memory of the host */
+static __thread gpu own_gpu;     /* of the rank that this thread is */
+
+/* ---- copies ---- */
+
+enum { MOST_MIRRORS = 64 };
+typedef struct mirrors {
+  void* stream;
+  int n;
+  struct {
+    void *device, *host;
+    size_t bytes;
+  } of[MOST_MIRRORS];
+} mirrors;
+
+static void mirror_copy(const mirrors* m, void* to, const void* from, size_t bytes) {
+  cuda.push(own_gpu.context);
+  cuda.copy((uintptr_t)to, (uintptr_t)from, bytes, m->stream);
+  cuda.pop(&(void*){NULL});
+}
+static void mirror_wait(const mirrors* m) {
+  cuda.push(own_gpu.context);
+  cuda.synchronize(m->stream);
+  cuda.pop(&(void*){NULL});
+}
+/* The same memory has one mirror. */
+static void* mirror_of(mirrors* m, void* device, size_t bytes) {
+  if (!device || bytes == 0) return device;
+  for (int i = 0; i < m->n; ++i)
+    if (m->of[i].device == device) return m->of[i].host;
+  assert_true(m->n < MOST_MIRRORS);
+  void* host = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  assert_non_null(host);
+  m->of[m->n].device = device;
+  m->of[m->n].host = host;
+  m->of[m->n++].bytes = bytes;
+  mirror_copy(m, host, device, bytes);
+  return host;
+}
+static gsel_tensor mirror_tensor(mirrors* m, gsel_tensor t) {
+  t.data = mirror_of(m, t.data, (size_t)t.n_elems * gsel_dtype_bytes(t.dtype));
+  return t;
+}
+static void mirror_back(mirrors* m, const void* host) {
+  for (int i = 0; i < m->n; ++i)
+    if (m->of[i].host == host) mirror_copy(m, m->of[i].device, host, m->of[i].bytes);
+}
+static void mirror_free(mirrors* m) {
+  mirror_wait(m);
+  for (int i = 0; i < m->n; ++i) free(m->of[i].host);
+}
+
+/* ---- layers ---- */
+
+typedef struct host_kernel {
+  gsel_layer_fn forward, backward_input, backward_weight, backward;
+  void* user_data;
+} host_kernel;
+enum { MOST_HOST_KERNELS = 1 << 15 };
+static host_kernel host_kernels[MOST_HOST_KERNELS];
+static atomic_int n_host_kernels;
+
+enum { MOST_TENSORS = 8 };
+typedef struct mirrored {
+  gsel_tensor of[MOST_TENSORS];
+} mirrored;
+static const gsel_tensor* mirror_all(mirrors* m, mirrored* to, const gsel_tensor* from, int32_t n) {
+  assert_true(n <= MOST_TENSORS);
+  for (int32_t i = 0; from && i < n; ++i) to->of[i] = mirror_tensor(m, from[i]);
+  return from ? to->of : NULL;
+}
+static void mirror_back_all(mirrors* m, const gsel_tensor* tensors, int32_t n) {
+  for (int32_t i = 0; tensors && i < n; ++i)
+    if (tensors[i].data) mirror_back(m, tensors[i].data);
+}
+
+/* Which gradients a call lends; other fields may be those of an earlier call. */
+enum { NO_GRADIENTS, OF_INPUTS = 1, OF_PARAMS = 2 };
+static gsel_status run_mirrored(gsel_layer_fn kernel, const gsel_call* call, void* user_data, int gradients) {
+  if (!call->stream) return kernel(call, user_data);
+  mirrors m = {.stream = call->stream};
+  mirrored params, inputs, outputs, d_outputs, d_inputs, d_params, reductions;
+  gsel_call host = *call;
+  host.stream = NULL;
+  host.user_data = user_data;
+  host.params = mirror_all(&m, &params, call->params, call->n_params);
+  host.inputs = mirror_all(&m, &inputs, call->inputs, call->n_inputs);
+  host.outputs = mirror_all(&m, &outputs, call->outputs, call->n_outputs);
+  host.d_outputs = gradients ? mirror_all(&m, &d_outputs, call->d_outputs, call->n_outputs) : NULL;
+  host.d_inputs = gradients & OF_INPUTS ? mirror_all(&m, &d_inputs, call->d_inputs, call->n_inputs) : NULL;
+  host.d_params = gradients & OF_PARAMS ? mirror_all(&m, &d_params, call->d_params, call->n_params) : NULL;
+  host.reductions = mirror_all(&m, &reductions, call->reductions, call->n_reductions);
+  host.saved = mirror_of(&m, call->saved, call->saved_bytes);
+  mirror_wait(&m);
+  const gsel_status status = kernel(&host, user_data);
+  if (!gradients) mirror_back_all(&m, host.outputs, call->n_outputs);
+  mirror_back_all(&m, host.d_inputs, call->n_inputs);
+  mirror_back_all(&m, host.d_params, call->n_params);
+  mirror_back_all(&m, host.reductions, call->n_reductions);
+  if (host.saved) mirror_back(&m, host.saved);
+  mirror_free(&m);
+  return status;
+}
+static gsel_status mirrored_forward(const gsel_call* call, void* user) {
+  return run_mirrored(((host_kernel*)user)->forward, call, ((host_kernel*)user)->user_data, NO_GRADIENTS);
+}
+static gsel_status mirrored_backward_input(const gsel_call* call, void* user) {
+  return run_mirrored(((host_kernel*)user)->backward_input, call, ((host_kernel*)user)->user_data, OF_INPUTS);
+}
+static gsel_status mirrored_backward_weight(const gsel_call* call, void* user) {
+  return run_mirrored(((host_kernel*)user)->backward_weight, call, ((host_kernel*)user)->user_data, OF_PARAMS);
+}
+static gsel_status mirrored_backward(const gsel_call* call, void* user) {
+  return run_mirrored(((host_kernel*)user)->backward, call, ((host_kernel*)user)->user_data, OF_INPUTS | OF_PARAMS);
+}
+
+/* ---- in place of the library's functions in this program ---- */
+
+gsel_status gsel_model_add_layer(gsel_model* model, const gsel_layer_options* given, int32_t* out_id,
+                                 gsel_error** err) {
+  typedef gsel_status (*add_fn)(gsel_model*, const gsel_layer_options*, int32_t*, gsel_error**);
+  const add_fn add = (add_fn)dlsym(RTLD_NEXT, "gsel_model_add_layer");
+  gsel_layer_options options = *given;
+  const int i = atomic_fetch_add(&n_host_kernels, 1);
+  if (i >= MOST_HOST_KERNELS) return GSEL_ERR_NOMEM;
+  host_kernels[i] =
+      (host_kernel){given->forward, given->backward_input, given->backward_weight, given->backward, given->user_data};
+  options.user_data = &host_kernels[i];
+  if (options.forward) options.forward = mirrored_forward;
+  if (options.backward_input) options.backward_input = mirrored_backward_input;
+  if (options.backward_weight) options.backward_weight = mirrored_backward_weight;
+  if (options.backward) options.backward = mirrored_backward;
+  return add(model, &options, out_id, err);
+}
+
+static gsel_data_fn host_data; /* alike for all trainers of a trial */
+static gsel_status mirrored_data(const gsel_data_request* request, void* user_data) {
+  if (!request->stream) return host_data(request, user_data);
+  mirrors m = {.stream = request->stream};
+  gsel_data_request host = *request;
+  host.stream = NULL;
+  host.dst = mirror_tensor(&m, request->dst);
+  mirror_wait(&m);
+  const gsel_status status = host_data(&host, user_data);
+  mirror_back(&m, host.dst.data);
+  mirror_free(&m);
+  return status;
+}
+gsel_status gsel_trainer_create(gsel_comm* comm, gsel_model* model, const gsel_trainer_options* given,
+                                gsel_trainer** out, gsel_error** err) {
+  typedef gsel_status (*create_fn)(gsel_comm*, gsel_model*, const gsel_trainer_options*, gsel_trainer**, gsel_error**);
+  const create_fn create = (create_fn)dlsym(RTLD_NEXT, "gsel_trainer_create");
+  gsel_trainer_options options = *given;
+  host_data = given->data;
+  if (options.data) options.data = mirrored_data;
+  return create(comm, model, &options, out, err);
+}
+
+gsel_status gsel_comm_init(const gsel_comm_options* given, gsel_comm** out, gsel_error** err) {
+  typedef gsel_status (*init_fn)(const gsel_comm_options*, gsel_comm**, gsel_error**);
+  const init_fn init = (init_fn)dlsym(RTLD_NEXT, "gsel_comm_init");
+  if (!on_transport) return init(given, out, err);
+  load_doubles("fake_libnccl.so");
+  own_gpu = open_gpu(given->rank);
+  char accelerator[32];
+  snprintf(accelerator, sizeof accelerator, "cuda:%d", (int)given->rank);
+  gsel_comm_options options = *given;
+  options.accelerator = gsel_str_from(accelerator);
+  options.transport = gsel_str_from(on_transport);
+  return init(&options, out, err);
+}
+
+#endif
