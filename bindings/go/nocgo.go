@@ -588,6 +588,7 @@ type DataRequest struct {
 	Microbatch int
 	SampleIDs  []int64
 	Dst        Tensor
+	Stream     uintptr
 }
 
 type OptimizerNeeds int32
@@ -608,6 +609,7 @@ type OptimizerCall struct {
 	States                                           [][]float32
 	T                                                int64
 	LearningRate, WeightDecay, ParamNorm, UpdateNorm float64
+	Stream                                           uintptr
 }
 
 type OptimizerOptions struct {

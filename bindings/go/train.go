@@ -70,11 +70,12 @@ type DataRequest struct {
 	Microbatch int
 	SampleIDs  []int64
 	Dst        Tensor
+	Stream     uintptr // of the device; 0 for memory of the host
 }
 
 func (r *DataRequest) fromC(from *C.gsel_data_request) {
 	*r = DataRequest{ValueID(from.value), int(from.microbatch), slice[int64](from.sample_ids, from.n_samples),
-		*(*Tensor)(unsafe.Pointer(&from.dst))}
+		*(*Tensor)(unsafe.Pointer(&from.dst)), uintptr(from.stream)}
 }
 
 // OptimizerNeeds is what an optimizer needs of a parameter.
@@ -98,6 +99,7 @@ type OptimizerCall struct {
 	States                                           [][]float32
 	T                                                int64
 	LearningRate, WeightDecay, ParamNorm, UpdateNorm float64
+	Stream                                           uintptr // of the device; 0 for memory of the host
 }
 
 func (c *OptimizerCall) fromC(from *C.gsel_optimizer_call) {
@@ -106,7 +108,7 @@ func (c *OptimizerCall) fromC(from *C.gsel_optimizer_call) {
 		Shape: slice[int64](from.dims, from.n_dims), First: int64(from.first),
 		Values: slice[float32](from.values, n), Gradient: slice[float32](from.gradient, n), T: int64(from.t),
 		LearningRate: float64(from.learning_rate), WeightDecay: float64(from.weight_decay),
-		ParamNorm: float64(from.param_norm), UpdateNorm: float64(from.update_norm)}
+		ParamNorm: float64(from.param_norm), UpdateNorm: float64(from.update_norm), Stream: uintptr(from.stream)}
 	for _, state := range slice[*C.float](from.states, from.n_states) {
 		c.States = append(c.States, slice[float32](state, n))
 	}

@@ -124,7 +124,7 @@ _Call = _struct(
     "reserved2:i produced:p param_shards:p input_shards:p output_shards:p shard_index:i shard_count:i")
 _DataRequest = _struct(
     "gsel_data_request", "struct_size:I reserved:I value:i microbatch:i n_samples:q sample_ids:p dst:T message:p "
-    "message_capacity:z")
+    "message_capacity:z stream:p")
 _Work = _struct("gsel_work", "struct_size:I reserved:I kind:i reserved2:i ticket:Q call:p input:p")
 _StepReport = _struct(
     "gsel_step_report", "struct_size:I reserved:I step:q loss:d loss_sum:d weight:d gradient_norm:d seconds:d "

@@ -308,6 +308,7 @@ pub struct gsel_data_request {
     pub dst: gsel_tensor,
     pub message: *mut c_char,
     pub message_capacity: usize,
+    pub stream: *mut c_void,
 }
 unsafe impl crate::Sized32 for gsel_data_request {}
 pub type gsel_data_fn = Option<unsafe extern "C" fn(request: *const gsel_data_request, user_data: *mut c_void) -> gsel_status>;
@@ -333,6 +334,7 @@ pub struct gsel_optimizer_call {
     pub update_norm: f64,
     pub message: *mut c_char,
     pub message_capacity: usize,
+    pub stream: *mut c_void,
 }
 unsafe impl crate::Sized32 for gsel_optimizer_call {}
 pub type gsel_optimizer_fn = Option<unsafe extern "C" fn(call: *const gsel_optimizer_call, user_data: *mut c_void) -> gsel_status>;

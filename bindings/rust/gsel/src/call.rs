@@ -329,7 +329,11 @@ impl<'a> DataRequest<'a> {
         }
         unsafe { std::slice::from_raw_parts(self.request.sample_ids, self.request.n_samples as usize) }
     }
-    /// `[samples][dims of the value]`, all to be written. Once per request.
+    /// Stream of the device; null for host memory.
+    pub fn stream(&self) -> *mut c_void {
+        self.request.stream
+    }
+    /// `[samples][dims of the value]`, all to be written. Once per request. Only for host memory.
     pub fn elements<T: Element>(&self) -> &'a mut [T] {
         let data = typed::<T>(&self.request.dst, "value", self.value());
         assert!(
