@@ -70,9 +70,9 @@ Communicator::Communicator(const JoinOptions& join, const FindAccelerator& find)
   prepare();
 }
 
-Communicator::Communicator(const Communicator& made_from, std::unique_ptr<Control> control)
+Communicator::Communicator(const Communicator& made_from, std::unique_ptr<Control> control, bool on_host)
     : joined_(made_from.joined_),
-      accelerator_(made_from.accelerator_),
+      accelerator_(on_host ? nullptr : made_from.accelerator_),
       control_(std::move(control)),
       backend_(&control_->host()) {
   prepare();
@@ -166,10 +166,10 @@ std::optional<Communicator> Communicator::split(int32_t colour, int32_t key) {
   return split_inside(colour, key, "");
 }
 
-std::optional<Communicator> Communicator::split_inside(int32_t colour, int32_t key, const char* label) {
+std::optional<Communicator> Communicator::split_inside(int32_t colour, int32_t key, const char* label, bool on_host) {
   auto made = control_->split(colour, key, label);
   if (!made) return std::nullopt;
-  return Communicator(*this, std::move(made));
+  return Communicator(*this, std::move(made), on_host);
 }
 
 void Communicator::check_listed(std::span<const int32_t> ranks, const char* asked) const {

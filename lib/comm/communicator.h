@@ -82,7 +82,7 @@ class Communicator {
   gsel_comm_explanation explain(const gsel_collective& call);
 
   Backend& host() { return control_->host(); }  // also of one with an accelerator: its control moves bytes, too
-  DeviceBackend* device() const { return device_.get(); }  // nullptr: without an accelerator
+  DeviceBackend* device() const { return device_.get(); }                // nullptr: without an accelerator
   const Accelerator* accelerator() const { return accelerator_.get(); }  // the same
   // The accelerator's device, or the host.
   std::shared_ptr<DeviceContext> device_context() const;
@@ -99,8 +99,8 @@ class Communicator {
   // Communicators from this one; see gsel/comm.h. nullopt: none for this rank.
   std::optional<Communicator> split(int32_t colour, int32_t key);
   // For the library's own use: its errors show the ranks of this communicator, or of the one that this one shows.
-  // label: what its name says.
-  std::optional<Communicator> split_inside(int32_t colour, int32_t key, const char* label);
+  // label: what its name says. on_host: its calls take memory of the host, also where this one has an accelerator.
+  std::optional<Communicator> split_inside(int32_t colour, int32_t key, const char* label, bool on_host = false);
   Communicator create_group(std::span<const int32_t> ranks);
   Communicator dup();
   Communicator shrink();
@@ -118,7 +118,7 @@ class Communicator {
   void unregister_memory(void* memory) { backend_->unregister_memory(memory); }
 
  private:
-  Communicator(const Communicator& made_from, std::unique_ptr<Control> control);
+  Communicator(const Communicator& made_from, std::unique_ptr<Control> control, bool on_host = false);
   void prepare();
   void join_devices();
   std::shared_ptr<const Accelerator> find_together(const FindAccelerator& find);

@@ -59,6 +59,7 @@ Compiled Pipeline::compile_own() {
   model_->finish(Model::Loss::optional);
   check_model();
   config_ = to_config(settings_, *model_, comm_.world_size());
+  refuse_pipeline_on_device(comm_, resolve_mesh(config_, comm_.world_size())[GSEL_AXIS_PIPELINE]);
   optimizer_.emplace(config_, *model_, nullptr);
   return Compiler(*model_, config_, Mesh{resolve_mesh(config_, comm_.world_size())}).compile(comm_.rank());
 }

@@ -69,17 +69,12 @@ void Trainer::refuse_model(const gsel_optimizer_options* optimizer) const {
 // What works on memory of the host alone.
 void Trainer::refuse_on_device() const {
   if (!comm_.accelerator()) return;
-  const std::string& name = comm_.accelerator()->name;
-  if (const int32_t stages = resolve_mesh(config_, comm_.world_size())[GSEL_AXIS_PIPELINE]; stages > 1)
-    fail(GSEL_ERR_UNSUPPORTED,
-         "mesh.pipeline is {} and the communicator has the accelerator {}; a pipeline works on memory of the host: set "
-         "mesh.pipeline = 1, or join without an accelerator",
-         stages, name);
+  refuse_pipeline_on_device(comm_, resolve_mesh(config_, comm_.world_size())[GSEL_AXIS_PIPELINE]);
   if (config_.train.check == "kernels")
     fail(GSEL_ERR_UNSUPPORTED,
          "train.check is \"kernels\" and the communicator has the accelerator {}; kernels are checked on memory of the "
          "host: leave train.check out, or join without an accelerator",
-         name);
+         comm_.accelerator()->name);
 }
 
 Compiled Trainer::compile_own(const Config& config, const gsel_optimizer_options* options) const {

@@ -1,5 +1,6 @@
 // train/execute/setup.cc: what ranks do together before the first step, and the setup program.
 #include "base/current_error.h"
+#include "base/text.h"
 #include "program/stages.h"
 #include "train/execute/executor.h"
 #include "train/execute/instructions.h"
@@ -38,6 +39,14 @@ void meet_sharing_axis(State& s) {
 }
 
 }  // namespace
+
+void refuse_pipeline_on_device(const Communicator& comm, int32_t pipeline_ranks) {
+  if (comm.accelerator() && pipeline_ranks > 1)
+    fail(GSEL_ERR_UNSUPPORTED,
+         "the pipeline has {} and the communicator the accelerator {}; a pipeline works on memory of the host: set "
+         "mesh.pipeline = 1, or join without an accelerator",
+         with_noun(pipeline_ranks, "rank"), comm.accelerator()->name);
+}
 
 void Executor::run_setup() {
   s_.comms.connect();

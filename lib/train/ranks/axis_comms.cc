@@ -30,9 +30,10 @@ void AxisComms::connect() {
     const int32_t colour = std::ranges::count(tie, pipeline_rank) ? 0 : -1;
     if (auto made = axis(GSEL_AXIS_PIPELINE).split_inside(colour, pipeline_rank, "tie")) own.emplace(std::move(*made));
   }
-  if (size(GSEL_AXIS_PIPELINE) > 1) losses_.emplace(*axis(GSEL_AXIS_PIPELINE).split_inside(0, pipeline_rank, "loss"));
+  if (size(GSEL_AXIS_PIPELINE) > 1)
+    losses_.emplace(*axis(GSEL_AXIS_PIPELINE).split_inside(0, pipeline_rank, "loss", true));
   if (losses_ && has_optimistic_steps(program_))
-    validation_.emplace(*axis(GSEL_AXIS_PIPELINE).split_inside(0, pipeline_rank, "validation"));
+    validation_.emplace(*axis(GSEL_AXIS_PIPELINE).split_inside(0, pipeline_rank, "validation", true));
   connected_ = true;
 }
 
@@ -80,23 +81,25 @@ Communicator& AxisComms::validation() {
   return *validation_;
 }
 
+template <class Visit>
+void AxisComms::visit_own(Visit&& visit) {
+  for (Own& own : axes_)
+    if (own) visit(*own);
+  for (Own& own : ties_)
+    if (own) visit(*own);
+  for (Own* own : {&losses_, &validation_})
+    if (*own) visit(**own);
+}
+
 // The world first: who hears of it in a group finds the reason there.
 void AxisComms::abort(std::string_view reason, int32_t about) noexcept {
   world_.abort(reason, about);
-  for (Own& own : axes_)
-    if (own) own->abort(reason, about);
-  for (Own& own : ties_)
-    if (own) own->abort(reason, about);
-  for (Own* own : {&losses_, &validation_})
-    if (*own) (*own)->abort(reason, about);
+  visit_own([&](Communicator& own) { own.abort(reason, about); });
 }
 
 void AxisComms::throw_async_errors() {
   world_.throw_async_error();
-  for (Own& own : axes_)
-    if (own) own->throw_async_error();
-  for (Own& own : ties_)
-    if (own) own->throw_async_error();
+  visit_own([](Communicator& own) { own.throw_async_error(); });
 }
 
 std::optional<Error> AxisComms::what_ended_all() noexcept {

@@ -23,7 +23,8 @@ class AxisComms {
   // The pipeline ranks that hold a bucket's parameters, of which there are several.
   Communicator& tie(int32_t bucket);
 
-  // The ranks of the pipeline, for nothing but the losses that the one that has them sends to the others.
+  // The ranks of the pipeline, for nothing but the losses that the one that has them sends to the others. On memory of
+  // the host.
   Communicator& losses();
   // The same ranks, for numbers that are optimistic; of programs that have some.
   Communicator& validation();
@@ -40,6 +41,8 @@ class AxisComms {
   // Nothing where the group is the world, or one rank.
   using Own = std::optional<Communicator>;
   void split_axis(gsel_axis axis);
+  template <class Visit>
+  void visit_own(Visit&& visit);
   void warn_of_hosts();
   int32_t size(gsel_axis axis) const { return program_.mesh.size[axis]; }
 

@@ -13,17 +13,10 @@
 namespace gsel::execute {
 namespace {
 
-// Each at the end of the memory for numbers.
-void* memory_of_optimistic(const HeldMemory& memory, bool is_norm) {
-  return memory.staging.at(memory.staging.bytes() - (is_norm ? 1 : 2) * sizeof(double));
-}
-
-void take_optimistic(State& s, OptimisticNumber& number) {
+void take_optimistic(OptimisticNumber& number) {
   if (!number.under_way) return;
   number.under_way->wait();
   number.under_way.reset();
-  const bool is_norm = &number == &s.validation.squares;
-  s.copy(&number.value, memory_of_optimistic(s, is_norm), sizeof number.value, GSEL_COPY_TO_HOST);
 }
 
 // Calls of one size each, made since the last ones were counted.
@@ -86,10 +79,8 @@ void start_optimistic(State& s, const gsel_instr& instr, double number) {
   s.validation.origin = s.run->origin;
   optimistic.value = number;
   if (s.axis_size(GSEL_AXIS_PIPELINE) == 1) return;
-  void* memory = memory_of_optimistic(s, is_norm);
-  s.copy(memory, &number, sizeof number, GSEL_COPY_TO_DEVICE);
-  gsel_collective call =
-      make_collective(GSEL_COLLECTIVE_ALLREDUCE, memory, memory, 1, GSEL_F64, is_norm ? GSEL_SUM : GSEL_MAX);
+  gsel_collective call = make_collective(GSEL_COLLECTIVE_ALLREDUCE, &optimistic.value, &optimistic.value, 1, GSEL_F64,
+                                         is_norm ? GSEL_SUM : GSEL_MAX);
   optimistic.under_way.emplace(s.comms.validation(), call);
   try {
     optimistic.under_way->start();
@@ -134,8 +125,8 @@ bool settle_validation(State& s) {
   if (!s.validation.is_open) return true;
   const double began = os::now_seconds();
   const int32_t n = s.validation.squares.under_way.has_value() + s.validation.overflow.under_way.has_value();
-  take_optimistic(s, s.validation.overflow);
-  take_optimistic(s, s.validation.squares);
+  take_optimistic(s.validation.overflow);
+  take_optimistic(s.validation.squares);
   if (n > 0) count_optimistic(s, n);
   note_exposed(s, GSEL_AXIS_PIPELINE, os::now_seconds() - began);
 
