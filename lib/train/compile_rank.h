@@ -1,5 +1,5 @@
-// train/compile_rank.h: a rank's program as a trainer with this optimizer runs it. Does not know communicators, so that
-// programs of ranks that are not there can be compiled as well.
+// train/compile_rank.h: compiles a rank's program for a trainer with a given optimizer. Needs no communicator, so
+// programs of ranks that do not run can be compiled too.
 #pragma once
 
 #include "train/compile/pass.h"
@@ -7,8 +7,8 @@
 
 namespace gsel {
 
-// optimizer: made of the compiler's configuration and model. GSEL_ERR_UNSUPPORTED where it needs whole parameters and
-// the sharing axis divides them; else as Compiler::compile.
+// optimizer: made from the compiler's configuration and model. GSEL_ERR_UNSUPPORTED if it needs whole parameters and
+// the sharing axis divides them; other errors as Compiler::compile.
 Compiled compile_rank(const Compiler& compiler, int32_t rank, const Optimizer& optimizer);
 
 }  // namespace gsel

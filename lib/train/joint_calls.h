@@ -1,5 +1,5 @@
-// train/joint_calls.h: the calls of a trainer or pipeline that all ranks make together, and what follows if one rank
-// makes another call than the others.
+// train/joint_calls.h: calls of a trainer or pipeline that all ranks must make together; detects a rank that makes
+// another call.
 #pragma once
 
 #include "train/execute/executor.h"
@@ -16,10 +16,10 @@ enum class JointCall : uint8_t {
   run_pipeline
 };
 
-// Before this rank's part of the call begins. Where another rank is known to have begun another call, or the same call
-// with another argument, everything ends on every rank with GSEL_ERR_MISMATCH, which tells both.
-//   argument  of evaluate the first sample, of infer the value, of read_* the parameter, of set_learning_rate its bits,
-//             of run_pipeline what to run
+// Call before this rank's part begins. If another rank is known to have begun another call, or the same call with
+// another argument, everything ends on every rank with GSEL_ERR_MISMATCH, whose message names both calls.
+//   argument  evaluate: the first sample; infer: the value; read_*: the parameter; set_learning_rate: its
+//             bits; run_pipeline: what to run
 void begin_joint_call(Communicator& comm, Executor& executor, JointCall call, int64_t argument = 0);
 
 }  // namespace gsel

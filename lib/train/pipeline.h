@@ -1,6 +1,6 @@
-// train/pipeline.h: runs a model's stages as a pipeline over all ranks of a communicator, without a trainer. The model
-// is compiled by the strategies of the pipeline and the tensor axis, verified, and executed as a step is, but without
-// optimizer steps. Does not know schedules.
+// train/pipeline.h: runs a model's stages as a pipeline over all ranks of a communicator, without a trainer. The
+// strategies of the pipeline and the tensor axis compile the model; the program is verified and executed like a
+// training step without optimizer. Does not know schedules.
 #pragma once
 
 #include <gsel/pipeline.h>
@@ -17,9 +17,9 @@
 
 namespace gsel {
 
-// gsel_pipeline_options, copied.
+// A copy of gsel_pipeline_options.
 struct PipelineSettings {
-  std::string schedule = "1f1b";  // or a file
+  std::string schedule = "1f1b";  // name, or a file
   int32_t chunks = 0;
   int32_t microbatches = 0;
   int64_t microbatch_samples = 0;
@@ -31,8 +31,8 @@ struct PipelineSettings {
   bool reads_file() const;
 };
 
-// The same as a trainer's configuration: of all ranks, tensor_ranks share each pipeline rank, the batch is one
-// run's. Names of layers stand for their ids.
+// The equivalent configuration of a trainer: tensor_ranks ranks per pipeline rank; the batch is that of one run. Layer
+// names become ids.
 Config to_config(const PipelineSettings& settings, const Model& model, int32_t ranks);
 
 class Pipeline {
@@ -65,9 +65,9 @@ class Pipeline {
   std::shared_ptr<Model> model_;
   const PipelineSettings settings_;
   Config config_;
-  std::optional<Optimizer> optimizer_;  // of no trained parameters
+  std::optional<Optimizer> optimizer_;  // without trained parameters
   Program program_;
-  std::shared_ptr<const Model> local_;  // the model as this rank has it, which program_ is of
+  std::shared_ptr<const Model> local_;  // as this rank has it; program_ refers to it
   std::unique_ptr<Executor> executor_;
   int64_t forward_runs_ = 0;
   bool has_run_ = false;

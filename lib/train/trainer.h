@@ -1,4 +1,4 @@
-// train/trainer.h: a model in training on a communicator: it is compiled, verified and initialised, and then stepped.
+// train/trainer.h: trains a model on a communicator: compiles, verifies and initialises it, then runs its steps.
 #pragma once
 
 #include <memory>
@@ -16,26 +16,26 @@ namespace gsel {
 
 class Trainer {
  public:
-  // A collective over comm. optimizer: the embedder's, copied; nullptr: train.optimizer.
+  // A collective over comm. optimizer: the embedder's, copied; nullptr for train.optimizer.
   Trainer(Communicator& comm, std::shared_ptr<Model> model, Config config, DataSource data,
           const gsel_optimizer_options* optimizer);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // One step, push.
+  // One step in push mode.
   void step();
-  // The same, pull.
+  // The same in pull mode.
   gsel_work next_work();
   void complete(uint64_t ticket, gsel_status status, std::string_view message);
 
-  // Forward and loss of one batch, push; without a source the trainer's fills the inputs. Then pull.
+  // Forward and loss of one batch in push mode; without a data source the trainer's is used. Then in pull mode.
   gsel_step_report evaluate(int64_t first_sample, DataSource data);
   void begin_evaluation(int64_t first_sample);
 
   const Executor& executor() const { return *executor_; }
   const Program& program() const { return program_; }
-  // Of the last step, or of an evaluation that was pulled and not asked for yet. GSEL_ERR_STATE when there is none.
+  // Of the last step, or of a pulled evaluation that was not read yet. GSEL_ERR_STATE when there is none.
   const gsel_step_report& report() const;
   void report_was_read() const { pulled_evaluation_.reset(); }
   std::string step_json() const;
@@ -81,11 +81,11 @@ class Trainer {
   DataSource data_;
   std::optional<Optimizer> optimizer_;
   Program program_;
-  std::shared_ptr<const Model> local_;  // the model as this rank has it, which program_ is of
+  std::shared_ptr<const Model> local_;  // as this rank has it; program_ refers to it
   std::unique_ptr<Executor> executor_;
   std::optional<Inference> inference_;
   bool pulls_evaluation_ = false;                              // under way
-  mutable std::optional<gsel_step_report> pulled_evaluation_;  // ended, and its report not read; until a step begins
+  mutable std::optional<gsel_step_report> pulled_evaluation_;  // ended; until read or a step begins
 };
 
 }  // namespace gsel

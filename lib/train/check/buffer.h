@@ -1,4 +1,4 @@
-// train/check/buffer.h: a buffer of a call with its data, and the numbers in it. Does not know what a breach is.
+// train/check/buffer.h: a buffer of a callback, with its data as numbers. Does not know what a breach is.
 #pragma once
 
 #include <gsel/check.h>
@@ -26,7 +26,7 @@ struct Buffer {
   void put(int64_t i, double number);  // rounded to the type
   bool is_float() const { return is_floating(view.dtype); }
   void fill(unsigned char byte);
-  // Whether element i is bytes of this kind alone.
+  // Whether every byte of element i is `byte`.
   bool is_filled(int64_t i, unsigned char byte) const;
   bool same_bits(int64_t i, const Buffer& other) const;
 };
@@ -36,18 +36,18 @@ Buffer make_buffer(int32_t role, int32_t index, std::string name, const gsel_ten
 std::string shown(double number);
 std::vector<int64_t> coordinates_of(const gsel_tensor& view, int64_t element);
 
-// Random numbers of deviation `deviation`; whole ones from 0 to index_limit - 1 where the type has no others.
+// Normal random numbers of this standard deviation; for integer types, integers in [0, index_limit).
 void fill_random(Buffer& buffer, uint64_t key, double deviation, int64_t index_limit);
 double largest_magnitude(const Buffer& buffer);
 
-// What of a whole buffer lies in a part of it, with the part's dims; and back, where the rest stays.
+// take_shard copies a shard out of a whole buffer; put_shard writes it back and leaves the other elements as they are.
 void take_shard(const Buffer& whole, const Shard& shard, Buffer& out);
 void put_shard(const Buffer& from, const Shard& shard, Buffer& whole);
 
-// The first element that differs by more than `most`, else -1. Whole numbers must be equal.
+// The first element that differs by more than `most`, or -1. Integers must be equal.
 int64_t first_different(const Buffer& got, const Buffer& want, double most);
 
-// For the coarsest type among those given, relative to the largest number of a buffer.
+// Relative to the largest magnitude in a buffer; the coarsest of these types decides.
 double tolerance_of(const std::vector<gsel_dtype>& dtypes);
 
 }  // namespace gsel::check

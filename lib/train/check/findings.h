@@ -20,7 +20,7 @@ struct Breach {
 
 const char* callback_name(int32_t callback);  // GSEL_WORK_*
 
-// Whose function is looked at: a layer's callback, the data, or the optimizer; these have layer -1.
+// The function under check: a layer's callback, or the data function or optimizer (layer -1).
 struct Site {
   Site(std::string s, int32_t l, int32_t c) : subject(std::move(s)), layer(l), callback(c) {}
   Site(const Layer& l, int32_t c);
@@ -30,8 +30,8 @@ struct Site {
 
 class Findings {
  public:
-  // The same kind for the same buffer of the same callback counts once. `what` says what was found and what is
-  // expected.
+  // Repeated breaches of one kind for one buffer of one callback are reported once. `what`: the text, with the number
+  // found and the number expected.
   void breach(gsel_breach_kind kind, const Site& site, const Buffer& buffer, int64_t element, const std::string& what,
               double found = 0, double expected = 0);
   void note(std::string line) { notes_.push_back(std::move(line)); }

@@ -1,5 +1,5 @@
-// train/check/ground.h: memory for the buffers of one call, with guards between them that show writes outside. Does not
-// know what callbacks compute.
+// train/check/ground.h: memory for the buffers of one call, with guard bytes between them that reveal writes outside
+// the buffers. Does not know what callbacks compute.
 #pragma once
 
 #include <memory>
@@ -13,25 +13,25 @@ namespace gsel::check {
 constexpr unsigned char kPoison = 0xff;       // NaN in every floating-point type; a large index
 constexpr unsigned char kOtherPoison = 0x3f;  // a number below 1; a large index
 
-// A buffer as it is lent: to be read, or to be written as well.
+// A buffer lent to a callback, read-only unless is_written.
 struct Loan {
   static constexpr uint64_t kGuard = 4096;
   Buffer* buffer;
   bool is_written;
   void* lent = nullptr;
-  uint64_t guard_bytes = kGuard;  // behind it, at least; before the first one, too
-  uint64_t shift = 0;             // bytes from what tensors are aligned to
+  uint64_t guard_bytes = kGuard;  // minimum, after this loan; before the first loan as well
+  uint64_t shift = 0;             // offset from the usual tensor alignment
 };
 
 class Ground {
  public:
-  // Puts the loans in place, with guards of this byte between them. The same loans come to the same addresses.
+  // Places the loans, with guard bytes between them. The same loans get the same addresses every time.
   void lend(std::span<Loan> loans, unsigned char guard);
-  // What was written outside of loans, or to those that are read, is a breach; false: there was one. What was written
-  // to the others goes home.
+  // Copies written loans back to their buffers. A write outside the loans or to a read-only loan is a breach; returns
+  // false if there was one.
   bool take_back(std::span<Loan> loans, unsigned char guard, const Site& site, Findings& findings) const;
 
-  // Overwritten, for those who still look here; and whether somebody has written since.
+  // Overwrites the memory with poison; whether it is still intact. Finds callbacks that keep pointers.
   void poison();
   bool is_poisoned() const;
 

@@ -1,8 +1,8 @@
 // train/check/layer_check.h: the checks of one layer's callbacks, each kind in a file of its own:
-//   memory_checks.cc  what is written and read: guards, poison, moved buffers, a second call
-//   sum_checks.cc     sums: accumulate, halves of backward, halves of a batch; and evaluation
-//   differences.cc    gradients against differences of forward
-//   parts_check.cc    parts on the sharing axis against the whole
+//   memory_checks.cc  reads and writes of memory: guards, poison, moved buffers, repeated calls
+//   sum_checks.cc     sums: accumulation, halves of backward, halves of a batch; and evaluation
+//   differences.cc    gradients against finite differences of forward
+//   parts_check.cc    shards on the sharing axis against the whole layer
 #pragma once
 
 #include <optional>
@@ -18,24 +18,24 @@ struct Settings {
   bool looks_for(gsel_breach_kind kind) const { return !(skip >> kind & 1); }
 };
 
-// The layer as ranks of a sharing axis have it.
+// A model divided over the ranks of the sharing axis.
 struct Divided {
-  const char* how;            // said of a breach
+  const char* how;            // text for breach messages
   std::vector<Model> models;  // by rank
 };
 
 class LayerCheck {
  public:
-  // member: with parameters and inputs; gradients of outputs are drawn here.
+  // member: has parameters and inputs; the constructor draws gradients of outputs.
   LayerCheck(Caller& caller, const Settings& settings, Member member);
 
-  // False: what forward writes is not to be relied on.
+  // Runs first. False: the outputs of forward are not reliable.
   bool check_forward();
-  // After that.
+  // After check_forward.
   void check_backward();
   void check_parts(const Divided& divided);
 
-  // After forward.
+  // After check_forward.
   const Member& member() const { return a_; }
 
  private:
@@ -46,7 +46,7 @@ class LayerCheck {
   std::vector<int32_t> backward_callbacks() const;
   bool is_sound(int32_t callback) const { return sound_ & 1u << callback; }
   bool backward_is_sound() const;
-  // Forward is done; every part of backward there is.
+  // Runs all parts of backward that the layer has. Forward must be done.
   void run_backward(std::span<Member> ranks, gsel_axis axis);
 
   // memory_checks.cc
@@ -67,7 +67,7 @@ class LayerCheck {
   void check_evaluation();
   bool draws_noise();
 
-  // How ranks have a buffer of the whole.
+  // How a buffer of the whole layer maps to buffers of the ranks.
   struct Together {
     enum { in_parts, as_sum, alike } how = alike;
     std::vector<Shard> shards;
@@ -94,9 +94,9 @@ class LayerCheck {
   Caller& caller_;
   const Settings& settings_;
   const double tolerance_;
-  Member a_, b_;                     // after forward, with two kinds of poison
-  std::optional<Member> gradients_;  // a_ with those of all of backward
-  uint32_t sound_ = 0;               // bits of callbacks that are well-behaved in memory
+  Member a_, b_;                     // after forward, with two poison bytes
+  std::optional<Member> gradients_;  // a_ with the gradients of the whole backward
+  uint32_t sound_ = 0;               // bit set: the callback uses memory correctly
 };
 
 }  // namespace gsel::check

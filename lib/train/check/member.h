@@ -1,5 +1,5 @@
-// train/check/member.h: a layer as one rank has it, with the data and the arguments of its calls. Runs one rank alone,
-// or several side by side with the collectives of the layer's phases between them. Does not know what is checked.
+// train/check/member.h: a layer as one rank has it, with the data and arguments of its calls. Runs one rank, or several
+// in lockstep with the collectives of the layer's phases between them. Does not know what is checked.
 #pragma once
 
 #include <array>
@@ -32,30 +32,30 @@ struct Member {
   bool trains(size_t param) const;
 };
 
-// How a callback is called.
+// How to call a callback.
 struct Round {
   int32_t callback = GSEL_FORWARD;
   int32_t accumulate = 0;
   int32_t evaluating = 0;
   uint64_t rng_key = 0;
-  unsigned char poison = 0xff;    // in what is to be written, and around all that is lent
-  bool moved = false;             // to the other ground, the first one poisoned
-  bool poisons_gradients = true;  // of parameters, where they are not added to
-  unsigned char unread = 0;       // lent in place of NULL, full of this byte; 0: NULL
+  unsigned char poison = 0xff;    // fills output buffers and guards
+  bool moved = false;             // use the second ground; the first one is poisoned
+  bool poisons_gradients = true;  // of parameters, unless accumulated
+  unsigned char unread = 0;       // nonzero: lend buffers filled with this byte instead of NULL
 };
 
-// What a callback writes.
+// The buffers that a callback writes.
 std::vector<Buffer*> written_by(Member& member, int32_t callback);
-// Whether it is to fill a list that is there: saved bytes need not all be written.
+// Whether a callback must write all of the buffer: not so for saved bytes.
 bool must_write(const Buffer& buffer);
 
 class Caller {
  public:
   explicit Caller(Findings& findings) : findings_(findings) {}
 
-  // Calls the callback of each member, phase by phase, with what it may read of theirs; the outcome is in theirs. Ranks
-  // are those of one axis. Gradients of parameters are poisoned unless they are added to. False: memory was written
-  // that is not theirs. GSEL_ERR_CALLBACK when one fails.
+  // Calls the callback of each member, phase by phase; results go to the members. The members are the ranks of one
+  // axis. Parameter gradients are poisoned first unless accumulated. False: a callback wrote memory that it must not.
+  // GSEL_ERR_CALLBACK when a callback fails.
   bool run(std::span<Member> ranks, gsel_axis axis, const Round& round);
   bool run(Member& member, const Round& round) { return run({&member, 1}, GSEL_AXIS_TENSOR, round); }
 

@@ -1,5 +1,5 @@
-// train/check/model_check.h: checks a model's callbacks against the contract of gsel/model.h, layer by layer. The
-// inputs of each layer are what the layers before it have written. Does not know ranks, strategies and who asked.
+// train/check/model_check.h: checks a model's callbacks against the contract of gsel/model.h, layer by layer. Each
+// layer gets the outputs of the layers before it. Does not know ranks and strategies.
 #pragma once
 
 #include "train/check/layer_check.h"
@@ -7,24 +7,24 @@
 
 namespace gsel::check {
 
-// The model is finished. options: as read, whole. GSEL_ERR_CALLBACK when a callback, an initialiser or the data fails.
+// model: finished. options: complete. GSEL_ERR_CALLBACK when a callback, an initialiser or the data function fails.
 Findings check_model(const Model& model, const gsel_model_check_options& options);
 
 // ---- its parts ------------------------------------------------------------------------------------------------------
 
-// The ways in which ranks of the sharing axis (tensor or context) can divide a model, as the model declares it and by
-// positions: those that the model has anything for. What cannot be divided is noted.
+// The ways to divide the model over ranks of the sharing axis (tensor or context): by the model's shard dims, and by
+// positions; only ways that apply to the model. Notes what cannot be divided.
 std::vector<Divided> divisions_of(const Model& model, int32_t ranks, Findings& findings);
 
-// Asks the embedder's data for an input as a trainer does, on guarded memory: several times for the same samples, at
-// other addresses and on other poison. True: `value` has what was written. False: a breach was found.
-// GSEL_ERR_CALLBACK when the data fails, or has no samples.
+// Fills an input from the embedder's data function, on guarded memory: several times for the same samples, at other
+// addresses and with other poison. True: `value` has the data. False: a breach was found. GSEL_ERR_CALLBACK when the
+// function fails or has no samples.
 bool ask_for_data(const DataSource& data, std::span<const int64_t> sample_ids, int32_t id, Buffer& value,
                   Findings& findings);
 
-// Runs the embedder's optimizer on guarded memory, on whole parameters and on the same elements in pieces, as
-// strategies that divide parameters call it: on each trained parameter, on some thousand elements of it at most where
-// it takes pieces. GSEL_ERR_CALLBACK when it fails.
+// Runs the embedder's optimizer on guarded memory for each trained parameter: on the whole parameter, and on runs of
+// it, as strategies that shard parameters do. If the optimizer accepts runs, at most some thousand elements are used.
+// GSEL_ERR_CALLBACK when it fails.
 void check_optimizer(const Model& model, const gsel_optimizer_options& optimizer, uint64_t seed, bool checks_pieces,
                      Findings& findings);
 

@@ -1,4 +1,4 @@
-// train/compile/layer_seconds.h: the times of layers, read from recorded steps (docs/step.md). Does not know who asks.
+// train/compile/layer_seconds.h: the times of layers, read from recorded steps (docs/step.md).
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace gsel {
 
-// Of one micro-batch. A backward in one piece counts as the half for inputs.
+// Per micro-batch. An undivided backward counts as backward_input.
 struct LayerSeconds {
   double forward = 0, backward_input = 0, backward_weight = 0;
 };
 
-// By layer of the program's model: the median over all that was recorded. path: a file, or a folder of files
-// step-RANK.json. GSEL_ERR_IO, GSEL_ERR_PARSE; GSEL_ERR_CONFIG naming a layer that is missing.
+// By layer of the program's model: the median of all recorded times. path: a file, or a folder of files step-RANK.json.
+// GSEL_ERR_IO, GSEL_ERR_PARSE; GSEL_ERR_CONFIG naming a layer that has no times.
 std::vector<LayerSeconds> measured_layers(const Program& program, const std::string& path);
 
 }  // namespace gsel

@@ -1,8 +1,8 @@
-// train/compile/message_plan.h: when each message of a step is started and when it must have ended, known before the
-// run. A receive is posted ahead of the instruction that takes it, a send ends after its instruction. At most
-// Program::transfers messages are under way from one rank to another. Messages that fit the communicator's own buffers
-// are instead sent and received where their instructions stand. A receive behind POST_VALIDATE is not posted before it,
-// so that no message is under way when a step begins again. Does not know memory and communicators.
+// train/compile/message_plan.h: plans when each message of a step starts and when it must have ended. A receive is
+// posted before its instruction; a send may end after its instruction. At most Program::transfers messages are under
+// way from one rank to another. Messages that fit the communicator's own buffers are instead sent and received by their
+// instructions. A receive after POST_VALIDATE is not posted before it, so no message is under way when a step starts
+// over. Does not know memory and communicators.
 #pragma once
 
 #include <vector>
@@ -11,13 +11,13 @@
 
 namespace gsel {
 
-// Messages of an ordered pair of ranks, this one and a peer, by their positions in the step, in order. Those of a
-// micro-batch without samples are not among them: nothing is sent for it.
+// The messages between this rank and a peer in one direction, as ascending positions in the step. A micro-batch without
+// samples has no messages.
 struct MessageLane {
   int32_t peer = 0;
   bool sends = false;
   std::vector<int32_t> positions;
-  int64_t most_bytes = 0;  // of one
+  int64_t most_bytes = 0;  // largest message
 };
 
 class MessagePlan {
@@ -25,18 +25,18 @@ class MessagePlan {
   explicit MessagePlan(const Program& program);
 
   const std::vector<MessageLane>& lanes() const { return lanes_; }
-  int32_t ahead() const { return ahead_; }  // under way at most, in each lane
-  bool is_buffered(int32_t lane) const;     // as many of them are in the communicator's buffers
+  int32_t ahead() const { return ahead_; }  // most messages under way per lane
+  bool is_buffered(int32_t lane) const;     // the communicator's buffers hold all messages under way
 
-  // Lane of the SEND or RECV at a position, and its number in it; -1 where nothing is sent.
+  // Lane of the SEND or RECV at a position, and its index in the lane; -1 if it transfers nothing.
   int32_t lane_of(size_t position) const { return messages_[position].lane; }
   int32_t number_of(size_t position) const { return messages_[position].number; }
-  // Of a SEND or RECV that has a lane: positions between which its buffer is lent to the communicator, both included.
+  // For a SEND or RECV that has a lane: the first and last position at which the communicator uses its buffer.
   int32_t first(size_t position) const;
   int32_t last(size_t position) const;
-  // Where all sends have ended: at the data axis's LOSS_ALLREDUCE, else at the end.
+  // The position where all sends have ended: the data axis's LOSS_ALLREDUCE, else the end.
   int32_t settled_at() const { return settled_at_; }
-  // Of a lane's receives, those that may be posted before POST_VALIDATE: all where there is none.
+  // How many receives of a lane may be posted before POST_VALIDATE; all if the program has none.
   size_t before_post_validate(int32_t lane) const { return before_post_validate_[lane]; }
 
  private:
@@ -49,7 +49,7 @@ class MessagePlan {
   std::vector<Message> messages_;  // by position
   int32_t ahead_;
   int32_t settled_at_;
-  int32_t post_validate_;                     // its position, or -1
+  int32_t post_validate_;                     // position, or -1
   std::vector<size_t> before_post_validate_;  // by lane
 };
 

@@ -24,7 +24,7 @@
 
 namespace gsel {
 
-// A plugin's option, checked.
+// A validated plugin option.
 struct OptionValue {
   int64_t integer = 0;
   double number = 0;
@@ -38,43 +38,43 @@ struct ChosenStrategy {
   std::map<std::string, OptionValue, std::less<>> options;
 };
 
-// What a strategy suggests when it is asked for advice, see gsel/plugin.h.
+// A strategy's suggestion, see gsel/plugin.h.
 struct Suggestion {
-  std::vector<std::pair<std::string, std::string>> settings;  // of its section: key, value
+  std::vector<std::pair<std::string, std::string>> settings;  // key and value in its section
   std::string reason;
   bool offloads = false;
 };
 
-// What a rank runs: its program, and the model as this rank of the sharing axis has it, which the program is of.
+// What a rank runs: its program, and the model that the program refers to, as this rank of the sharing axis has it.
 struct Compiled {
   std::shared_ptr<const Model> model;
   Program program;
-  uint64_t files_key = 0;  // of what the strategies read from files, which must be alike on all ranks; 0: nothing
+  uint64_t files_key = 0;  // hash of the files that strategies read; equal on all ranks; 0: no files
 };
 
-// Of one thread.
+// For use by one thread.
 class Compiler {
  public:
   // Loads the plugins that config names and checks their options. GSEL_ERR_CONFIG, GSEL_ERR_PLUGIN.
   Compiler(const Model& model, const Config& config, const Mesh& mesh);
 
-  // The program of a rank, as far as it depends on no other's: exchange_programs.h has the rest.
+  // The program of a rank, without what depends on other ranks: see exchange_programs.h.
   Compiled compile(int32_t rank) const;
 
-  // What the strategy of an axis suggests on a topic, GSEL_ADVICE_*. To need less memory, the default strategy of the
-  // data axis is asked in place of one that gives no advice. The plugin's failure is thrown.
+  // What the strategy of an axis suggests on a topic, GSEL_ADVICE_*. If the data axis's strategy gives no advice on
+  // memory, the default strategy of that axis is asked. Throws the plugin's failure.
   std::vector<Suggestion> advise(gsel_axis axis, int32_t topic, int32_t rank) const;
 
   const Config& config() const { return config_; }
   const Mesh& mesh() const { return mesh_; }
-  // Shares of the coordinates of an axis: [strategy.AXIS] weights.
+  // Relative weights of the coordinates of an axis: [strategy.AXIS] weights.
   std::vector<double> weights_of(gsel_axis axis) const;
 
  private:
   ChosenStrategy choose(gsel_axis axis) const;
   ChosenStrategy load(gsel_axis axis, const std::string& name, const StrategySection* section,
                       const Place& place) const;
-  // Kept, since ranks of one coordinate on the sharing axis have the same model, which the verifier holds them to.
+  // Cached: ranks with one coordinate on the sharing axis have the same model (the verifier checks this).
   struct Divided {
     std::shared_ptr<const Model> model;
     uint64_t files_key = 0;
@@ -96,24 +96,24 @@ class Compiler {
 }  // namespace gsel
 
 namespace gsel {
-// By parameter: its tie, and whether this rank has it.
+// By parameter: its tie, and whether this rank holds it.
 struct ParamHolders {
   std::vector<int32_t> tie;
   std::vector<bool> here;
 };
 }  // namespace gsel
 
-// What a plugin holds during its pass.
+// A plugin's handle during its pass.
 struct gsel_pass {
   const gsel::Compiler& compiler;
-  const gsel::Model& model;  // as described, for the sharing axis; as this rank has it, for the others
+  const gsel::Model& model;  // for the sharing axis as described, for other axes as this rank has it
   const gsel::ChosenStrategy& chosen;
   gsel::Program& program;
-  gsel::Division* division = nullptr;                            // of the sharing axis's pass
+  gsel::Division* division = nullptr;                            // only in the sharing axis's pass
   std::deque<gsel::Schedule> schedules = {};                     // lent to the plugin
-  mutable std::optional<gsel::ParamHolders> param_holders = {};  // since stages were set
-  uint64_t files_key = 0;                                        // of what was read from files so far
-  std::vector<gsel::Suggestion>* suggestions = nullptr;          // of an advise
+  mutable std::optional<gsel::ParamHolders> param_holders = {};  // computed after stages are set
+  uint64_t files_key = 0;                                        // hash of the files read so far
+  std::vector<gsel::Suggestion>* suggestions = nullptr;          // only in advise
 };
 
 namespace gsel {

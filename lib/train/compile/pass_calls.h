@@ -20,7 +20,7 @@ bool states_its_size(const Info* info) {
   return info && info->struct_size >= 2 * sizeof(uint32_t);
 }
 
-// Reads as much as the plugin's struct has; false when it has none, or sets fields that this version does not know.
+// Copies the fields of the plugin's struct; false when it has none, or sets fields that this version does not know.
 template <class Info>
 bool take(const Info* given, Info& out) {
   if (!states_its_size(given)) return false;
@@ -32,7 +32,7 @@ bool take(const Info* given, Info& out) {
   return true;
 }
 
-// Runs an edit of the program; failures become codes.
+// Runs an edit of the program and turns exceptions into codes.
 template <class Edit>
 gsel_status attempt(Edit&& edit) noexcept {
   try {
@@ -47,7 +47,7 @@ gsel_status attempt(Edit&& edit) noexcept {
 
 const ParamHolders& param_holders(const gsel_pass* pass);
 
-// As gsel_pass_api_v1.
+// Members of gsel_pass_api_v1.
 gsel_status set_stages(gsel_pass* pass, const int32_t* stage_of_layer, const int32_t* rank_of_stage, int32_t n_stages);
 int32_t bucket_count(const gsel_pass* pass);
 gsel_status schedule(gsel_pass* pass, const char* name, int32_t chunks, const gsel_schedule** out, gsel_error** err);

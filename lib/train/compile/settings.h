@@ -8,14 +8,14 @@
 
 namespace gsel {
 
-// How a parameter is kept: as train.precision says where its callbacks get f32, else as they get it.
+// The dtype a parameter is stored in: train.precision's if its callbacks use f32, else the callbacks' dtype.
 gsel_dtype kept_dtype(const Param& param, const Config& config);
 
 enum class NonFinite : uint8_t { off, skip, error };  // train.non_finite
 
-// GSEL_ERR_CONFIG where a dynamic loss scale needs to know of overflows and the key says "off".
+// GSEL_ERR_CONFIG if the key is "off" but a dynamic loss scale needs to detect overflows.
 NonFinite non_finite_of(const Config& config);
-// Whether the step looks for overflow by itself: a norm of all gradients shows it, too.
+// Whether the step needs its own overflow check; a norm of all gradients detects overflow as well.
 bool looks_for_overflow(const Config& config, const Model& model);
 
 }  // namespace gsel

@@ -1,5 +1,5 @@
-// train/execute/call_counts.h: counts the calls of the communicators by the instructions that made them. Between two
-// readings of a communicator's count of one kind of call, only one kind of instruction makes such calls.
+// train/execute/call_counts.h: counts a communicator's calls by the kind of instruction that posted them. Between two
+// readings of a communicator's counter, only one kind of instruction posts calls of that kind.
 #pragma once
 
 #include <gsel/train.h>
@@ -18,27 +18,27 @@ class CallCounts {
 
   CallCounts(AxisComms& comms, const Mesh& mesh) : comms_(comms), mesh_(mesh) {}
 
-  // Whether calls so far were posted by another kind of instruction: none may be under way when they are settled.
+  // Whether this kind of instruction posted the calls so far. If another kind did, end all its calls before settle().
   bool is_posted_by(gsel_axis axis, gsel_collective_kind kind, gsel_instr_kind poster) const {
     return meters_[axis][kind].poster == poster;
   }
   void set_poster(gsel_axis axis, gsel_collective_kind kind, gsel_instr_kind poster);
   void settle(gsel_axis axis, gsel_collective_kind kind);
-  // Calls that were counted elsewhere.
+  // Adds calls counted elsewhere.
   void add(gsel_axis axis, gsel_instr_kind poster, gsel_comm_count more);
 
-  // What was counted so far is nobody's: a run begins.
+  // Begins a run: ignores calls made before it.
   void begin();
-  // Of the run, once no call is under way. Kind 0 is what no instruction asked for.
+  // The counts of the run, once no call is under way. Kind 0: calls that no instruction posted.
   const ByInstr& end();
-  // The run is one of those that add up.
+  // Adds the run's counts to the totals.
   void add_up();
   gsel_comm_count of(gsel_instr_kind kind, gsel_axis axis) const;
 
  private:
   gsel_comm_count counted(gsel_axis axis, gsel_collective_kind kind);
 
-  // Calls are counted under the kind of instruction that posted them last; by axis and kind of call.
+  // Calls count towards the kind of instruction that posted last; by axis and kind of call.
   struct Meter {
     gsel_comm_count seen{};
     gsel_instr_kind poster = 0;

@@ -1,7 +1,6 @@
-// train/execute/executor.h: runs a rank's program. It stops at each instruction that needs the embedder (an input, a
-// callback), hands it out as work, and goes on when the caller says that the work is complete. It runs all other
-// instructions itself, through the device. This is pull mode. Does not know strategies,
-// nor what an instruction does:
+// train/execute/executor.h: runs a rank's program in pull mode. It stops at each instruction that needs the embedder
+// (an input, a callback), hands it out as work, and goes on when the caller completes the work. It runs all other
+// instructions itself, through the device. Does not know strategies, nor what an instruction does:
 //   run.h            the kinds of runs through a program: a training step, an evaluation, an inference
 //   state.h          what instructions work on
 //   instructions.h   what each of them does
@@ -20,29 +19,29 @@ class Executor {
   Executor(const Model& model, const Program& program, const Config& config, const Optimizer& optimizer,
            Communicator& comm);
 
-  // Joins the groups of the mesh and runs the setup program: parameters become rank 0's. A collective.
+  // Creates the communicators of the mesh and runs the setup program: all ranks get rank 0's parameters. A collective.
   void run_setup();
 
-  // Next work of what is under way; of a new step when nothing is. Kind GSEL_WORK_DONE ends it.
+  // The next work of the run under way, or of a new step. GSEL_WORK_DONE: the run has ended.
   gsel_work next();
-  // The work handed out is done, or failed with a reason. Throws GSEL_ERR_CALLBACK for a failure, after ending the
-  // step on every rank.
+  // The work handed out is done, or failed with a reason. A failure ends the step on every rank and throws
+  // GSEL_ERR_CALLBACK.
   void complete(uint64_t ticket, gsel_status status, std::string_view message);
-  // An evaluation is under way from here on, of samples from first_sample on.
+  // Begins an evaluation of the samples from first_sample on.
   void begin_evaluation(int64_t first_sample);
-  // An inference is under way from here on, made by make_inference; memory: for what its plan needs.
+  // Begins an inference made by make_inference. memory: holds the buffers of its plan.
   void begin_inference(execute::InferenceRun& run, const CountedMemory& memory, uint64_t rng_key);
-  // Once it has ended: what failed on this rank.
+  // After the inference: the failure on this rank, if any.
   std::optional<Error> end_inference(execute::InferenceRun& run);
-  // program: of forwards; it stays as long as the run does.
+  // program: forwards only; must outlive the run.
   std::unique_ptr<execute::InferenceRun> make_inference(const Program& program) const;
-  // Aborts the communicators of all axes: every rank leaves its calls with an error, and no step can follow.
-  // about: the rank that the failure is about; -1: this one.
+  // Aborts the communicators of all axes: all calls fail on every rank, and no step can follow. about: the rank that
+  // failed, -1 for this one.
   void end_all(std::string_view reason, int32_t about = -1) noexcept;
-  // Between steps: the last one is as it stays. A collective of the pipeline where its norm or overflow was optimistic.
+  // Between steps: makes the last step final. A collective of the pipeline if the step was optimistic.
   void settle_last_step();
 
-  // The text a failing callback wrote.
+  // The text that a failing callback wrote.
   std::string_view callback_message() const { return s_.lent.message.data(); }
   void write_message(std::string_view text);
 
@@ -51,7 +50,7 @@ class Executor {
   bool broken() const { return s_.broken; }
   const StepRecord* last_step() const { return s_.has_step ? &s_.last_step : nullptr; }
   const std::optional<gsel_step_report>& last_evaluation() const { return s_.last_evaluation; }
-  // What ended last, a step or an evaluation, and the program it went through.
+  // The last step or evaluation that ended, and its program.
   const StepRecord& last_run() const { return s_.run->evaluates() ? s_.run->record : s_.last_step; }
   const Program& last_program() const { return s_.run->program; }
   gsel_comm_count counts(gsel_instr_kind kind, gsel_axis axis) const { return s_.counts.of(kind, axis); }
@@ -61,16 +60,16 @@ class Executor {
   ParamStorage& params() { return s_.params; }
   Ledger& ledger() { return s_.ledger; }
   const Ledger& ledger() const { return s_.ledger; }
-  // Memory that is free between steps.
+  // Free between steps.
   CountedMemory& arena() { return s_.arena; }
   const std::shared_ptr<DeviceContext>& device() const { return s_.device; }
-  // The ranks that differ in their coordinate on one axis alone, how many they are, and which of them this rank is.
+  // The ranks that differ only in their coordinate on this axis; their number; this rank's coordinate.
   Communicator& axis_comm(gsel_axis axis) { return s_.axis_comm(axis); }
   int32_t axis_size(gsel_axis axis) const { return s_.axis_size(axis); }
   gsel_axis sharing_axis() const { return s_.sharing_axis(); }
   int32_t axis_coordinate(gsel_axis axis) const { return s_.axis_coordinate(axis); }
-  // The largest of what the ranks of this replica say: those that differ in their coordinates on the sharing and the
-  // pipeline axis. A collective of them, between steps.
+  // The maximum over this replica's ranks, which differ only on the sharing and the pipeline axis. A collective of the
+  // replica, between steps.
   double largest_of_replica(double mine);
 
  private:
@@ -87,14 +86,14 @@ class Executor {
 
 // ---- push mode: a loop over pull mode -------------------------------------------------------------------------------
 
-// Who fills inputs.
+// The function that fills inputs.
 struct DataSource {
   gsel_data_fn fill = nullptr;
   void* user_data = nullptr;
 };
 
-// Calls the model's callbacks on the calling thread until what is under way in the executor, or a new step, has ended.
-// Throws what the executor does.
+// Calls the model's callbacks on the calling thread until the run under way, or a new step, has ended. Throws what the
+// executor does.
 void push(Executor& executor, const Model& model, const DataSource& data);
 
 // The first layer without callbacks, or nullptr.

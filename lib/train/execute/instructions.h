@@ -1,5 +1,5 @@
-// train/execute/instructions.h: what each kind of instruction does, one file in instructions/ for each kind or for a
-// few that belong together, and what they have in common.
+// train/execute/instructions.h: the implementation of each kind of instruction (files in instructions/), and helpers
+// that they share.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace gsel::execute {
 
-// The kinds that do all their work at once.
+// Instructions that run to completion.
 void scatter_or_gather(State& s, const gsel_instr& instr);
 void send(State& s, const gsel_instr& instr);
 void receive(State& s, const gsel_instr& instr);
@@ -26,18 +26,18 @@ void allreduce_partial(State& s, const gsel_instr& instr);
 void allreduce_tied(State& s, const gsel_instr& instr);
 void step_optimizer(State& s, const gsel_instr& instr);
 
-// Those that hand out work; true: they did. The work is done: take_back_*.
+// Instructions that may hand out work (then true); take_back_* runs when the work is complete.
 bool hand_out_input(State& s, const gsel_instr& instr);
 void take_back_input(State& s, const gsel_instr& instr, bool no_samples);
 bool hand_out_layer(State& s, const gsel_instr& instr);
 void take_back_layer(State& s, const gsel_instr& instr);
 
-// POST_VALIDATE. False: the step before was not what it should have been, and this one has begun again.
+// POST_VALIDATE. False: the previous step was undone and repeated, and this step has started over.
 bool post_validate(State& s);
 
-// Any of them; true: work was handed out.
+// Runs any instruction; true: work was handed out.
 bool run_instr(State& s, const gsel_instr& instr);
-// At the first one, of a run or of one that begins again.
+// At the first instruction of a run, also when it starts over.
 void begin_first_instr(State& s);
 
 // ---- layers: layer.cc, layer_phases.cc, layer_gradients.cc, layer_redistribution.cc ---------------------------------
@@ -49,17 +49,17 @@ void list_samples(Lent& lent, const Run& run, const Microbatch& mb);
 
 const std::vector<gsel_phase>& phases_of(const Layer& layer, gsel_instr_kind kind);
 const std::vector<gsel_phase>& buffers_of(const Layer& layer, gsel_instr_kind kind);
-// Memory of the i-th buffer of a layer, after so many phases.
+// The i-th buffer of a layer after `done` phases.
 void* phase_buffer(const State& s, const gsel_instr& instr, int32_t i, size_t done);
 void reduce_phase(State& s, const gsel_instr& instr, size_t k);
-// All phases of a micro-batch without samples, or those that a run without callbacks has left.
+// All phases of a micro-batch without samples; the remaining phases of a run without callbacks.
 void join_phases(State& s, const gsel_instr& instr);
 void finish_phases(State& s, const gsel_instr& instr);
 
 void begin_backward(State& s, const gsel_instr& instr, const Layer& layer);
 void lend_gradients(State& s, const gsel_instr& instr, const Layer& layer);
 void finish_backward(State& s, const gsel_instr& instr, const Layer& layer);
-// What a contribution to a value's gradient has written is added where it is not the first.
+// Adds a contribution to a value's gradient, unless it was the first and written in place.
 void finish_contribution(State& s, const ArenaOperands::OfValue& operand, int32_t v, int32_t mb);
 
 void redistribute_layer(State& s, const gsel_instr& instr);
@@ -67,12 +67,12 @@ void redistribute_layer(State& s, const gsel_instr& instr);
 // ---- buckets: buckets.cc --------------------------------------------------------------------------------------------
 
 void close_param_window(HeldMemory& memory, const Lender& lender, int32_t bucket);
-// A place in the arena for a bucket's whole gradient, where it is not kept whole.
+// Opens a window in the arena for a bucket's gradient, unless it is kept whole.
 void open_gradient_window(State& s, int32_t bucket, uint64_t offset);
 void zero_gradient(State& s, int32_t param);
-// A parameter that no sample of this rank reached has gradient zero.
+// Zeroes gradients of parameters that no sample of this rank reached.
 void zero_missing_gradients(State& s, int32_t bucket);
-// Ends the collective of a bucket that runs asynchronously, and takes what it brought.
+// Ends a bucket's asynchronous collective and takes its result.
 void wait_bucket(State& s, int32_t bucket);
 
 // ---- calls of the communicator: calls.cc ----------------------------------------------------------------------------
@@ -83,16 +83,16 @@ void call_now(State& s, gsel_instr_kind poster, gsel_axis axis, gsel_collective 
 void call_in(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
 void call_on_host(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
 void allreduce_numbers(State& s, gsel_instr_kind poster, gsel_axis axis, std::span<double> numbers, gsel_op op);
-// Asynchronously, on the communication stream, after all that was computed so far: begin_async, calls of one kind, then
-// end_async; the bucket's WAIT ends it. post: all of that for one call.
+// Asynchronous calls, on the communication stream, after everything computed so far: begin_async, calls of one kind,
+// end_async; the bucket's WAIT ends them. post: all three steps for one call.
 void begin_async(State& s, const gsel_instr& instr, gsel_collective_kind kind);
 void end_async(Communication& c, const gsel_instr& instr);
 // Calls of a run that has ended.
 void forget_async(Communication& c);
 void post(State& s, const gsel_instr& instr, gsel_collective call);
-// Communication that this rank waited for.
+// Adds time that this rank waited for communication.
 void note_exposed(State& s, gsel_axis axis, double seconds);
-// The run's calls into its record.
+// Stores the run's call counts in its record.
 void record_counts(State& s);
 
 // ---- messages: send_recv.cc -----------------------------------------------------------------------------------------
@@ -108,17 +108,17 @@ void settle_device(State& s);
 [[noreturn]] void refuse_weight(const State& s);
 double clip_of(const Fixed& fixed, double gradient_norm);
 bool shows_overflow(const Fixed& fixed, double squares);
-// What a backward has just produced; the loss of a micro-batch.
+// Looks at the outputs of the backward just done; at the loss of a micro-batch.
 void look_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer);
 void look_at_loss(State& s, const gsel_instr& instr);
-// The outcome of a step is known on all ranks, and where what is not finite came from will be.
+// Updates loss scale and counters once all ranks know the outcome of a step. After an overflow, a collective.
 void end_update(State& s, bool overflowed, int64_t step, const NonFiniteOrigin& origin);
 void report_non_finite(const Progress& progress, gsel_step_report& report);
-// An optimistic NORM or OVERFLOW starts to send its number; what STEP changes is kept; the report has what is known.
+// Optimistic steps: sends this rank's NORM or OVERFLOW; copies what STEP changes; reports the last validated step.
 void start_optimistic(State& s, const gsel_instr& instr, double number);
 void keep_until_validated(State& s, int32_t bucket, const BucketShard& shard);
 void report_validated(const State& s, gsel_step_report& report);
-// Validates the optimistic step that is open, if there is one. False: it was undone and has to be taken again.
+// Validates the open optimistic step, if any. False: it was undone and must be repeated.
 bool settle_validation(State& s);
 
 }  // namespace gsel::execute

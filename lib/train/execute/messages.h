@@ -1,5 +1,5 @@
-// train/execute/messages.h: the messages of a step while they are under way, as train/compile/message_plan.h plans
-// them. Does not know what they carry.
+// train/execute/messages.h: the messages of a step while they are under way, as planned by
+// train/compile/message_plan.h. Does not know what they carry.
 #pragma once
 
 #include <functional>
@@ -13,23 +13,23 @@ namespace gsel {
 
 class Messages {
  public:
-  // The call that the SEND or RECV at a position is.
+  // The call for the SEND or RECV at a position.
   using CallOf = std::function<gsel_collective(size_t position)>;
 
   explicit Messages(Communicator& comm) : comm_(comm) {}
 
-  // A step begins: the first receives are posted. Plan and memory stay until the next begin.
+  // Begins a step and posts the first receives. Plan and memory must stay until the next begin.
   void begin(const MessagePlan& plan, CallOf call_of);
-  // At POST_VALIDATE: no message is under way but what has not left yet. The receives behind it are posted.
+  // At POST_VALIDATE, when all receives so far have been taken: posts the receives after it.
   void passed_post_validate();
-  // At its position: sends, which may wait for an earlier one to leave.
+  // Starts the send at this position; waits for an earlier one first if its slot is in use.
   void send(size_t position);
-  // At its position: until it is there; and, once it has been used, posts another.
+  // wait_for: waits for the receive at this position. taken: its buffer was used; posts another receive.
   void wait_for(size_t position);
   void taken(size_t position);
-  // Until all that was sent has left.
+  // Waits until all sends have ended.
   void settle();
-  // Of a step that is given up, once its communicator is broken: until nothing is under way.
+  // Gives up a step: waits for all requests. The communicator must be broken.
   void drop() noexcept { requests_.clear(); }
 
  private:

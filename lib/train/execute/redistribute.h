@@ -1,6 +1,6 @@
 // train/execute/redistribute.h: redistributes a value on the sharing axis (program/redistribution.h) by one collective.
-// If the parts of a tensor are not contiguous in it, rows are packed part after part (train/state/packing.h). Does not
-// know programs, and what counts the bytes.
+// Shards that are not contiguous in a tensor are packed (train/state/packing.h). Does not know programs, nor who counts
+// the bytes.
 #pragma once
 
 #include <functional>
@@ -18,10 +18,10 @@ namespace gsel {
 
 struct RedistributionJob {
   Redistribution redistribution = Redistribution::none;
-  int32_t from = 0, to = 0;  // values
+  int32_t from = 0, to = 0;  // value ids
   int64_t n_samples = 0;
   const void* src = nullptr;
-  void* dst = nullptr;  // may be src for `none` and `allreduce`
+  void* dst = nullptr;  // may equal src for `none` and `allreduce`
   void* packing = nullptr;
 };
 
@@ -29,30 +29,30 @@ class Redistributor {
  public:
   Redistributor(std::shared_ptr<DeviceContext> device, const Model& model, int32_t ranks);
 
-  // Learns what parts the other ranks of the axis have. A collective, once; only where there are several ranks.
+  // Exchanges the shards of all ranks of the axis. A collective, once; only if there are several ranks.
   void connect(Communicator& axis);
 
-  // The calls of the axis that it takes are made by `call`.
+  // call: makes the collectives on the axis.
   using Call = std::function<void(const gsel_collective&)>;
   void run(const RedistributionJob& job, const Call& call);
 
-  // Rows of as many elements, at distances in elements.
+  // Rows of `row` elements; strides in elements.
   struct Rows {
     int64_t dst_stride, src_stride, row, count;
   };
   void copy_rows(void* dst, const void* src, const Rows& rows, gsel_dtype dtype) const;
 
  private:
-  // What ranks have of a tensor, as they have parts of a value along one of its dimensions.
+  // A tensor divided into the ranks' shards of a value.
   struct Parts {
     int32_t value;
     std::vector<ShardRows> rows;   // by coordinate
     std::vector<uint64_t> counts;  // elements
-    bool contiguous;               // one after the other in it
+    bool contiguous;               // each shard, so that no packing is needed
   };
-  // The parts of n samples of `tensor`, whole or as it is here. Computed once.
+  // The shards of n samples of `tensor`, whole or local. Cached.
   const Parts& parts_of(int32_t v, int32_t tensor, bool whole, int64_t n);
-  // A tensor as its parts one after the other, in `room` where they are not contiguous; and back.
+  // cut: packs the shards of a tensor in `room`, or returns the tensor if they are contiguous. join: the reverse.
   const void* cut(const Parts& parts, const void* tensor, void* room) const;
   void join(const Parts& parts, const void* room, void* tensor) const;
 
@@ -65,7 +65,7 @@ class Redistributor {
   const std::shared_ptr<DeviceContext> device_;
   const Model& model_;
   const int32_t ranks_;
-  std::vector<std::vector<Shard>> shards_;  // by value, then coordinate; none of one that is whole
+  std::vector<std::vector<Shard>> shards_;  // by value, then coordinate; empty for whole values
   std::map<std::tuple<int32_t, int32_t, bool, int64_t>, Parts> parts_;
 };
 

@@ -1,5 +1,5 @@
-// train/execute/run.h: one run through a program, and its state. A training step, an evaluation and an inference differ
-// in what this file has; the instructions are the same for all three.
+// train/execute/run.h: one run through a program, and its state. Training steps, evaluations and inferences differ only
+// in what this file has; they share all instructions.
 #pragma once
 
 #include <gsel/train.h>
@@ -27,49 +27,49 @@ struct State;
 std::vector<BucketLayout> bucket_layouts(const Program& program, const ParamStorage& params);
 
 struct Run {
-  // memory: what the plan's buffers are in; it stays where it is.
+  // memory: holds the plan's buffers; must not move.
   Run(const Model& model, const Program& program, const ParamStorage& params, const CountedMemory& memory);
   virtual ~Run() = default;
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  virtual const char* name() const = 0;  // stands before a step's number
+  virtual const char* name() const = 0;  // precedes the step number in messages
   virtual bool evaluates() const { return true; }
   virtual uint64_t rng_key(const State& s) const;
-  // Whether the samples of one replica are all there are.
+  // Whether one replica computes all samples.
   virtual bool is_one_replica() const { return false; }
   virtual bool collects_losses() const { return true; }
   virtual bool may_lack_samples() const { return true; }
-  // A callback failed. False: that ends the run on all ranks. True: it goes on without callbacks.
+  // Handles a failed callback. False: the failure ends the run on all ranks. True: the run goes on without callbacks.
   virtual bool keep_failure(const State&, gsel_status, std::string_view) { return false; }
   virtual bool is_without_callbacks() const { return false; }
-  // Whether the weights of all ranks are what losses can be divided by.
+  // Whether the losses can be divided by the sum of weights.
   bool has_weight() const { return weight > 0 && std::isfinite(weight); }
-  // At its first instruction again; nothing is known of it.
+  // Resets the run to its first instruction.
   void start_over();
-  // Its last instruction is done.
+  // After the last instruction.
   virtual void end(State&) {}
-  // It has ended as it should on every rank: what fails here breaks nothing.
+  // After a run that ended well on every rank. A failure here does not break the trainer.
   virtual void conclude(State&) {}
 
-  // The program, and where its buffers are.
+  // The program, and the plan of its buffers.
   const Program& program;
   const ArenaPlan plan;
   const MessagePlan message_plan;
   const CountedMemory* memory;
   const std::vector<int32_t> microbatch_number;  // by micro-batch, see microbatch_numbers
-  // Positions; -1: none.
+  // Positions, or -1.
   int32_t last_backward = -1, last_loss_allreduce = -1, last_optimistic = -1;
 
   size_t position = 0;
-  size_t phase = 0;          // of the layer at position
+  size_t phase = 0;          // of the layer at this position
   int64_t first_sample = 0;  // global id of the batch's first sample
   double loss_sum = 0, weight = 0, clip = 1;
   bool overflowed = false;
   NonFiniteOrigin origin;                     // as far as this rank knows
   std::vector<bool> empty;                    // by micro-batch: without samples on this rank
   std::vector<std::array<double, 2>> losses;  // by micro-batch: sum of losses, sum of weights
-  // Of the first loss weight that is negative or not finite: on this rank, and once ranks have agreed on any. -1: none.
+  // The first negative or non-finite loss weight: on this rank, then of all ranks once they agree. -1: none.
   int32_t odd_weight_microbatch = -1, odd_weight_rank = -1;
   std::vector<bool> weight_begun;  // by parameter: its gradient has a first contribution
   std::vector<bool> used;          // by parameter: a backward produced its gradient
@@ -96,8 +96,8 @@ struct Evaluation : Run {
   void conclude(State& s) override;
 };
 
-// Forward alone up to a value, of samples from 0 on. A callback that fails does not break it off, since other ranks
-// wait for what this one has to give: the rest is done without callbacks, and the failure is kept.
+// Forward up to a value, of samples from 0 on. A callback's failure is kept and does not end the run: it goes on
+// without callbacks, because other ranks wait for this one.
 struct InferenceRun : Run {
   using Run::Run;
   const char* name() const override { return "inference before step"; }
@@ -107,7 +107,7 @@ struct InferenceRun : Run {
   bool may_lack_samples() const override { return false; }
   bool keep_failure(const State& s, gsel_status status, std::string_view message) override;
   bool is_without_callbacks() const override { return failure.has_value(); }
-  // Where the value is behind the last instruction; nullptr where this rank has none of it.
+  // The value after the last instruction; nullptr if this rank has none of it.
   void* left(int32_t value) const;
 
   uint64_t key = 0;

@@ -1,6 +1,6 @@
-// train/execute/state.h: what the instructions of a rank work on, in parts by who writes them: what is fixed, memory,
-// runs, what is under way between ranks, where training stands, and what is lent to the embedder. A function takes the
-// part that it needs, or all of them. Data alone; the functions that change it are in instructions.h.
+// train/execute/state.h: the data that a rank's instructions work on, divided by writer: constants, memory, runs,
+// communication under way, training progress, and work lent to the embedder. A function takes the one part that it
+// needs, or all. The functions that change the data are in instructions.h.
 #pragma once
 
 #include <gsel/train.h>
@@ -30,13 +30,13 @@
 
 namespace gsel::execute {
 
-// What the others are made with. Nobody writes it.
+// Constants.
 struct Fixed {
   Fixed(const Model& model, const Program& program, const Config& config, const Optimizer& optimizer,
         std::shared_ptr<DeviceContext> device);
 
   const Layer& layer_of(const gsel_instr& instr) const { return model.layers()[instr.layer]; }
-  // An axis below 0 is one of a single rank.
+  // A negative axis has one rank.
   int32_t axis_size(gsel_axis axis) const { return axis < 0 ? 1 : mesh.size[axis]; }
   int32_t axis_coordinate(gsel_axis axis) const { return axis < 0 ? 0 : mesh.coordinate(rank, axis); }
   gsel_axis sharing_axis() const { return mesh.sharing_axis(); }
@@ -60,8 +60,8 @@ struct Fixed {
   const std::shared_ptr<DeviceContext> device;
 };
 
-// Memory of this rank. Layers, collectives and STEP write what is in it; windows of parameters and gradients are opened
-// and closed by buckets.cc, the copy of a step is kept and put back by step.cc and post_validate.cc.
+// Memory of this rank. Layers, collectives and STEP write its contents. buckets.cc opens and closes windows of
+// parameters and gradients; step.cc and post_validate.cc keep and restore the copy of a step.
 struct HeldMemory {
   HeldMemory(const Fixed& fixed, const Program& program);
 
@@ -74,22 +74,21 @@ struct HeldMemory {
 
   Ledger ledger;
   ParamStorage params;
-  CountedMemory arena;    // of values, their gradients, windows: as the plans of runs say
+  CountedMemory arena;    // values, their gradients, windows, as the runs' plans say
   CountedMemory staging;  // numbers that ranks exchange
   std::optional<StepCopy> step_copy;
 };
 
-// What is run through. The executor begins and ends runs and alone writes here; what the instructions of the run under
-// way find, they write to *run.
+// The runs. Only the executor writes here; instructions write to *run.
 struct Runs {
   Runs(const Model& model, const Program& program, const HeldMemory& memory);
 
   const Program& program() const { return run->program; }
-  // Of the instruction under way.
+  // Of the current instruction.
   const ArenaOperands& operands() const { return run->plan.operands(run->position); }
   void* at(uint64_t offset) const { return offset == ArenaOperands::kNone ? nullptr : run->memory->at(offset); }
   bool is_empty(int32_t mb) const { return run->empty[mb]; }
-  // Whether the instruction under way is the last backward of the run.
+  // Whether the current instruction is the last backward of the run.
   bool is_at_last_backward() const { return static_cast<int32_t>(run->position) == run->last_backward; }
 
   TrainingStep training;
@@ -117,31 +116,31 @@ struct BucketState {
   gsel_axis axis = 0;             // it is over
   float* reduced = nullptr;       // result of a reduce-scatter that is still to be added to the shard
   std::unique_ptr<Compressor> compressor;
-  std::vector<uint64_t> shard_counts;  // elements of each rank's shard; empty where all are alike
-  bool counts = true;                  // in norms: of the ranks that hold the same parameters one does
+  std::vector<uint64_t> shard_counts;  // elements by rank; empty: all equal
+  bool counts = true;                  // in norms: true on one of the ranks that hold these parameters
 };
 
-// A number that ranks of the pipeline bring together asynchronously, while they go on with what follows.
+// A number that pipeline ranks reduce asynchronously, while they go on with later instructions.
 struct OptimisticNumber {
   bool is_open = false;
-  double value = 0;                      // this rank's; then that of all
-  std::optional<CallRequest> under_way;  // nothing where the pipeline has one rank
+  double value = 0;                      // of this rank; then of all ranks
+  std::optional<CallRequest> under_way;  // none if the pipeline has one rank
 };
 
-// Written by post_validate.cc; a step that fails leaves nothing of it under way.
+// Written by post_validate.cc. A failed step leaves none of its requests under way.
 struct Validation {
-  bool is_open = false;  // a step has been made that is to be validated
+  bool is_open = false;  // a step is not validated yet
   OptimisticNumber squares, overflow;
   double weight = 0;          // of the open step
-  NonFiniteOrigin origin;     // the same
-  gsel_comm_count counted{};  // of the calls that brought numbers so far
+  NonFiniteOrigin origin;     // of the open step
+  gsel_comm_count counted{};  // calls made for the numbers so far
   // The last validated step; -1: none yet.
   int64_t step = -1;
   double gradient_norm = 0;
   bool overflowed = false;
 };
 
-// What is under way between ranks, and counted of it: written by calls.cc and by the instructions that make calls.
+// Communication under way and its counters: written by calls.cc and by instructions that communicate.
 struct Communication {
   Communication(const Fixed& fixed, const Program& program, Communicator& comm);
 
@@ -149,7 +148,7 @@ struct Communication {
 
   AxisComms comms;
   Redistributor redistributor;
-  Event compute_done, backward_done, began_event;  // of the run: all computed so far, its last backward, its beginning
+  Event compute_done, backward_done, began_event;  // of the run: all computed so far, last backward, start
   Messages messages;
   Validation validation;
   std::vector<BucketState> buckets;
@@ -160,21 +159,21 @@ struct Communication {
   CallCounts counts;
 };
 
-// Where training stands: written when the outcome of a step is known (end_update in non_finite.cc), when a run has
-// ended (run.cc), and while a step is taken again (post_validate.cc).
+// Progress of training: written when the outcome of a step is known (end_update in non_finite.cc), after a run
+// (run.cc), and when a step is repeated (post_validate.cc).
 struct Progress {
   explicit Progress(const Config& config) : loss_scale(config) {}
 
-  int64_t step = 0;     // the next one, or the one under way
+  int64_t step = 0;     // next, or under way
   int64_t updates = 0;  // steps that were not skipped
   LossScale loss_scale;
-  NonFiniteOrigin non_finite_origin;  // of the last step that all ranks know the outcome of
+  NonFiniteOrigin non_finite_origin;  // of the last step whose outcome all ranks know
   StepRecord last_step;
   bool has_step = false;
   std::optional<gsel_step_report> last_evaluation;
 };
 
-// What is lent with the work handed out: written by input.cc and layer*.cc, and read by the executor.
+// What is lent with the work handed out: written by input.cc and layer*.cc, read by the executor.
 struct Lent {
   explicit Lent(const Fixed& fixed) : lender(fixed.device, fixed.config.train.lending == "moved") {}
 
@@ -194,7 +193,7 @@ struct Lent {
   std::array<char, 512> message{};
 };
 
-// A part may use those before it.
+// The order of bases matters: each may use those before it.
 struct State : Fixed, HeldMemory, Runs, Communication, Progress {
   State(const Model& model, const Program& program, const Config& config, const Optimizer& optimizer,
         Communicator& comm);

@@ -1,5 +1,5 @@
-// train/memory/arena_fit.h: places buffers that live for a part of a step in one arena, so that buffers that live at
-// the same time do not overlap. Does not know what they hold.
+// train/memory/arena_fit.h: places buffers in one arena. Buffers that live at the same time do not overlap. Does not
+// know what they hold.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ struct Buffer {
   uint64_t offset = 0;          // set by fit
 };
 
-// Most bytes that live at once over [0, length): no arena can be smaller.
+// The most bytes that live at a time over [0, length): a lower bound for the arena.
 uint64_t most_live(const std::vector<Buffer>& buffers, size_t length);
 
 // Sets the offsets; returns the arena's bytes.

@@ -1,5 +1,5 @@
-// train/memory/ledger.h: counts what a trainer holds of each kind of memory, and refuses what the budget does not
-// allow. Every allocation of lib/train goes through it, so the reported numbers are those allocated.
+// train/memory/ledger.h: counts a trainer's memory by part and enforces the budget. Every allocation of lib/train goes
+// through it, so the reported numbers are those allocated.
 #pragma once
 
 #include <array>
@@ -11,14 +11,14 @@
 namespace gsel {
 
 enum class MemoryPart : uint8_t {
-  params,       // whole parameters that are kept, or their shards
-  gradients,    // the same of gradients
+  params,       // whole parameters, or shards
+  gradients,    // the same for gradients
   state,        // optimizer state
   master,       // f32 copies of 16-bit parameters
   compression,  // error feedback and factors of compressed reductions
   windows,      // one arena: values, their gradients, saved bytes, gathered parameters, whole gradients of sharded ones
-  staging,      // what collectives and casts need beside
-  step_copy,    // what a step has changed, as it was before, until the step is validated
+  staging,      // scratch memory of collectives and casts
+  step_copy,    // what an optimistic step changes, until it is validated
   offload_state,   // offload memory: optimizer state and master copies
   offload_params,  // offload memory: shards of parameters
 };
@@ -29,18 +29,18 @@ constexpr bool is_offloaded(MemoryPart part) {
 }
 
 using MemoryPartBytes = std::array<uint64_t, kMemoryParts>;
-// Over the parts that are not in offload memory.
+// Sum of all parts except offload memory.
 uint64_t total_bytes(const MemoryPartBytes& parts);
 
 class Ledger {
  public:
-  explicit Ledger(uint64_t budget) : budget_(budget) {}  // 0: none
-  // GSEL_ERR_NOMEM beyond the budget, naming the part.
+  explicit Ledger(uint64_t budget) : budget_(budget) {}  // budget 0: unlimited
+  // GSEL_ERR_NOMEM, naming the part, when it exceeds the budget.
   void take(MemoryPart part, uint64_t bytes);
   void give_back(MemoryPart part, uint64_t bytes);
   const MemoryPartBytes& now() const { return now_; }
-  const MemoryPartBytes& peak() const { return peak_; }  // of each part by itself
-  uint64_t peak_total() const { return peak_total_; }    // of all at once, without offload memory
+  const MemoryPartBytes& peak() const { return peak_; }  // by part
+  uint64_t peak_total() const { return peak_total_; }    // of the sum, without offload memory
 
  private:
   uint64_t budget_;
@@ -48,7 +48,7 @@ class Ledger {
   uint64_t peak_total_ = 0;
 };
 
-// Memory of the device that stands in a ledger, which must live longer. Of 0 bytes: nullptr.
+// Device memory counted in a ledger, which must outlive it. 0 bytes: nullptr.
 class CountedMemory {
  public:
   CountedMemory() = default;

@@ -1,6 +1,6 @@
-// train/memory/lender.h: makes the tensors that one callback gets, and takes them back when it returns. With lending
-// "direct" they are views of the library's memory. With "moved" they are copies at a new address for each call,
-// poisoned afterwards, so that a kernel that keeps a pointer reads NaN. Does not know the order of calls.
+// train/memory/lender.h: makes the tensors for one callback, and takes them back when it returns. With lending "direct"
+// they are views of the library's memory. With "moved" they are copies at a new address for each call and are poisoned
+// afterwards, so that a kernel that keeps a pointer reads NaN.
 #pragma once
 
 #include <gsel/model.h>
@@ -16,15 +16,15 @@ class Lender {
   Lender(std::shared_ptr<DeviceContext> device, bool moves);
 
   enum class Access : uint8_t { read, write, update };
-  // A view to put in a call; `tensor.data` may be nullptr, which stays so. Valid until take_back.
+  // A view to pass to a callback, valid until take_back. If `tensor.data` is nullptr, so is the view's.
   gsel_tensor lend(gsel_tensor tensor, Access access);
-  // Saved bytes, input buffers: the same for plain memory.
+  // The same for plain bytes: saved bytes, input buffers.
   void* lend_bytes(void* data, uint64_t bytes, Access access);
-  // The callback has returned: what was written goes home, what was lent is poisoned.
+  // After the callback: copies written tensors back and poisons the copies.
   void take_back();
 
   bool moves() const { return moves_; }
-  // Overwrites memory of the device with bytes that read as NaN.
+  // Overwrites device memory with bytes that read as NaN.
   void poison(void* memory, uint64_t bytes) const;
 
  private:
@@ -39,11 +39,11 @@ class Lender {
   std::shared_ptr<DeviceContext> device_;
   bool moves_;
   std::vector<Loan> loans_;
-  // A ring of scratch buffers, so that memory is lent again only after all the rest was. Where the ring was too small a
-  // larger one follows; old ones stay poisoned, so that a callback which kept a pointer reads NaN.
+  // A ring of scratch buffers, so that memory is reused as late as possible. A ring that is too small is replaced by a
+  // larger one; old ones stay poisoned.
   std::vector<Memory> grounds_;
-  uint64_t next_ = 0;         // in the last ground
-  uint64_t on_loan_ = 0;      // bytes of this call's loans, gaps included
+  uint64_t next_ = 0;         // offset in the last ring
+  uint64_t on_loan_ = 0;      // bytes of this call's loans with gaps
   std::vector<char> poison_;  // a block of bytes that read as NaN
 };
 

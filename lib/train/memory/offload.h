@@ -1,7 +1,6 @@
-// train/memory/offload.h: offload memory: arrays that are needed only for a short part of each step. With the host
-// device they lie in one file without a name, mapped into memory; after each use changed pages are written back and
-// dropped, so that they take no main memory. Another device would keep them in host memory and copy: begin_use
-// returns where they can be computed on, and end_use ends this.
+// train/memory/offload.h: offload memory, for arrays that are needed only for a short part of each step. With the host
+// device it is an unnamed file mapped into memory; after each use, changed pages are written back and dropped, so that
+// they occupy no main memory.
 #pragma once
 
 #include <memory>
@@ -14,15 +13,15 @@ namespace gsel {
 
 class OffloadMemory {
  public:
-  // folder: of the file; empty: the system's for temporary files. GSEL_ERR_CONFIG when no file can be made there,
-  // GSEL_ERR_UNSUPPORTED for another device than the host's.
+  // folder: of the file; empty: the system's temporary folder. GSEL_ERR_CONFIG when no file can be made there,
+  // GSEL_ERR_UNSUPPORTED for devices other than the host.
   OffloadMemory(const DeviceContext& device, const std::string& folder);
 
-  // Makes room for bytes more at the end of the file, zero; returns where. GSEL_ERR_NOMEM when the disk is full.
+  // Extends the file by this many zero bytes; returns their offset. GSEL_ERR_NOMEM when the disk is full.
   uint64_t extend(uint64_t bytes);
   int file() const { return file_.get(); }
 
-  // What was read from the file and written to it so far.
+  // Bytes read from and written to the file so far.
   uint64_t bytes_in = 0, bytes_out = 0;
 
  private:
@@ -31,7 +30,7 @@ class OffloadMemory {
   uint64_t end_ = 0;
 };
 
-// An array in offload memory that stands in a ledger; both must live longer.
+// An array in offload memory, counted in a ledger. Both must outlive it.
 class OffloadedArray {
  public:
   OffloadedArray() = default;
@@ -43,7 +42,7 @@ class OffloadedArray {
   }
   ~OffloadedArray();
 
-  // Where it can be read and written until end_use, for collectives and kernels of the device.
+  // Maps the array until end_use, for collectives and kernels of the device.
   void* begin_use();
   void end_use(bool written);
   uint64_t bytes() const { return bytes_; }

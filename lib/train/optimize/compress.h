@@ -1,6 +1,6 @@
-// train/optimize/compress.h: reductions that send less than f32 gradients: gradients rounded to 16 bits, or two thin
-// factors of each matrix with error feedback (PowerSGD: Vogels et al., NeurIPS 2019, algorithms 1 and 2). One object
-// per bucket.
+// train/optimize/compress.h: reductions that send less than f32 gradients: either gradients rounded to 16 bits, or two
+// low-rank factors per matrix with error feedback (PowerSGD: Vogels et al., NeurIPS 2019, algorithms 1 and 2). One
+// object per bucket.
 #pragma once
 
 #include <memory>
@@ -15,15 +15,15 @@ class Compressor {
  public:
   virtual ~Compressor() = default;
 
-  // Bytes it keeps, by part: for the forecast.
+  // Bytes it allocates, by part, for the forecast.
   static MemoryPartBytes bytes(const Program& program, int32_t bucket);
 
-  // Sums `gradients` ([elems of the bucket] f32) over the ranks of comm, in place, on `stream`: returns before it is
-  // done, fails as the stream does. The same bits on all ranks. Before compression_start: a plain all-reduce.
-  //   scale  the loss scale of this step, so that what is kept of one step fits the next one's gradients
+  // Queues on `stream` the in-place sum of `gradients` ([elems of the bucket] f32) over the ranks of comm; fails as the
+  // stream does. Equal bits on all ranks. A plain all-reduce before compression_start.
+  //   scale  this step's loss scale, so that kept errors fit the gradients of the next step
   void begin(Communicator& comm, float* gradients, int64_t step, double scale, gsel_stream* stream);
-  // Once all that began in a step is done. taken: false where the step was skipped; what is kept is then as before it,
-  // in programs that can skip one.
+  // When all begun reductions of a step are done. taken: false if the step was skipped; kept state is then reset to its
+  // value before the step, in programs that can skip a step.
   virtual void end_step(bool taken) { static_cast<void>(taken); }
 
  protected:
@@ -34,7 +34,7 @@ class Compressor {
 };
 
 // nullptr: the bucket is not compressed. GSEL_ERR_UNSUPPORTED for low rank on a device other than the host.
-//   seed  the training's: the same on all ranks
+//   seed  of training: the same on all ranks
 std::unique_ptr<Compressor> make_compressor(std::shared_ptr<DeviceContext> device, Ledger& ledger,
                                             const Program& program, int32_t bucket, uint64_t seed);
 

@@ -9,11 +9,11 @@ namespace gsel {
 
 class LossScale {
  public:
-  explicit LossScale(const Config& config);  // 1 for ever unless train.precision is "fp16"
+  explicit LossScale(const Config& config);  // constant 1 unless train.precision is "fp16"
   double value() const { return value_; }
-  // Whether an overflow lowers it, now or soon.
+  // Whether an overflow can lower it, at this step or a later one.
   bool may_fall() const { return dynamic_ && value_ > minimum_; }
-  // At the end of a step: whether any rank's gradients overflowed.
+  // At the end of a step. overflowed: on any rank.
   void update(bool overflowed);
 
  private:

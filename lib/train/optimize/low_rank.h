@@ -1,4 +1,4 @@
-// train/optimize/low_rank.h: the compressor that sends two thin factors of each matrix; see compress.h.
+// train/optimize/low_rank.h: the low-rank compressor, see compress.h.
 #pragma once
 
 #include <array>
@@ -9,16 +9,16 @@
 
 namespace gsel {
 
-// Whether a step can end without an update: where it looks for gradients that are not finite, by itself or in a norm.
+// Whether a step may skip its update: if it checks for non-finite gradients, directly or by a norm.
 bool can_skip(const Program& program);
 
-// Works on host memory, in the stream's thread: the host device alone.
+// Works on host memory, in the stream's thread: host device only.
 class LowRankCompressor : public Compressor {
  public:
   LowRankCompressor(std::shared_ptr<DeviceContext> device, Ledger& ledger, const Program& program, int32_t bucket,
                     uint64_t seed);
 
-  // keeps_two: as a program needs that can skip a step.
+  // keeps_two: for programs that can skip a step.
   static uint64_t bytes(const LowRankParts& parts, bool keeps_two);
 
   void end_step(bool taken) override;
@@ -29,12 +29,12 @@ class LowRankCompressor : public Compressor {
     int64_t elems = 0;
     Shape shape;
     float* left = nullptr;
-    int64_t error = 0, right = 0;  // where they begin in a Kept
+    int64_t error = 0, right = 0;  // offsets in a Kept
     uint64_t key = 0;
   };
-  // What one step leaves for the next one.
+  // State carried from one step to the next.
   struct Kept {
-    float *errors = nullptr, *rights = nullptr;  // all right factors: where the next step begins
+    float *errors = nullptr, *rights = nullptr;  // rights: all right factors, the start of the next step
   };
 
   void compress(Communicator& comm, float* gradients, double scale, gsel_stream* stream) override;
@@ -47,10 +47,10 @@ class LowRankCompressor : public Compressor {
   LowRankParts parts_;
   bool keeps_two_;
   CountedMemory memory_;
-  float* left_ = nullptr;  // all left factors, then what is sent as it is
+  float* left_ = nullptr;  // all left factors, then gradients sent uncompressed
   std::array<Kept, 2> kept_;
-  size_t now_ = 0;        // of them: what the last step that was taken left
-  bool changed_ = false;  // in the step under way
+  size_t now_ = 0;        // index in kept_ of the state after the last step that was not skipped
+  bool changed_ = false;  // by the step under way
   std::vector<Matrix> matrices_;
 };
 

@@ -1,5 +1,5 @@
-// train/optimize/optimizer.h: the rule that turns gradients into new parameters: a built-in kernel of the device, or
-// the embedder's. Works on the range of a bucket that this rank owns. Does not know who owns the rest.
+// train/optimize/optimizer.h: the update rule: a built-in kernel of the device, or the embedder's function. Works on
+// the range of a bucket that this rank owns. Does not know who owns the rest.
 #pragma once
 
 #include <gsel/train.h>
@@ -18,7 +18,7 @@ namespace gsel {
 
 constexpr int kMostStates = 4;
 
-// A run of elements of one parameter inside an owned shard.
+// Consecutive elements of one parameter in an owned shard.
 struct ParamRun {
   int32_t param = 0;
   int64_t first = 0;  // in the shard
@@ -30,53 +30,53 @@ struct ParamRun {
 struct BucketShard {
   int64_t count = 0;        // elements, padding included
   float* values = nullptr;  // [count] f32: the parameters, or their master copy
-  void* rounded = nullptr;  // [count] the 16-bit parameters beside a master copy, or nullptr
+  void* rounded = nullptr;  // [count] the 16-bit parameters, if values is a master copy
   gsel_dtype rounded_dtype = GSEL_F32;
-  float* gradient = nullptr;                // [count] sums, not yet divided; poisoned by the embedder's optimizer
+  float* gradient = nullptr;                // [count] sums, not yet divided; an embedder's optimizer may overwrite it
   std::array<void*, kMostStates> states{};  // arrays of Optimizer::state_bytes(i, count, runs.size()), 4-byte aligned
-  std::span<const ParamRun> runs;           // in order; what lies between is padding
+  std::span<const ParamRun> runs;           // in order; padding between them
 };
 
-// What is alike for all buckets of a step.
+// Common to all buckets of a step.
 struct StepScale {
-  int64_t step = 0;     // from 0; a step that was skipped for an overflow does not count
-  double gradient = 1;  // factor that makes a sum the mean's: 1 / (weight * loss scale)
-  double clip = 1;      // factor of clipping, for parameters that take part in it
+  int64_t step = 0;     // from 0; steps skipped for an overflow do not count
+  double gradient = 1;  // turns a sum into the mean: 1 / (weight * loss scale)
+  double clip = 1;      // clip factor, for parameters that are clipped
 };
 
-// GSEL_ERR_ARG: no function, or numbers that there are not.
+// GSEL_ERR_ARG: no function, or unknown enum values.
 void check_optimizer_options(const gsel_optimizer_options& user);
 
 class Optimizer {
  public:
-  // user: the embedder's, or nullptr for train.optimizer. Copied. GSEL_ERR_ARG, GSEL_ERR_CONFIG (a falling schedule
+  // user: the embedder's, copied; nullptr for train.optimizer. GSEL_ERR_ARG, GSEL_ERR_CONFIG (a decaying schedule
   // without total_steps).
   Optimizer(const Config& config, const Model& model, const gsel_optimizer_options* user);
 
   int n_states() const { return n_states_; }
-  // Bytes of state array i over a shard of count elements in n_runs runs; zeros are the state before the first
-  // step. 8-bit state is [count] codes, then, from the next multiple of 4, a scale for each block of 256 elements: each
-  // run begins a block, so that state does not depend on how parameters were put in buckets.
+  // Bytes of state array i over a shard of count elements in n_runs runs; zeroed before the first step. 8-bit state is
+  // [count] codes, padded to a multiple of 4, then a scale for each block of 256 elements. Each run begins a block, so
+  // that state does not depend on how parameters were put in buckets.
   uint64_t state_bytes(int i, int64_t count, int64_t n_runs) const;
   bool needs_whole_params() const { return user_ && user_->needs == GSEL_NEEDS_WHOLE_PARAM; }
   bool poisons_gradients() const { return user_.has_value(); }
   bool needs_param_norms() const { return user_ && user_->needs == GSEL_NEEDS_PARAM_NORM; }
-  // Of schedule and warm-up, or as it was set; without lr_factor.
+  // By schedule and warm-up, or as set; without lr_factor.
   double learning_rate(int64_t step) const;
-  // From now on, in place of what the configuration gives.
+  // Overrides the configured rate from now on.
   void set_learning_rate(double rate) { set_rate_ = rate; }
 
-  // Steps the shard. sum_over_owners: adds numbers over all ranks that own parts of the same parameters, in place;
-  // called equally often, with equally many numbers, on each (two per parameter of the bucket, for norms).
+  // Steps the shard. sum_over_owners: sums numbers in place over all ranks that own shards of the same parameters;
+  // every rank calls it equally often with equally many numbers (two per parameter of the bucket, for norms).
   // GSEL_ERR_CALLBACK with the parameter and the text that the embedder's function wrote.
   using SumOverOwners = std::function<void(std::span<double>)>;
   void step(const DeviceContext& device, const BucketShard& shard, const StepScale& scale,
             std::span<const int32_t> params, const SumOverOwners& sum_over_owners) const;
 
  private:
-  // The factors of one parameter in one step.
+  // The factors for one parameter in one step.
   struct Rates {
-    double gradient = 1;  // from the sum to the clipped mean
+    double gradient = 1;  // turns the sum into the clipped mean
     double learning = 0;  // with schedule and lr_factor
     double decay = 0;
     bool operator==(const Rates&) const = default;

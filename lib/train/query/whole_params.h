@@ -1,6 +1,6 @@
-// train/query/whole_params.h: makes a parameter or its gradient whole and exact on every rank, between steps. Ranks may
-// have parts of it, one rank may have all of it, or one pipeline rank may have it alone. Uses one collective for each
-// way in which it is divided, in the arena of steps. Does not know what it is wanted for.
+// train/query/whole_params.h: makes a parameter or its gradient whole and exact on every rank, between steps. It may be
+// sharded, owned by one rank, or on one pipeline rank only; each such division takes one collective, in the arena of
+// steps.
 #pragma once
 
 #include <vector>
@@ -16,12 +16,12 @@ class WholeParams {
   WholeParams(const WholeParams&) = delete;
   WholeParams& operator=(const WholeParams&) = delete;
 
-  // As f32, exact, to host memory. A collective where parameters are not kept whole on every rank.
+  // As f32, exact, to host memory. A collective unless every rank keeps whole parameters.
   void read(int32_t p, float* dst);
-  // The same of its gradient in the last step, as a sum that nothing has divided yet. A collective.
+  // The same for its gradient in the last step, as an undivided sum. A collective.
   void read_gradient(int32_t p, float* dst);
 
-  // Whether every rank keeps everything whole, so that it is never a collective.
+  // Whether every rank keeps everything whole, so that read() is never a collective.
   static bool kept_everywhere(const Program& program);
 
  private:
@@ -39,8 +39,8 @@ class WholeParams {
   const Model& model_;
   const Program& program_;
   std::vector<int32_t> open_;
-  uint64_t taken_ = 0;                 // of the arena
-  std::vector<CountedMemory> beside_;  // what it has no room for
+  uint64_t taken_ = 0;                 // bytes of the arena
+  std::vector<CountedMemory> beside_;  // what does not fit the arena
 };
 
 }  // namespace gsel

@@ -1,5 +1,5 @@
-// train/query/whole_tensor.h: brings a tensor that one pipeline rank has, in parts or whole on the ranks of the sharing
-// axis, to all ranks of the replica, whole, in host memory. Does not know whether it is a value or a parameter.
+// train/query/whole_tensor.h: brings a tensor of one pipeline rank, sharded or replicated on the sharing axis, whole to
+// host memory of all ranks of the replica. Does not know whether it is a value or a parameter.
 #pragma once
 
 #include <vector>
@@ -10,15 +10,14 @@ namespace gsel {
 
 class WholeTensor {
  public:
-  // dims: of the whole. own: this rank's part of it. root: the pipeline rank that has it. A collective of the
-  // sharing axis where it lies in parts.
+  // dims: of the whole tensor. own: this rank's shard. root: the pipeline rank that has it. A collective of the sharing
+  // axis if the tensor is sharded.
   WholeTensor(Executor& executor, std::vector<int64_t> dims, const Shard& own, gsel_dtype dtype, int32_t root);
 
   uint64_t bytes() const { return bytes_of(elems_); }
-  // Bytes that gather() needs beside, in the device's memory; 0 where this rank has all of it and nobody else needs
-  // it.
+  // Bytes of scratch device memory that gather() needs; 0 if this rank has the whole tensor and no other rank needs it.
   uint64_t room_bytes() const;
-  // A collective of the replica. local: this rank's part, on the root. dst: [bytes()] of host memory.
+  // A collective of the replica. local: this rank's shard, on the root. dst: [bytes()] of host memory.
   void gather(void* local, void* room, void* dst) const;
 
  private:
@@ -33,8 +32,8 @@ class WholeTensor {
   const gsel_dtype dtype_;
   const int32_t root_;
   uint64_t elems_ = 1;
-  std::vector<Shard> shards_;     // by coordinate on the sharing axis; one where it is not in parts
-  std::vector<uint64_t> counts_;  // elements of each, which stand side by side in the room
+  std::vector<Shard> shards_;     // by coordinate on the sharing axis; one if not sharded
+  std::vector<uint64_t> counts_;  // elements of each shard, consecutive in the room
 };
 
 }  // namespace gsel

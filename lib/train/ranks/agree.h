@@ -14,8 +14,8 @@
 
 namespace gsel {
 
-// A thing that must be alike on all ranks: what to call it, and its fields, each with its name and its value as text. A
-// thing with one value has one field without a name.
+// A property that must be equal on all ranks: its name, and fields with name and value as text. A property with a
+// single value has one field without a name.
 struct Particular {
   struct Field {
     std::string name, value;
@@ -29,8 +29,8 @@ struct Particular {
   Particular(std::string n, std::string value) : name(std::move(n)), fields{{"", std::move(value)}} {}
 };
 using Particulars = std::vector<Particular>;
-// Parameters, values and layers as named fields in text, with flags and kinds by the names that the public headers give
-// them: describe_model.cc.
+// Parameters, values and layers as text fields; flags and kinds by their names in the public headers:
+// describe_model.cc.
 std::vector<Particular::Field> fields_of(const Param& param);
 std::vector<Particular::Field> fields_of(const Value& value);
 std::vector<Particular::Field> fields_of(const Model& model, const Layer& layer);
@@ -38,26 +38,26 @@ std::string needs_text(int32_t needs);  // GSEL_NEEDS_*
 Particulars particulars_of(const Model& model);
 Particulars particulars_of(const gsel_optimizer_options* optimizer);  // nullptr: train.optimizer
 
-// A collective: every rank's n numbers, by rank.
+// A collective: n numbers of every rank, by rank.
 std::vector<uint64_t> gather_numbers(Communicator& comm, const std::vector<uint64_t>& mine);
 
-// A collective. Things are compared by their names. GSEL_ERR_MISMATCH names the first that differs, two ranks, and the
-// value on each of them; all ranks name the same thing.
+// A collective. Compares properties by name. GSEL_ERR_MISMATCH names the first that differs, two ranks, and their
+// values; the same on all ranks.
 void check_agreement(Communicator& comm, const Particulars& particulars);
 
-// A collective: throws this rank's failure, or GSEL_ERR_PEER naming a rank that failed, on every rank. `made` is what
-// each was to make.
+// A collective: throws this rank's failure; on other ranks GSEL_ERR_PEER naming a rank that failed. `made`: what the
+// ranks tried to make.
 void check_all_succeeded(Communicator& comm, const std::optional<Error>& failure, std::string_view made);
 
-// Collectives around what needs no other rank, so that a rank that fails alone does not leave the others waiting. The
-// first says whether it succeeded on all of them; the second throws as check_all_succeeded does.
+// Collectives around local work, so that a rank that fails alone does not leave the others waiting. all_succeed returns
+// whether it succeeded on all ranks; on_all_ranks throws as check_all_succeeded does.
 bool all_succeed(Communicator& comm, bool mine);
 template <class Work>
 bool succeeds_on_all_ranks(Communicator& comm, Work&& work) {
   bool mine = true;
   try {
     work();
-  } catch (...) {  // what failed is not told
+  } catch (...) {  // the failure is not reported
     mine = false;
   }
   return all_succeed(comm, mine);

@@ -1,5 +1,5 @@
-// train/ranks/axis_comms.h: the communicators of the groups of a mesh: the ranks that differ on one axis only, and the
-// pipeline ranks that hold the same tied parameters. Does not know what they are used for.
+// train/ranks/axis_comms.h: the communicators of a mesh: ranks that differ on one axis only, and pipeline ranks that
+// hold the same tied parameters. Does not know what they are used for.
 #pragma once
 
 #include <optional>
@@ -15,22 +15,21 @@ class AxisComms {
  public:
   AxisComms(Communicator& world, const Program& program);
 
-  // Makes what is not the world itself. A collective of all ranks.
+  // Creates the communicators other than the world. A collective of all ranks.
   void connect();
 
   Communicator& world() const { return world_; }
   Communicator& axis(gsel_axis axis);
-  // The pipeline ranks that hold a bucket's parameters, of which there are several.
+  // The several pipeline ranks that hold a bucket's parameters.
   Communicator& tie(int32_t bucket);
 
   // The ranks of the pipeline, for nothing but the losses that the one that has them sends to the others. On memory of
   // the host.
   Communicator& losses();
-  // The same ranks, for numbers that are optimistic; of programs that have some.
+  // The same ranks, for optimistic numbers; only of programs that have some.
   Communicator& validation();
 
-  // All of them, so that a rank that waits on any hears of a failure. about: the rank of the world that the failure is
-  // about; -1: this one.
+  // Aborts all communicators, so that every waiting rank fails. about: the world rank that failed; -1: this one.
   void abort(std::string_view reason, int32_t about = -1) noexcept;
   // Of those with an accelerator: what broke one of them after its call had returned.
   void throw_async_errors();
@@ -38,7 +37,7 @@ class AxisComms {
   std::optional<Error> what_ended_all() noexcept;
 
  private:
-  // Nothing where the group is the world, or one rank.
+  // Empty if the group is the world, or one rank.
   using Own = std::optional<Communicator>;
   void split_axis(gsel_axis axis);
   template <class Visit>

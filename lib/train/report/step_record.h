@@ -1,5 +1,5 @@
 // train/report/step_record.h: the record of a step: begin and end of each instruction, bytes by axis and kind, memory
-// by part. It is a struct, JSON (docs/step.md), and a file for `gsel trace`. Does not know how a step is run.
+// by part. A struct, JSON (docs/step.md), and a file for `gsel trace`. Does not know how a step is run.
 #pragma once
 
 #include <gsel/train.h>
@@ -14,8 +14,8 @@
 
 namespace gsel {
 
-// An instruction's life: on the calling thread, or, for what is asynchronous, from its start to its end. Seconds from
-// the step's begin.
+// Begin and end of an instruction on the calling thread, or of an asynchronous one from start to completion. Seconds
+// since the step began.
 struct Interval {
   size_t position = 0;
   double begin = 0, end = 0;
@@ -30,7 +30,7 @@ struct AxisCount {
 
 struct StepRecord {
   gsel_step_report report{};
-  int64_t began_ns = 0;  // os::now_ns() at the step's begin: puts ranks of one host on one clock
+  int64_t began_ns = 0;  // os::now_ns() when the step began: a common clock for ranks of one host
   std::vector<Interval> intervals;
   std::vector<AxisCount> counts;          // of this step
   std::array<double, kAxes> exposed_s{};  // report.exposed_comm_s by axis
@@ -40,7 +40,7 @@ struct StepRecord {
 // The record as a document of docs/step.md; intervals only when `with_intervals`.
 std::string to_json(const Program& program, const StepRecord& record, bool with_intervals);
 
-// Writes FOLDER/step-RANK.json, whole or not at all. GSEL_ERR_IO naming the file.
+// Writes FOLDER/step-RANK.json atomically. GSEL_ERR_IO naming the file.
 void write_timeline(const std::string& folder, const Program& program, const StepRecord& record);
 
 }  // namespace gsel

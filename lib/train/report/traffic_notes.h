@@ -1,4 +1,4 @@
-// train/report/traffic_notes.h: reports to people, before the first step, what a step will send.
+// train/report/traffic_notes.h: a report for the user, before the first step, of what a step will send.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace gsel {
 
-// A line for the axes along which the program's rank sends, and one where gradients in shards are reduced more often
-// than once, as in a pipeline, with what whole gradients would send instead. None where nothing is sent.
+// One line for the axes on which the program's rank sends. One line if sharded gradients are reduced more than once per
+// step, as in a pipeline, with what whole gradients would send. Empty if nothing is sent.
 std::vector<std::string> traffic_notes(const Program& program);
 
 }  // namespace gsel

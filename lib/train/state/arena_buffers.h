@@ -1,5 +1,5 @@
-// train/state/arena_buffers.h: the buffers of a step while its instructions are gone through in order: which buffer a
-// name stands for at an instruction, and from which instruction to which each lives. Does not know what instructions do.
+// train/state/arena_buffers.h: tracks the buffers of a step while the planner walks over its instructions: which buffer
+// a name refers to at an instruction, and from which instruction to which it lives. Does not know what instructions do.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class ArenaBuffers {
     reduced,
     packing,
   };
-  // What a buffer is for; it has the name from its first use until it is forgotten.
+  // What a buffer is for. It has the name from its first use until forget.
   struct Name {
     Kind kind;
     int32_t id = 0, mb = 0;
@@ -36,25 +36,25 @@ class ArenaBuffers {
     }
   };
 
-  // The instruction from here on.
+  // Moves to an instruction.
   void go_to(int32_t position) { at_ = position; }
 
-  // This instruction uses the buffer, which begins to live here when it does not yet. Its number; kNone: no bytes.
+  // Uses a buffer in this instruction; creates it if it does not live yet. Returns its number; kNone: no bytes.
   uint64_t touch(Name name, uint64_t bytes) { return touch_from(at_, name, bytes); }
-  // The same; a new one is lent to the communicator from `first` on.
+  // The same; a new buffer lives from `first` on, as the communicator uses it.
   uint64_t touch_from(int32_t first, Name name, uint64_t bytes);
-  // The same for this instruction alone.
+  // The same, for this instruction only.
   uint64_t touch_here(Name name, uint64_t bytes);
-  // It lives until a position at least.
+  // Extends its life to this position at least.
   void keep_until(uint64_t buffer, int32_t position);
   void forget(Name name) { living_.erase(name.number()); }
-  // Forgets it; until here it lives, if it does.
+  // Ends its life at this instruction, if it lives.
   void close(Name name);
-  // A name stands for the buffer of another, which lives here.
+  // Makes `to` another name of the buffer of `from`, which must live.
   void share(Name from, Name to) { living_[to.number()] = living_.at(from.number()); }
   bool lives(Name name) const { return living_.contains(name.number()); }
 
-  // At the last instruction, until which windows live that are not closed: places all; returns the arena's bytes.
+  // At the last instruction: extends open windows to it and places all buffers. Returns the arena's bytes.
   uint64_t place();
   uint64_t offset(uint64_t buffer) const { return buffer == kNone ? kNone : buffers_[buffer].offset; }
   ArenaPlan::Peak peak() const;

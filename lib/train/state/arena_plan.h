@@ -1,7 +1,7 @@
-// train/state/arena_plan.h: the place in the arena of everything that lives within a step: values, their gradients,
+// train/state/arena_plan.h: the offsets in the arena of everything that lives within a step: values, their gradients,
 // saved bytes, and windows (memory of a sharded bucket while it is whole). A buffer lives from the first instruction
-// that uses it to the last, as the program and the callbacks' declarations say. The arena's size, and where each
-// instruction finds its operands, are known before the run.
+// that uses it to the last, according to the program and the callbacks' declarations. The size of the arena and all
+// offsets are known before the run.
 #pragma once
 
 #include <cstdint>
@@ -11,57 +11,56 @@
 
 namespace gsel {
 
-// What an instruction touches in the arena, by operand: offsets, kNone where it touches none: also for what a backward
-// says it does not read, and for anything of a micro-batch without samples.
+// Offsets of an instruction's operands in the arena. kNone: not used, not read according to the backward's declaration,
+// or of a micro-batch without samples.
 struct ArenaOperands {
   static constexpr uint64_t kNone = ~uint64_t{0};
   struct OfValue {
     uint64_t value = kNone, gradient = kNone;
-    // Memory beside the gradient where this contribution to it is not the first: it is written here and then added.
+    // Scratch for a contribution that is not the first: it is written here and then added to the gradient.
     uint64_t scratch = kNone;
     uint64_t contribution() const { return scratch == kNone ? gradient : scratch; }
   };
   struct OfParam {
-    uint64_t cast = kNone;             // of one kept in 16 bits and lent as f32, while a callback that reads it runs
+    uint64_t cast = kNone;             // f32 copy of a 16-bit parameter, during the callback
     uint64_t gradient_window = kNone;  // of its bucket
   };
-  // Of a layer's phases, in this direction; also without samples, for their neutral element.
+  // For a layer's phases in this direction; also without samples, for the neutral element.
   struct OfPhase {
     uint64_t buffer = kNone;   // as described
     uint64_t shifted = kNone;  // where the buffer of a ring shift is received
   };
 
-  // Of a layer what it has. A value that is recomputed has other memory in its second life. Without a layer, inputs[0]
-  // is the instruction's value, and outputs[0] that of the whole micro-batch for SCATTER and GATHER on their root.
+  // For a layer: its operands. A recomputed value has other memory the second time. Without a layer: inputs[0] is the
+  // instruction's value, outputs[0] the value of the whole micro-batch for SCATTER and GATHER on their root.
   std::vector<OfValue> inputs, outputs;
   std::vector<OfParam> params;
   std::vector<OfPhase> phases;
-  uint64_t saved = kNone;  // bytes of the layer
-  // Packing beside source and result of a redistribution, see train/execute/redistribute.h. Source and result are one
-  // memory where nothing has to be done, or a sum can be made in place.
+  uint64_t saved = kNone;  // the layer's saved bytes
+  // Scratch for packing, see train/execute/redistribute.h. Source and result share memory if nothing has to be done or
+  // a sum can be made in place.
   uint64_t packing = kNone;
-  // Of the bucket: whole parameters for ALLGATHER and BROADCAST; whole gradient for REDUCE_SCATTER and REDUCE. A
-  // gradient's window opens at the first backward that writes it; where no backward of a micro-batch with samples does,
-  // at the reduction. Data that turns out to end changes nothing here: the window is planned, and opened. RELEASE
-  // closes the one, the WAIT of the reduction the other.
+  // For ALLGATHER and BROADCAST the bucket's whole parameters, until RELEASE; for REDUCE_SCATTER and REDUCE its whole
+  // gradient, until their WAIT. A gradient's window opens at the first backward of a micro-batch with samples that
+  // writes it, else at the reduction. It is opened as planned even if the data ends early.
   uint64_t window = kNone;
-  // Where a REDUCE_SCATTER puts its result when the shard already has gradients of this step, until its WAIT has added
-  // it. kNone: the result goes to the shard itself.
+  // Where a REDUCE_SCATTER puts its result if the shard already has gradients of this step; its WAIT adds it. kNone:
+  // the result goes directly to the shard.
   uint64_t reduced = kNone;
 };
 
 class ArenaPlan {
  public:
-  // layouts: one per bucket of the program at least (train/state/layout.h).
+  // layouts: at least one per bucket of the program (train/state/layout.h).
   ArenaPlan(const Model& model, const Program& program, const std::vector<BucketLayout>& layouts);
 
   uint64_t bytes() const { return bytes_; }
   // By position in the step.
   const ArenaOperands& operands(size_t position) const { return operands_[position]; }
-  // Where a value of the first micro-batch is after the last instruction that touches it; kNone: none does.
+  // Offset of a value of the first micro-batch after the last instruction that uses it, or kNone.
   uint64_t left(int32_t v) const { return left_[v]; }
 
-  // What lived together at the fullest instruction.
+  // The instruction at which most bytes live, and these bytes by use.
   struct Peak {
     size_t position = 0;
     uint64_t values = 0, gradients = 0, saved = 0;  // gradients: of values, with scratch

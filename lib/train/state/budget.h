@@ -1,5 +1,5 @@
-// train/state/budget.h: refuses, before anything is allocated, a model that does not fit train.memory_bytes. The
-// message says what each part would need, and the smallest change of the configuration that fits.
+// train/state/budget.h: refuses a model that does not fit train.memory_bytes, before anything is allocated. The message
+// lists the need of each part, and the smallest change of the configuration that fits.
 #pragma once
 
 #include <functional>
@@ -11,25 +11,25 @@
 
 namespace gsel {
 
-// The rank that needs most of device memory, and what it needs.
+// The rank that needs most device memory, and its need.
 struct RankNeed {
   int32_t rank = 0;
   MemoryPartBytes parts{};
   uint64_t total() const { return total_bytes(parts); }
 };
-// That of the ranks of another configuration; nothing where one of them cannot have its program.
+// The greatest need under another configuration; empty if a rank has no program for it.
 using NeedOf = std::function<std::optional<RankNeed>(const Config&)>;
-// What the strategy of the data axis suggests to need less.
+// Suggestions of the data axis's strategy to reduce memory.
 using MemoryAdvice = std::function<std::vector<Suggestion>()>;
 
-// GSEL_ERR_NOMEM when `need`, the greatest of all ranks, exceeds the budget. `program` is one of the job's. Given alike
-// on all ranks, advice and need_of may be collectives: all of them ask for the same configurations in the same order.
+// GSEL_ERR_NOMEM when `need`, the greatest of all ranks, exceeds the budget. `program`: any of the job's. With equal
+// arguments on all ranks, advice and need_of may be collectives: all ranks call them in the same order.
 void check_budget(const Config& config, const Program& program, const RankNeed& need, const MemoryAdvice& advice,
                   const NeedOf& need_of);
 
 // "310.5 MiB"; below 1 KiB "12 bytes".
 std::string human_bytes(uint64_t bytes);
-// One line for each part that is not empty, then the total of device memory: name, human units, bytes, aligned.
+// One line per non-empty part, then the total of device memory: name, human units, bytes; aligned.
 std::string memory_table(const MemoryPartBytes& parts);
 
 }  // namespace gsel

@@ -1,6 +1,6 @@
-// train/state/step_copy.h: a copy of what a rank steps, as it was before an optimistic step: values, the 16-bit
-// parameters, and the optimizer's state, bit for bit; and gradients if the optimizer may overwrite them. The copy lies
-// in the same kind of memory as the optimizer's state. Does not know why a step is undone.
+// train/state/step_copy.h: a bitwise copy of what an optimistic step changes on a rank: values, 16-bit parameters, and
+// optimizer state; and gradients if the optimizer may overwrite them. The copy is in the same kind of memory as the
+// optimizer state. Does not know why a step is undone.
 #pragma once
 
 #include <memory>
@@ -15,16 +15,15 @@ namespace gsel {
 
 class StepCopy {
  public:
-  // Memory for a copy of each bucket that is stepped here. The ledger must live longer. GSEL_ERR_NOMEM, those of
-  // OffloadMemory.
+  // Allocates a copy for each bucket stepped here. The ledger must outlive it. GSEL_ERR_NOMEM, errors of OffloadMemory.
   StepCopy(std::shared_ptr<DeviceContext> device, const std::vector<BucketLayout>& layouts,
            const std::string& offload_folder, Ledger& ledger);
   StepCopy(const StepCopy&) = delete;
   StepCopy& operator=(const StepCopy&) = delete;
 
-  // Before a bucket is stepped.
+  // Copies a bucket before it is stepped.
   void keep(int32_t bucket, const BucketShard& shard);
-  // Whether there is a copy of this bucket that was not put back or dropped; puts it back.
+  // Whether a copy is kept; put_back restores it.
   bool keeps(int32_t bucket) const { return copies_[bucket].kept; }
   void put_back(int32_t bucket, const BucketShard& shard);
   void drop();
@@ -42,11 +41,11 @@ class StepCopy {
   void copy(const Copy& entry, const BucketShard& shard, char* kept, bool back) const;
 
   std::shared_ptr<DeviceContext> device_;
-  std::optional<OffloadMemory> offload_;  // before what lies in it
+  std::optional<OffloadMemory> offload_;  // before its arrays in copies_
   std::vector<Copy> copies_;              // by bucket
 };
 
-// Bytes of the copy of a bucket that is laid out so; 0 where it is not stepped.
+// Bytes of a bucket's copy; 0 if the bucket is not stepped.
 uint64_t step_copy_bytes(const BucketLayout& layout, bool with_gradient);
 
 }  // namespace gsel

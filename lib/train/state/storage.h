@@ -1,7 +1,6 @@
-// train/state/storage.h: memory of parameters with their gradients and optimizer state: side by side per bucket, so
-// that a collective or an optimizer step works on one contiguous range and no gradient is ever copied.
-// train/state/layout.h gives the sizes of what is kept. What is whole only for a while is a window, whose memory the
-// arena provides.
+// train/state/storage.h: memory of parameters with their gradients and optimizer state. Each bucket is contiguous, so
+// that a collective or an optimizer step works on one range and no gradient is ever copied. train/state/layout.h gives
+// the sizes. A window holds what is whole only temporarily, in memory of the arena.
 #pragma once
 
 #include <functional>
@@ -22,55 +21,54 @@ namespace gsel {
 
 class ParamStorage {
  public:
-  // Everything kept, states zero. The ledger must live longer. GSEL_ERR_NOMEM, those of OffloadMemory.
+  // Allocates what is kept, states zero. The ledger must outlive it. GSEL_ERR_NOMEM, errors of OffloadMemory.
   ParamStorage(std::shared_ptr<DeviceContext> device, const Model& model, const Program& program, const Config& config,
                const Optimizer& optimizer, Ledger& ledger);
   ParamStorage(const ParamStorage&) = delete;
   ParamStorage& operator=(const ParamStorage&) = delete;
 
-  // Writes the initial values, keyed by (seed, name, element): what this rank keeps of them, nothing else is ever made.
+  // Writes the initial values, keyed by (seed, name, element). Generates only what this rank keeps.
   void initialise(uint64_t seed);
-  // The same once more of whole parameters that callbacks of the embedder initialise, with the values of one rank for
-  // all: `broadcast` makes each chunk that rank's. is_root: this is it.
+  // Repeats this for whole parameters with the embedder's initialisers, and gives all ranks the values of one rank:
+  // `broadcast` sends each chunk. is_root: this is that rank.
   void initialise_alike(uint64_t seed, bool is_root, const std::function<void(std::span<float>)>& broadcast);
   static constexpr int64_t kChunkElems = 1 << 16;
 
   const BucketLayout& layout(int32_t bucket) const { return blocks_[bucket].layout; }
-  // Bucket of a parameter; behind the program's: of frozen ones. -1: another pipeline rank has it.
+  // Bucket of a parameter; frozen parameters follow the program's buckets. -1: on another pipeline rank.
   int32_t bucket_of(int32_t p) const { return homes_[p].block; }
   bool is_here(int32_t p) const { return homes_[p].block >= 0; }
-  int64_t first_of(int32_t p) const { return homes_[p].first; }  // its first element in the bucket
-  bool holds_whole_params() const;                               // between steps, all of them
+  int64_t first_of(int32_t p) const { return homes_[p].first; }  // in its bucket
+  bool holds_whole_params() const;                               // all, between steps
 
-  // A parameter that is here, as it is kept (layout().dtype); nullptr while its window is closed.
+  // A parameter of this rank, in layout().dtype; nullptr while its window is closed.
   void* param(int32_t p) const;
-  float* gradient(int32_t p) const;  // the same; nullptr when frozen
-  // A whole bucket, padding included: [layout().padded]. nullptr while its window is closed.
+  float* gradient(int32_t p) const;  // nullptr when frozen
+  // A whole bucket with padding: [layout().padded]. nullptr while its window is closed.
   void* whole_params(int32_t bucket) const { return blocks_[bucket].whole_params; }
   float* whole_gradient(int32_t bucket) const { return blocks_[bucket].whole_gradient; }
 
-  // Windows, at [layout().param_window_bytes] and [gradient_window_bytes] of memory that stays until they are closed.
-  // Parameters are undefined until a collective has written them; of a gradient the padding is zero, the rest
-  // undefined.
+  // Windows, in memory of [layout().param_window_bytes] and [gradient_window_bytes] that stays until they are closed.
+  // Parameters are undefined until a collective writes them; a gradient's padding is zero, the rest undefined.
   void open_params(int32_t bucket, void* memory);
   void close_params(int32_t bucket);
   void open_gradient(int32_t bucket, void* memory);
   void close_gradient(int32_t bucket);
 
-  // Before a gather in place: puts this rank's shard where it belongs in the open window. Nothing where parameters are
-  // kept whole. The copy is queued on the stream, and done before it returns where the shard lies in offload memory.
+  // Before an in-place gather: copies this rank's shard into the open window; nothing if parameters are kept whole. The
+  // copy is queued on the stream; from offload memory it is done on return.
   void place_shard(int32_t bucket, gsel_stream* stream);
-  // This rank's own part of the gradient, [layout().own_elems()]: where a REDUCE_SCATTER puts its result, or inside
-  // the whole gradient. nullptr where another rank owns the bucket.
+  // This rank's shard of the gradient, [layout().own_elems()]: the result of a REDUCE_SCATTER, or inside the whole
+  // gradient. nullptr if another rank owns the bucket.
   float* own_gradient(int32_t bucket) const;
-  // Parameters that lie in this rank's own part, run by run.
+  // Parameters in this rank's shard.
   std::span<const ParamRun> runs(int32_t bucket) const { return blocks_[bucket].layout.runs; }
 
-  // What this rank steps of a bucket, until done_with. With `values` and, where parameters are kept in 16 bits, their
-  // master copy: also the way to read exact values between steps. Not for a bucket that another rank owns.
+  // What this rank steps of a bucket, valid until done_with. Also reads exact values between steps: `values` is the
+  // master copy if parameters are kept in 16 bits. Not for a bucket that another rank owns.
   BucketShard shard(int32_t bucket);
   void done_with(int32_t bucket, bool written);
-  // All that this rank keeps of a bucket's parameters, array by array: to be overwritten with another rank's.
+  // Visits each array of this rank's parameters in a bucket, to be overwritten with another rank's.
   template <class Visit>
   void rewrite_params(int32_t bucket, Visit&& visit) {
     for (Kept* kept : {&blocks_[bucket].kept_params, &blocks_[bucket].master}) {
@@ -80,7 +78,7 @@ class ParamStorage {
     }
   }
 
-  // Of offload memory, so far.
+  // Bytes moved so far.
   uint64_t offload_bytes_in() const { return offload_ ? offload_->bytes_in : 0; }
   uint64_t offload_bytes_out() const { return offload_ ? offload_->bytes_out : 0; }
 
@@ -109,7 +107,7 @@ class ParamStorage {
   Kept make(bool is_offloaded, MemoryPart near, MemoryPart far, uint64_t bytes, Ledger& ledger);
   void make_block(const BucketLayout& layout, const std::vector<int32_t>& params, Ledger& ledger);
   void initialise_block(Block& block, uint64_t seed);
-  // Of a block, while it is initialised: `params` has the elements in `kept`.
+  // Where a block's initial values go: `params` has the elements in `kept`.
   struct Beginning {
     char *params, *master;
     gsel_range kept;
@@ -122,9 +120,9 @@ class ParamStorage {
 
   std::shared_ptr<DeviceContext> device_;
   const Model& model_;
-  std::optional<OffloadMemory> offload_;  // before what lies in it
+  std::optional<OffloadMemory> offload_;  // before its arrays in blocks_
   std::vector<Home> homes_;               // by parameter
-  std::vector<Block> blocks_;             // by bucket; then of frozen parameters
+  std::vector<Block> blocks_;             // by bucket; then frozen parameters
 };
 
 }  // namespace gsel
