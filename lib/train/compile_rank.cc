@@ -7,13 +7,13 @@
 namespace gsel {
 namespace {
 
-// Shards then end between parameters.
+// Moves the bounds of shards to those of parameters.
 void keep_params_whole(Program& program) {
   for (ProgramBucket& bucket : program.buckets)
     if (bucket.shards_state()) bucket.flags |= GSEL_BUCKET_WHOLE_PARAMS;
 }
 
-// Muon and its like look at a matrix as one.
+// Such optimizers, as Muon, need the whole matrix.
 void refuse_split_params(const Model& local, const Mesh& mesh) {
   for (const Param& p : local.params())
     if (p.trainable() && !p.shard.is_whole())

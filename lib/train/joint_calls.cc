@@ -1,5 +1,5 @@
-// train/joint_calls.cc: see joint_calls.h. The communicator compares them (comm/shm/joint.cc,
-// and comm/hosts over several hosts).
+// train/joint_calls.cc: see joint_calls.h. The communicator compares the calls (comm/shm/joint.cc, and comm/hosts over
+// several hosts).
 #include "train/joint_calls.h"
 
 #include <bit>
@@ -31,7 +31,7 @@ std::string text_of(JointCall call, int64_t argument) {
 }  // namespace
 
 void begin_joint_call(Communicator& comm, Executor& executor, JointCall call, int64_t argument) {
-  if (executor.broken()) return;  // told by whatever comes next
+  if (executor.broken()) return;  // the call itself reports it
   std::optional<OtherJointCall> other;
   try {
     other = comm.begin_joint_call(static_cast<int32_t>(call), static_cast<uint64_t>(argument));

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int32_t kMostPerRun = 1 << 16;
 
-// What an instruction's time is reported as; callbacks are timed apart.
+// The report's field for an instruction's time; callbacks are timed separately.
 double gsel_pipeline_report::*share_of(gsel_instr_kind kind) {
   if (kind == GSEL_INSTR_SEND) return &gsel_pipeline_report::comm_s;
   const bool waits = kind == GSEL_INSTR_RECV || kind == GSEL_INSTR_LOSS_ALLREDUCE;
@@ -107,8 +107,8 @@ void Pipeline::check_model() const {
            v.name);
 }
 
-// A backward that nothing calls belongs to parameters that the layer keeps and does not declare: a run would learn
-// nothing. Behind declared parameters, which are frozen, a fused one may be there for a trainer's sake.
+// A backward that nothing calls belongs to undeclared parameters: a run would train nothing. With declared parameters,
+// which are frozen, a fused backward is allowed, as a trainer may use it.
 void Pipeline::check_backward_is_called(const Layer& layer) const {
   if (model_->loss_layer() < 0 || layer.is_loss() || !layer.params.empty() || layer.needs_backward_weight) return;
   const bool fused_alone = layer.backward && !layer.backward_input && !layer.needs_backward_input;
@@ -119,7 +119,7 @@ void Pipeline::check_backward_is_called(const Layer& layer) const {
        layer.name, layer.backward_weight ? "backward_weight and has no parameters" : "backward and has nothing");
 }
 
-// A schedule's file may lie elsewhere on another rank, and may say something else there.
+// A schedule's file may have another path on each rank; its contents must be equal.
 Particulars Pipeline::particulars(uint64_t files_key) const {
   Particulars all = particulars_of(*model_);
   all.emplace_back("gsel_pipeline_options.schedule", settings_.reads_file() ? "a file" : settings_.schedule);
@@ -162,7 +162,7 @@ gsel_pipeline_report Pipeline::run(int32_t what) {
   return report();
 }
 
-// What brings a value from one placement on the tensor axis to another.
+// Whether the instruction redistributes a value on the tensor axis.
 bool Pipeline::is_between_ranks(const gsel_instr& instr) const {
   return instr.layer >= 0 && program_.layers[instr.layer].redistributes;
 }
@@ -180,7 +180,7 @@ gsel_pipeline_report Pipeline::report() const {
     const auto share = is_between_ranks(instr) ? &gsel_pipeline_report::comm_s : share_of(instr.kind);
     if (share && !interval.asynchronous) report.*share += interval.end - interval.begin;
   }
-  // What layers reduce in the middle of a callback stands in no interval of its own.
+  // Reductions inside a callback have no interval of their own.
   report.comm_s += std::max(0.0, record.report.exposed_comm_s - report.idle_s - report.comm_s);
   report.overhead_s = std::max(0.0, report.elapsed_s - report.busy_s - report.idle_s - report.comm_s);
   for (const AxisCount& count : record.counts) {

@@ -1,11 +1,11 @@
-// train/pipeline_config.cc: turns the options of gsel_pipeline_create into the configuration that strategies read.
+// train/pipeline_config.cc: converts the options of gsel_pipeline_create to the configuration that strategies read.
 #include "program/program.h"
 #include "train/pipeline.h"
 
 namespace gsel {
 namespace {
 
-constexpr const char* kOrigin = "gsel_pipeline_options";  // stands for the file in messages
+constexpr const char* kOrigin = "gsel_pipeline_options";  // takes the place of the file name in messages
 
 ConfigValue option(const char* field, ConfigValue::Type type, std::string text) {
   return {type, std::move(text), {kOrigin, 0, 0, field}};

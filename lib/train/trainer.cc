@@ -1,5 +1,4 @@
-// train/trainer.cc: making a trainer, and driving it. What is asked of it between steps stands in
-// trainer_questions.cc.
+// train/trainer.cc: creates and runs a trainer. trainer_questions.cc has the queries between steps.
 #include "train/trainer.h"
 
 #include <algorithm>
@@ -19,7 +18,7 @@
 namespace gsel {
 namespace {
 
-// No strategy would reduce their gradients, and no optimizer step them.
+// No strategy could reduce the gradients of such parameters, and no optimizer step them.
 void refuse_own_params(const Model& model) {
   for (const Layer& layer : model.layers())
     if (layer.owns_params())
@@ -29,7 +28,7 @@ void refuse_own_params(const Model& model) {
            layer.name);
 }
 
-// A folder may be another on each rank.
+// Folders may differ between ranks.
 bool must_agree(const std::string& key) {
   const bool shared = key.starts_with("train.") || key.starts_with("mesh.") || key == "comm.timeout_s";
   return shared && key != "train.timeline" && key != "train.offload_folder";
@@ -87,7 +86,7 @@ void Trainer::make_executor(Compiled own, const std::vector<Program>& programs, 
   log_notes(own, programs);
   local_ = std::move(own.model);
   program_ = own_of(programs);
-  optimizer_.emplace(config_, *local_, options);  // it is given parameters as they are here
+  optimizer_.emplace(config_, *local_, options);  // for the parameters of this rank
   executor_ = std::make_unique<Executor>(*local_, program_, config_, *optimizer_, comm_);
   executor_->params().initialise(static_cast<uint64_t>(config_.train.seed));
 }
@@ -107,7 +106,7 @@ void Trainer::log_notes(const Compiled& own, const std::vector<Program>& program
     log(GSEL_LOG_WARN, "config", "{}", line);
 }
 
-// A default that changes what is trained is said when it does.
+// Logs a default that affects training.
 void Trainer::tell_default_decay() const {
   if (config_.places.contains("train.weight_decay") || config_.settings.contains("train.weight_decay")) return;
   if (config_.train.weight_decay == 0) return;
@@ -120,7 +119,7 @@ void Trainer::tell_default_decay() const {
       config_.train.weight_decay, n, model_->params().size());
 }
 
-// train.check. Every rank does, since a fault may be in what one of them has loaded.
+// train.check. Every rank checks, since the kernels of one rank may differ.
 void Trainer::check_kernels(const gsel_optimizer_options* optimizer) const {
   if (config_.train.check != "kernels") return;
   gsel_model_check_options options{};
@@ -155,7 +154,7 @@ Particulars Trainer::particulars(const gsel_optimizer_options* optimizer, uint64
   return all;
 }
 
-// ---- what ranks do together ---------------------------------------------------------------------------------------
+// ---- collectives --------------------------------------------------------------------------------------------------
 
 std::vector<Program> Trainer::verified_together(const Program& own) const {
   const HeardPrograms heard = exchange_programs(comm_, own);
@@ -175,7 +174,7 @@ RankNeed Trainer::greatest_need(const MemoryPartBytes& mine) const {
   return most;
 }
 
-// Nothing where a rank cannot have its program; what the communicator fails with is thrown.
+// Empty if a rank cannot compile the configuration. Throws the communicator's errors.
 std::optional<RankNeed> Trainer::need_of(const Config& config, const gsel_optimizer_options* options) const {
   Compiled own;
   if (!succeeds_on_all_ranks(comm_, [&] { own = compile_own(config, options); })) return {};
@@ -188,7 +187,7 @@ std::optional<RankNeed> Trainer::need_of(const Config& config, const gsel_optimi
   return can ? std::optional(greatest_need(mine)) : std::nullopt;
 }
 
-// Nothing large is taken before it is known to fit.
+// Before anything large is allocated.
 void Trainer::refuse_budget(const Compiled& own, const std::vector<Program>& programs,
                             const gsel_optimizer_options* options) const {
   if (config_.train.memory_bytes <= 0) return;
@@ -200,7 +199,7 @@ void Trainer::refuse_budget(const Compiled& own, const std::vector<Program>& pro
       [&](const Config& config) { return need_of(config, options); });
 }
 
-// Nothing where a rank cannot have any, so that all try the same.
+// Empty on all ranks if one rank gets no advice, so that all try the same configurations.
 std::vector<Suggestion> Trainer::memory_advice(const Mesh& mesh) const {
   std::vector<Suggestion> advice;
   const bool can = succeeds_on_all_ranks(comm_, [&] {
@@ -209,7 +208,7 @@ std::vector<Suggestion> Trainer::memory_advice(const Mesh& mesh) const {
   return can ? advice : std::vector<Suggestion>{};
 }
 
-// ---- push -------------------------------------------------------------------------------------------------------
+// ---- push mode --------------------------------------------------------------------------------------------------
 
 void Trainer::refuse_push(const DataSource& data) const {
   if (!data.fill) fail(GSEL_ERR_STATE, "gsel_trainer_options.data is NULL; give it to push steps, or pull them");
@@ -238,7 +237,7 @@ gsel_step_report Trainer::evaluate(int64_t first_sample, DataSource data) {
   return *executor_->last_evaluation();
 }
 
-// ---- pull -------------------------------------------------------------------------------------------------------
+// ---- pull mode --------------------------------------------------------------------------------------------------
 
 gsel_work Trainer::next_work() {
   refuse_in_child();
@@ -267,9 +266,9 @@ void Trainer::begin_evaluation(int64_t first_sample) {
   pulls_evaluation_ = true;
 }
 
-// ---- what is refused --------------------------------------------------------------------------------------------
+// ---- refused calls ----------------------------------------------------------------------------------------------
 
-// Threads do not cross a fork: what was queued on a stream would never run in the child.
+// Threads do not survive a fork: work queued on a stream would never run in the child.
 void Trainer::refuse_in_child() const {
   if (in_child()) fail(GSEL_ERR_FORKED, "the trainer belongs to the parent process; join and create one after fork");
 }

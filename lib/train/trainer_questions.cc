@@ -1,4 +1,4 @@
-// train/trainer_questions.cc: what a trainer is asked between steps: values, parameters, reports, memory.
+// train/trainer_questions.cc: a trainer's queries between steps: values, parameters, reports, memory.
 #include <bit>
 #include <cmath>
 #include <span>
@@ -114,7 +114,7 @@ void Trainer::set_learning_rate(double rate) {
     fail(GSEL_ERR_ARG, "learning_rate is {}; expected a finite number of at least 0", rate);
   refuse_under_way("set the learning rate");
   begin_joint_call(comm_, *executor_, JointCall::set_learning_rate, std::bit_cast<int64_t>(rate));
-  executor_->settle_last_step();  // a step that is made again has the rate that it had
+  executor_->settle_last_step();  // a repeated step uses its old rate
   optimizer_->set_learning_rate(rate);
 }
 

@@ -95,7 +95,7 @@ void write_number(gsel_dtype dtype, char* to, double x) {
   }
 }
 
-// Copies rows of the part; `in` and `out` point at its first row in the whole and in the part, or the other way round.
+// Calls copy(offset in whole, offset in shard, bytes) for each row of the shard.
 template <class Copy>
 void each_row(const gsel_tensor& whole, const Shard& shard, uint64_t size, Copy&& copy) {
   const ShardRows rows = rows_of({whole.dims, static_cast<size_t>(whole.n_dims)}, shard);
@@ -149,7 +149,7 @@ std::vector<int64_t> coordinates_of(const gsel_tensor& view, int64_t element) {
 }
 
 void fill_random(Buffer& buffer, uint64_t key, double deviation, int64_t index_limit) {
-  const uint64_t bits = 8 * std::min<uint64_t>(buffer.elem_bytes(), 4) - 1;  // what a signed type has for numbers
+  const uint64_t bits = 8 * std::min<uint64_t>(buffer.elem_bytes(), 4) - 1;  // value bits of a signed type
   const int64_t numbers = buffer.view.dtype == GSEL_BOOL ? 2 : int64_t{1} << bits;
   const auto limit = static_cast<double>(std::min(index_limit, numbers));
   for (int64_t i = 0; i < buffer.elems(); ++i) {

@@ -37,12 +37,12 @@ PhasesOf phases_of(const Layer& layer, int32_t callback) {
   return {layer.backward_phases, layer.backward_buffers, layer.backward_buffer_of};
 }
 
-// Everything a call points to.
+// Everything that a call points to.
 struct Arguments {
   std::array<std::vector<gsel_tensor>, kRoles> tensors;
   std::array<std::vector<gsel_shard>, 3> shards;  // of params, inputs, outputs
   std::vector<Loan> loans;
-  std::vector<Buffer> unread;  // lent in place of NULL
+  std::vector<Buffer> unread;  // lent instead of NULL
   std::array<char, 512> message{};
 };
 
@@ -61,7 +61,7 @@ bool reads(const Member& m, gsel_instr_kind kind, int32_t role, size_t i) {
   }
 }
 
-// Which lists a callback has nothing in: gradients of the other half, or of forward.
+// Whether a callback has anything in this list.
 bool has_list(int32_t callback, int32_t role) {
   if (role == GSEL_BUFFER_D_OUTPUT) return callback != GSEL_FORWARD;
   if (role == GSEL_BUFFER_D_INPUT) return callback == GSEL_BACKWARD || callback == GSEL_BACKWARD_INPUT;
@@ -74,7 +74,7 @@ void list_loans(Member& m, const Round& round, Arguments& to) {
   const gsel_instr_kind kind = round.callback;
   size_t most = 0;
   for (const auto& list : m.of) most += list.size();
-  to.unread.reserve(most);  // loans point there
+  to.unread.reserve(most);  // loans point into it
   for (auto& list : m.of)
     for (size_t i = 0; i < list.size(); ++i) {
       Buffer& buffer = list[i];
@@ -139,7 +139,7 @@ gsel_call call_of(Member& m, const Round& round, int32_t phase, Arguments& a) {
   return call;
 }
 
-// Before the first phase.
+// Before the first phase: poisons outputs and makes the reduction buffers.
 void prepare(Member& m, const Round& round) {
   const PhasesOf phases = phases_of(*m.layer, round.callback);
   m.produced.assign(m.layer->params.size(), 1);
@@ -160,7 +160,7 @@ double combined(gsel_op op, double a, double b) {
   return op == GSEL_SUM ? a + b : op == GSEL_MAX ? std::max(a, b) : std::min(a, b);
 }
 
-// The collective between phase k and the next.
+// The collective between phases k and k + 1.
 void reduce(std::span<Member> ranks, gsel_axis axis, int32_t callback, size_t k) {
   const PhasesOf phases = phases_of(*ranks.front().layer, callback);
   const gsel_phase& phase = phases.phases[k];

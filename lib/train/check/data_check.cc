@@ -42,7 +42,7 @@ class DataCheck {
   Buffer ask(Ground& ground, unsigned char poison, bool& good) {
     Buffer buffer = value_;
     buffer.fill(poison);
-    // A sample too many is still within the guard.
+    // The guard has room for one sample too many.
     Loan loan{&buffer, true};
     loan.guard_bytes = std::max(loan.guard_bytes, 2 * static_cast<uint64_t>(sample_elems_) * buffer.elem_bytes());
     ground.lend({&loan, 1}, poison);
@@ -74,7 +74,7 @@ class DataCheck {
            reason_of(status, thrown.empty() ? message.data() : thrown));
   }
 
-  // What keeps both kinds of poison.
+  // Elements that keep both kinds of poison were not written.
   bool is_filled(const Buffer& first, const Buffer& other) {
     for (int64_t i = 0; i < first.elems(); ++i) {
       if (!first.is_filled(i, kPoison) || !other.is_filled(i, kOtherPoison)) continue;
@@ -87,7 +87,7 @@ class DataCheck {
     return true;
   }
 
-  // A reader that goes on by itself is noted: ranks that read the same input would get different samples.
+  // Data that differs for equal sample_ids is only noted: ranks that read the same input would get different samples.
   bool is_alike(const Buffer& first, const Buffer& again, const Buffer& other) {
     for (int64_t i = 0; i < first.elems(); ++i) {
       if (!first.same_bits(i, again)) {

@@ -1,8 +1,9 @@
-// train/check/differences.cc: gradients against differences of forward, computed in f64 from outputs in forward's own
-// types. One element is moved by small steps to both sides. With the gradients of outputs as weights,
+// train/check/differences.cc: gradients against central differences of forward, computed in f64 from outputs in
+// forward's own types. One element is moved by a small step in both directions. With the gradients of outputs as
+// weights,
 //     slope = sum over outputs of d_output * (output(x + h) - output(x - h)) / 2h.
-// The accuracy of the slope is estimated from steps of twice the size, from steps to one side (at a kink, as of relu,
-// any number between the two slopes passes), and from the rounding of outputs that changed. See layer_check.h.
+// The tolerance is estimated from steps of twice the size, from the one-sided slopes (at a kink, as of relu, any number
+// between them passes), and from the rounding of outputs that changed. See layer_check.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,8 +16,8 @@
 namespace gsel::check {
 namespace {
 
-constexpr int64_t kFew = 64;   // elements of a buffer that are all looked at
-constexpr int32_t kDrawn = 8;  // of a larger one
+constexpr int64_t kFew = 64;   // buffers up to this many elements are checked completely
+constexpr int32_t kDrawn = 8;  // elements checked of a larger buffer
 
 struct Precision {
   double epsilon, step;
@@ -43,14 +44,14 @@ double root_mean_square(const Buffer& x) {
   return x.elems() ? std::sqrt(sum / static_cast<double>(x.elems())) : 0;
 }
 
-// The sum of a loss is differentiated alone; other outputs by the gradients that backward was given.
+// The sum of a loss is differentiated with weight 1; other outputs with the gradients given to backward.
 double weight_of(const Member& m, const Buffer& output, int64_t i) {
   if (m.layer->is_loss()) return output.index == 0;
   const Buffer& d = m[GSEL_BUFFER_D_OUTPUT][static_cast<size_t>(output.index)];
   return d.is_absent ? 0 : d.number(i);
 }
 
-// What of an output is rounding. A loss in f64 is the sum of many terms in what it is made of.
+// The rounding error of an output. A loss in f64 is a sum of many terms, rounded in the type of its inputs.
 double rounding_of(const Member& m, const Buffer& output, double x) {
   double epsilon = precision_of(output.view.dtype).epsilon;
   if (!m.layer->is_loss()) return epsilon * x;
@@ -73,7 +74,7 @@ struct Measured {
   double value = 0, bend = 0, noise = 0;
 };
 
-// bend: how far the slopes to both sides lie apart; of outputs that have a kink here one by one, since each may take
+// bend: the difference of the one-sided slopes. Outputs with a kink here add up without cancelling, since each may take
 // either side.
 Measured measure(const Member& m, double x, const Steps& steps) {
   constexpr double kKink = 0.25;
@@ -100,8 +101,8 @@ Measured measure(const Member& m, double x, const Steps& steps) {
 
 }  // namespace
 
-// Few are all looked at. Of many the first, the last and the largest gradient, and then half of them where the gradient
-// is not zero: a row of a table that no sample reaches shows little.
+// All elements of small buffers. Of others the first, the last and the largest gradient, and random ones; half of these
+// have a nonzero gradient, since table rows that no sample reaches show little.
 std::vector<int64_t> LayerCheck::drawn_elements(const Buffer& gradient) const {
   const int64_t n = gradient.elems();
   const int64_t wanted = settings_.differences > 0 ? settings_.differences : n <= kFew ? n : kDrawn;
@@ -133,8 +134,7 @@ std::vector<Buffer> LayerCheck::outputs_at(int32_t role, size_t index, int64_t e
   return std::move(moved[GSEL_BUFFER_OUTPUT]);
 }
 
-// With steps of so many times the usual size; `twice`: also with steps of twice that, which shows more of the
-// tolerance.
+// With steps of `times` the usual size; `twice`: also with twice these steps, which gives a better tolerance.
 std::optional<LayerCheck::Slope> LayerCheck::slope(int32_t role, size_t index, int64_t element, double times,
                                                    bool twice) {
   Buffer buffer = a_[role][index];
@@ -145,7 +145,7 @@ std::optional<LayerCheck::Slope> LayerCheck::slope(int32_t role, size_t index, i
     Steps steps;
     for (int side = 0; side < 2; ++side) {
       buffer.put(element, x + (k + 1) * (side ? h : -h));
-      steps.at[side] = buffer.number(element);  // as the type holds it
+      steps.at[side] = buffer.number(element);  // as rounded by the type
       if (steps.at[side] == x) return std::nullopt;
       steps.outputs[side] = outputs_at(role, index, element, steps.at[side]);
     }
@@ -158,7 +158,7 @@ std::optional<LayerCheck::Slope> LayerCheck::slope(int32_t role, size_t index, i
   return Slope{near.value, tolerance};
 }
 
-// A small step may drown in rounding, and a large one run into curves: one of them has to agree.
+// A small step may be lost in rounding, and a large one hits curvature: one of them has to agree.
 bool LayerCheck::agrees(int32_t role, size_t index, int64_t element, double found, double floor, Slope& slope_is) {
   for (const double times : {1.0, 8.0})
     for (const bool twice : {false, true}) {

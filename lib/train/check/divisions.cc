@@ -1,5 +1,5 @@
-// train/check/divisions.cc: see model_check.h. Makes the same decisions as the plugins tp and cp
-// (plugins/strategy/common), but examines layers that compute each position independently apart from all others.
+// train/check/divisions.cc: see model_check.h. Divides as the plugins tp and cp do (plugins/strategy/common), but takes
+// each positionwise layer by itself.
 #include <fmt/format.h>
 
 #include <algorithm>

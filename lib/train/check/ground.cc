@@ -12,7 +12,7 @@
 namespace gsel::check {
 namespace {
 
-constexpr uint64_t kAlign = 64;  // what gsel_call promises of saved bytes; tensors lie so, too
+constexpr uint64_t kAlign = 64;  // promised by gsel_call for saved bytes and tensors
 
 uint64_t stride_of(const Loan& loan) {
   return round_up(loan.shift + loan.buffer->bytes.size() + loan.guard_bytes, kAlign);
@@ -47,7 +47,7 @@ void Ground::lend(std::span<Loan> loans, unsigned char guard) {
   }
 }
 
-// The half of a gap that is nearer to a loan is put down to it.
+// Changed bytes count towards the nearer loan.
 bool Ground::check_gap(const Loan* before, const Loan* behind, const char* begin, const char* end, unsigned char guard,
                        const Site& site, Findings& findings) const {
   auto changed = [&](char c) { return static_cast<unsigned char>(c) != guard; };

@@ -1,4 +1,4 @@
-// train/check/layer_check.cc: the order of questions. See layer_check.h.
+// train/check/layer_check.cc: the order of checks. See layer_check.h.
 #include "train/check/layer_check.h"
 
 #include <fmt/format.h>
@@ -79,7 +79,7 @@ void LayerCheck::check_backward() {
   if (settings_.looks_for(GSEL_BREACH_GRADIENT)) check_gradients();
 }
 
-// The fused one where there is one, as the executor does; each half where there is none.
+// The fused backward if there is one, as in the executor; else both halves.
 void LayerCheck::run_backward(std::span<Member> ranks, gsel_axis axis) {
   const bool is_fused = a_.layer->backward;
   for (int32_t callback : backward_callbacks())

@@ -1,4 +1,4 @@
-// train/check/member.cc: what a layer's calls have, by role. See member.h.
+// train/check/member.cc: the buffers of a layer's calls, by role. See member.h.
 #include "train/check/member.h"
 
 #include "model/views.h"

@@ -1,5 +1,5 @@
-// train/check/memory_checks.cc: what a callback writes and reads. The callback is called several times with the same
-// bytes: again in place, with other poison, and at other addresses. A different result shows which fault it is. See
+// train/check/memory_checks.cc: which memory a callback reads and writes. The callback is called several times with the
+// same bytes: again in place, with other poison, and at other addresses. The way results differ shows the fault. See
 // layer_check.h.
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@ const Buffer& at(const Member& member, const Buffer& like) {
   return member[like.role][static_cast<size_t>(like.index)];
 }
 
-// The first element with other bits, or -1.
+// The first element whose bits differ, or -1.
 int64_t first_other(const Buffer& a, const Buffer& b) {
   if (a.bytes == b.bytes) return -1;
   for (int64_t i = 0; i < a.elems(); ++i)
@@ -29,7 +29,7 @@ std::string two_results(const Buffer& a, const Buffer& b, int64_t i) {
 
 }  // namespace
 
-// What is not read is lent as poison here, and is NULL from then on.
+// Lends poison for buffers that the layer declares unread; all later calls lend NULL.
 bool LayerCheck::check_unread(const Round& round, const Member& state) {
   Member a = state, b = state;
   Round lending = round;
@@ -69,7 +69,7 @@ bool LayerCheck::is_repeatable(const Round& round, const Member& state, const Me
   return true;
 }
 
-// What one of the two starts adds to shows in the result.
+// Whether the result of a gradient includes its initial value although accumulate is 0.
 bool LayerCheck::always_adds(const Round& round, Member member, const Buffer& gradient, int64_t i) {
   auto from = [&](double start) {
     Member m = member;
@@ -84,7 +84,7 @@ bool LayerCheck::always_adds(const Round& round, Member member, const Buffer& gr
   return std::fabs(result - zero - start) <= 1e-3 * start;
 }
 
-// Of what came of two kinds of poison.
+// x, y: results with the two kinds of poison.
 bool LayerCheck::check_element(const Round& round, const Member& before, const Buffer& x, const Buffer& y, int64_t i) {
   if (x.same_bits(i, y)) return true;
   if (x.is_filled(i, kPoison) && y.is_filled(i, kOtherPoison)) {
@@ -108,7 +108,7 @@ bool LayerCheck::check_element(const Round& round, const Member& before, const B
   return false;
 }
 
-// x and y: what came of the two kinds of poison.
+// x, y: results with the two kinds of poison.
 bool LayerCheck::is_independent(const Round& round, const Member& state, Member& x, const Member& y) {
   Member before = state;
   before.produced = x.produced;
@@ -152,7 +152,7 @@ bool LayerCheck::check_produced(const Round& round, const Member& m) {
   return true;
 }
 
-// a, b: before the call, b with other bytes where forward left saved bytes unwritten; afterwards with what it wrote.
+// a, b: before the call, b with other bytes where forward left saved memory unwritten; afterwards the results.
 bool LayerCheck::check_memory(const Round& round, Member& a, Member& b) {
   if (round.callback != GSEL_FORWARD && !check_unread(round, a)) return false;
   Member first = a;

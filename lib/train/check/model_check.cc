@@ -13,7 +13,7 @@
 namespace gsel::check {
 namespace {
 
-constexpr double kNoise = 0.1;  // added to initial zeros and ones, at which much is hidden
+constexpr double kNoise = 0.1;  // added to initial zeros and ones, which hide many faults
 
 class ModelCheck {
  public:
@@ -74,7 +74,7 @@ class ModelCheck {
     }
     LayerCheck check(caller_, settings_, member_of(layer));
     findings_.layer_checked();
-    if (!check.check_forward()) return;  // layers behind it read numbers drawn at random
+    if (!check.check_forward()) return;  // layers after it read random numbers
     for (size_t i = 0; i < layer.outputs.size(); ++i)
       values_[layer.outputs[i]].bytes = check.member()[GSEL_BUFFER_OUTPUT][i].bytes;
     check.check_backward();
@@ -82,7 +82,7 @@ class ModelCheck {
   }
 
   const gsel_model_check_options& options_;
-  const Model model_;  // as one rank has it
+  const Model model_;  // as one rank has it, undivided
   std::vector<Divided> divided_;
   Settings settings_;
   Findings findings_;

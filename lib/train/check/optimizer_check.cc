@@ -1,5 +1,5 @@
-// train/check/optimizer_check.cc: see model_check.h. Two steps are run several times from the same start: whole,
-// whole again, whole at other addresses, and in pieces. All must give the same bits.
+// train/check/optimizer_check.cc: see model_check.h. Two steps run several times from the same start: whole, whole
+// again, whole at other addresses, and in runs. All must give the same bits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr int64_t kMostElems = 4099, kMostWhole = int64_t{1} << 20;
 constexpr int kSteps = 2;
 constexpr double kLearningRate = 1e-3, kWeightDecay = 0.01, kNoiseOnValues = 0.1;
 
-// What a step works on, of the elements that are looked at.
+// The arrays of a step, for the checked elements.
 struct Work {
   Buffer values, gradient;
   std::vector<Buffer> states;
@@ -42,7 +42,7 @@ class OptimizerCheck {
         seed_(derive_key(derive_key(seed, "optimizer"), param_.name)),
         n_(takes_pieces() ? std::min(param_.n_elems, kMostElems) : param_.n_elems) {}
 
-  // False: it kept a pointer, which nothing that it is called for again may stand on.
+  // False: the optimizer kept a pointer, so that its further results are not reliable.
   bool run(bool checks_pieces) {
     if (n_ > kMostWhole) {
       findings_.note(fmt::format("optimizer: parameter \"{}\" of {} was not checked; more than {} are not", param_.name,
@@ -136,7 +136,7 @@ class OptimizerCheck {
     std::ranges::copy(part.bytes, whole.bytes.begin() + run.first * int64_t{sizeof(float)});
   }
 
-  // Elements lie on their alignment in the parameter.
+  // Runs keep the alignment that their elements have in the parameter.
   void call(Work& work, const Run& run, int t, int32_t phase, const std::array<double, 2>& norms, Ground& ground) {
     std::vector<Buffer*> wholes{&work.values, &work.gradient};
     for (Buffer& state : work.states) wholes.push_back(&state);
@@ -182,7 +182,7 @@ class OptimizerCheck {
     for (size_t i = 0; i < parts.size(); ++i) put_back(parts[i], run, *wholes[i]);
   }
 
-  // The gradient may be overwritten.
+  // Gradients are not compared: the optimizer may overwrite them.
   bool differs(gsel_breach_kind kind, const Work& got, const Work& want, const std::string& what,
                const std::string& remedy = "") {
     auto compare = [&](const Buffer& a, const Buffer& b) {
@@ -207,7 +207,7 @@ class OptimizerCheck {
   Findings& findings_;
   const uint64_t seed_;
   const int64_t n_;
-  bool good_ = true;  // nothing was written outside
+  bool good_ = true;  // no write outside loans so far
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// train/check/parts_check.cc: the layer as each rank of the sharing axis has it, all ranks side by side, against the
-// whole layer. Parts are cut from the whole and put together as the placements of values and gradients in the divided
-// model say (model/divide.h). See layer_check.h.
+// train/check/parts_check.cc: the shards of a layer on all ranks of the sharing axis, run in lockstep, against the
+// whole layer. Buffers are sharded and put together by the placements of values and gradients in the divided model
+// (model/divide.h). See layer_check.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace gsel::check {
 namespace {
 
-// A rank's buffer from the whole one; what it has whole it gets whole.
+// Makes a rank's buffer, a shard or a copy, from the whole buffer.
 void take(const Buffer& whole, const Shard& shard, Buffer& out) {
   if (shard.is_whole())
     out.bytes = whole.bytes;

@@ -10,7 +10,7 @@
 namespace gsel::check {
 namespace {
 
-// Numbers as large as the gradient's, so that it shows whether they were added.
+// Initial values of the gradient's magnitude, so that accumulation shows.
 void fill_start(Buffer& start, const Buffer& gradient) {
   const double most = largest_magnitude(gradient), scale = most > 0 ? most : 1;
   for (int64_t i = 0; i < start.elems(); ++i) start.put(i, scale * (i % 2 ? -1 : 1) * (0.5 + 0.125 * double(i % 5)));
@@ -53,8 +53,8 @@ void LayerCheck::check_accumulation(int32_t callback) {
   }
 }
 
-// An element that a kernel adds to does not stay -0. What is cleared for kernels that always add may be left alone, as
-// by an embedding whose rows no sample reads, so that it is no breach.
+// Fills gradients with -0: an element that a kernel adds to does not stay -0. Untouched elements are only noted, as for
+// an embedding whose rows no sample reads.
 void LayerCheck::note_untouched(int32_t callback) {
   Member member = a_;
   for (Buffer& buffer : member[GSEL_BUFFER_D_PARAM])
@@ -92,7 +92,7 @@ void LayerCheck::check_halves() {
   }
 }
 
-// ---- ranks together ----
+// ---- ranks in lockstep ----
 
 void LayerCheck::compare_one(gsel_breach_kind kind, int32_t callback, const Buffer& got, const Buffer& whole,
                              double most, const std::string& what) {
@@ -126,7 +126,7 @@ void LayerCheck::compare(gsel_breach_kind kind, int32_t callback, std::span<Memb
 
 // ---- halves of a batch ----
 
-// As two ranks of the data axis would have them, so that what reduces over it does.
+// Split as over two ranks of the data axis, with its reductions.
 void LayerCheck::check_batch() {
   const int64_t n = a_.n_samples(), cut = (n + 1) / 2;
   if (n < 2) return;
@@ -165,7 +165,7 @@ bool LayerCheck::draws_noise() {
   return !std::ranges::equal(other[GSEL_BUFFER_OUTPUT], a_[GSEL_BUFFER_OUTPUT], {}, &Buffer::bytes, &Buffer::bytes);
 }
 
-// Dropout and batch statistics may be others; what has neither has no reason to be.
+// Outputs of layers with dropout or batch statistics may differ from training; others must not.
 void LayerCheck::check_evaluation() {
   Member evaluated = a_;
   Round evaluation = round(GSEL_FORWARD);

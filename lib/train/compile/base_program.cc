@@ -29,7 +29,7 @@ gsel_instr layer_instr(gsel_instr_kind kind, int32_t layer, int32_t microbatch) 
   throw Error(GSEL_ERR_CONFIG, place_prefix(place) + why).at(place);
 }
 
-// Stages of a pipeline are balanced for micro-batches of one size: alike on all ranks, or of those with the same share.
+// The planner balances stages for micro-batches of equal size: equal on all ranks, or by the ranks' weights.
 void check_even(const Config& config, int32_t ranks) {
   const int64_t n = config.train.microbatches, whole = ranks * n, batch = config.train.batch;
   if (batch % whole == 0) return;
@@ -74,7 +74,7 @@ std::vector<Microbatch> cut_by_size(const gsel_range& share, int64_t n, int64_t 
 std::vector<ProgramPhase> outline_phases(const std::vector<gsel_phase>& phases) {
   std::vector<ProgramPhase> result;
   for (const gsel_phase& p : phases) {
-    if (p.axis < 0) continue;  // nobody else has a part of it
+    if (p.axis < 0) continue;  // not divided
     const auto bytes = static_cast<int64_t>(dtype_bytes(p.dtype));
     result.push_back(
         {p.axis, p.elems * bytes, p.elems_per_sample * bytes, p.dtype, (p.flags & GSEL_PHASE_RING_SHIFT) != 0});
@@ -82,7 +82,7 @@ std::vector<ProgramPhase> outline_phases(const std::vector<gsel_phase>& phases) 
   return result;
 }
 
-// Without bits of parameters that there are not.
+// Without bits beyond the last parameter.
 uint64_t unread_params(const Layer& layer) {
   const size_t n = layer.params.size();
   return n < 64 ? layer.backward_unread_params & ((uint64_t{1} << n) - 1) : layer.backward_unread_params;
@@ -113,7 +113,7 @@ void emit_backward(const Model& model, int32_t l, int32_t microbatch, std::vecto
   if (layer.needs_backward_weight) step.push_back(layer_instr(GSEL_BACKWARD_WEIGHT, l, microbatch));
 }
 
-// recomputed: recomputed_before of the layers.
+// recomputed: result of recomputed_before.
 void emit_microbatch(const Model& model, const std::vector<int32_t>& recomputed, int32_t microbatch,
                      std::vector<gsel_instr>& step) {
   for (size_t v = 0; v < model.values().size(); ++v) {
@@ -132,8 +132,8 @@ void emit_microbatch(const Model& model, const std::vector<int32_t>& recomputed,
   }
 }
 
-// Over each axis that what is summed is divided along: losses lie on the last rank of a pipeline, and are whole on
-// each rank of the sharing axis unless these have different positions.
+// One instruction for each axis that divides what is summed. Losses are on the last pipeline rank, and whole on each
+// rank of the sharing axis unless that axis divides positions.
 void emit_over_axes(gsel_instr_kind kind, bool over_sharing, Program& program) {
   for (gsel_axis axis : {program.mesh.sharing_axis(), GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) {
     if (shares_layers(axis) && !over_sharing) continue;
@@ -157,7 +157,7 @@ int64_t largest_share(const std::vector<int64_t>& bounds) {
   return most;
 }
 
-// The samples of one replica. most: of any replica; bounds: of all, where they have weights.
+// The samples of one replica. most: the largest share of any replica; bounds: of all replicas, if they have weights.
 std::vector<Microbatch> cut_share(const Config& config, const Mesh& mesh, const gsel_range& share, int64_t most,
                                   const std::vector<int64_t>& bounds) {
   if (config.train.microbatches > kMaxMicrobatches)
@@ -192,7 +192,7 @@ std::vector<int64_t> sample_bounds(const Config& config, int32_t ranks) {
   return share_items(config.train.batch, axis_weights(config, GSEL_AXIS_DATA, ranks));
 }
 
-// Without weights in a time that does not grow with the number of ranks: each of them compiles its own program.
+// Without weights the time does not grow with the number of ranks. All ranks call this to compile their programs.
 int64_t largest_share(const Config& config, int32_t ranks) {
   if (config.get("strategy.data.weights")) return largest_share(sample_bounds(config, ranks));
   return std::max<int64_t>(shard_range(config.train.batch, ranks, 0).end, 1);
@@ -226,7 +226,7 @@ Program base_program(const Model& model, const Config& config, const Mesh& mesh,
   const std::vector<int32_t> recomputed = recomputed_before(model, config);
   for (size_t m = 0; m < program.microbatches.size(); ++m) {
     emit_microbatch(model, recomputed, static_cast<int32_t>(m), program.step);
-    if (m == 0) program.step.reserve(program.step.size() * (program.microbatches.size() + 1));  // as much for each
+    if (m == 0) program.step.reserve(program.step.size() * (program.microbatches.size() + 1));  // equally many each
   }
   emit_end(model, config, program);
   make_buckets(program);

@@ -1,6 +1,6 @@
 // train/compile/compile.cc: chooses the strategies and runs their passes over the base program, in the order sharing
-// axis, pipeline, data. Then adds what no strategy does: the sums of tied parameters, and how far ahead messages are
-// posted. A strategy is asked for advice with the pass that it compiles.
+// axis, pipeline, data. Then adds the sums of tied parameters. Advice is asked of a strategy with the pass that it
+// compiles.
 #include <algorithm>
 #include <charconv>
 
@@ -31,7 +31,7 @@ const char* type_word(int32_t type) {
       .at(value.place);
 }
 
-// Text of an option as value; the types of file and plugin must agree, an integer also serves as a number.
+// Converts a setting to an option's type, which must match; an integer is also accepted as a number.
 OptionValue convert(const gsel_option_v1& option, const ConfigValue& value) {
   using Type = ConfigValue::Type;
   const bool fits =
@@ -88,7 +88,7 @@ std::map<std::string, OptionValue, std::less<>> check_options(const gsel_plugin_
   return result;
 }
 
-// Calls a function of the pass's plugin; `what` is what it is to do.
+// Calls a function of the pass's plugin. `what`: for messages.
 template <class Function, class... Args>
 void call_plugin(gsel_pass& pass, const char* what, Function function, Args... args) {
   gsel_error* err = nullptr;
@@ -109,7 +109,7 @@ void run_pass(gsel_pass& pass, gsel_axis axis) {
   call_plugin(pass, "compile", pass.chosen.strategy->compile, axis);
 }
 
-// What of a program's outline depends on the parts that a rank of the sharing axis has.
+// Copies the parts of a program's outline that depend on this rank's shards.
 void take_sizes(const Program& from, Program& program) {
   program.params = from.params;
   program.values = from.values;
@@ -125,12 +125,12 @@ void take_sizes(const Program& from, Program& program) {
 Compiler::Compiler(const Model& model, const Config& config, const Mesh& mesh)
     : model_(model), config_(config), mesh_(mesh) {
   for (gsel_axis axis = 0; axis < kAxes; ++axis) {
-    if (config_.get(fmt::format("strategy.{}.weights", axis_name(axis)))) weights_of(axis);  // refuses another number
+    if (config_.get(fmt::format("strategy.{}.weights", axis_name(axis)))) weights_of(axis);  // checks their number
     strategies_[axis] = choose(axis);
   }
 }
 
-// What is wrong with a section is told at `place`.
+// Errors of a section are reported at its place in the file.
 ChosenStrategy Compiler::choose(gsel_axis axis) const {
   const auto& section = config_.strategy[axis];
   if (!section && mesh_.size[axis] == 1) return {};
@@ -175,7 +175,7 @@ std::vector<double> Compiler::weights_of(gsel_axis axis) const {
   return axis_weights(config_, axis, mesh_.size[axis]);
 }
 
-// The model as this rank's coordinate on the sharing axis has it: as the strategy of that axis divides it.
+// The model as the sharing axis's strategy divides it for this rank's coordinate.
 Compiler::Divided Compiler::divide_for(int32_t rank) const {
   const bool ring_shift = std::ranges::any_of(model_.layers(), [](const Layer& layer) {
     auto ring_shifts = [](const gsel_phase& phase) { return (phase.flags & GSEL_PHASE_RING_SHIFT) != 0; };
@@ -196,7 +196,7 @@ Compiler::Divided Compiler::divide_for(int32_t rank) const {
   return {std::make_shared<const Model>(divide(model_, division, mesh_.sharing_index(rank))), files_key};
 }
 
-// Its pass comes before there are instructions.
+// The sharing axis's pass runs before there are instructions.
 Program Compiler::base_of_sharing(int32_t rank) const {
   Program outline = base_program(model_, config_, mesh_, rank);
   outline.step.clear();
@@ -209,8 +209,8 @@ const Compiler::Divided& Compiler::divided(int32_t rank) const {
   return known != divided_.end() ? known->second : divided_.emplace(coordinate, divide_for(rank)).first->second;
 }
 
-// Strategies of the other axes decide alike for ranks that share a model, whose parts may differ in size: they see that
-// of the first coordinate on the sharing axis.
+// Strategies of the other axes must decide equally on all ranks that share a model. Their shards may differ in size, so
+// the strategies see the model of the first coordinate on the sharing axis.
 Program Compiler::run_passes(const Model& first, int32_t rank, std::initializer_list<gsel_axis> axes,
                              uint64_t& files_key) const {
   Program program = base_program(first, config_, mesh_, rank);
@@ -262,4 +262,3 @@ std::vector<Suggestion> Compiler::advise(gsel_axis axis, int32_t topic, int32_t 
 }
 
 }  // namespace gsel
-// touched

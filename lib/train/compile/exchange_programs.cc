@@ -13,14 +13,14 @@ namespace {
 
 // ---- keys -----------------------------------------------------------------------------------------------------
 
-// Without what may differ between ranks of one pipeline coordinate.
+// The program without anything that may differ between ranks of one pipeline coordinate.
 Program shape_of(Program program) {
   for (std::vector<gsel_instr>* list : {&program.setup, &program.step})
     for (gsel_instr& instr : *list) {
       if (instr.kind != GSEL_INSTR_SEND && instr.kind != GSEL_INSTR_RECV) continue;
       const bool along = std::ranges::count(program.mesh.group(program.rank, GSEL_AXIS_PIPELINE), instr.peer) > 0;
       instr.peer = along ? program.mesh.coordinate(instr.peer, GSEL_AXIS_PIPELINE)
-                         : program.mesh.world_size() + instr.peer;  // which the verifier refuses
+                         : program.mesh.world_size() + instr.peer;  // the verifier rejects it
     }
   program.rank = 0;
   program.notes.clear();
@@ -39,7 +39,7 @@ Program shape_of(Program program) {
   return program;
 }
 
-// What ranks of one coordinate on the sharing axis have in common.
+// What ranks of one coordinate on the sharing axis have in common: the model.
 Program with_model_alone(Program program) {
   program.rank = 0;
   program.notes.clear();
@@ -54,7 +54,7 @@ uint64_t key_of(const Program& program) {
   return derive_key(0, to_text(program));
 }
 
-// What each rank sends to all others.
+// What each rank sends to all others first.
 struct Head {
   uint64_t shape, model, text_bytes, n_microbatches;
 };
@@ -74,7 +74,7 @@ bool alike_but_for_samples(const std::vector<Head>& heads, const Mesh& mesh) {
   return true;
 }
 
-// ---- what is sent ---------------------------------------------------------------------------------------------
+// ---- sending programs -----------------------------------------------------------------------------------------
 
 std::vector<Head> exchange_heads(Communicator& comm, const Program& own, const std::string& text) {
   const std::vector<uint64_t> all = gather_numbers(comm, {key_of(shape_of(own)), key_of(with_model_alone(own)),
@@ -101,8 +101,8 @@ std::vector<std::vector<Microbatch>> exchange_microbatches(Communicator& comm, c
   return by_coordinate;
 }
 
-// All of `ranks` exchange their texts: in turn each sends to the rank at some distance behind it and receives from the
-// rank at that distance before it. Returns the texts of the others.
+// Pairwise exchange among `ranks`: at each distance, a rank sends to the rank that far after it and receives from the
+// rank that far before it. Returns the texts of the others.
 std::vector<std::string> exchange_texts(Communicator& comm, const std::vector<int32_t>& ranks, const std::string& text,
                                         const std::vector<Head>& heads) {
   const auto n = ranks.size();
@@ -120,13 +120,13 @@ std::vector<std::string> exchange_texts(Communicator& comm, const std::vector<in
   return texts;
 }
 
-// ---- what is made of it ---------------------------------------------------------------------------------------
+// ---- received programs ----------------------------------------------------------------------------------------
 
-// What a rank has compiled may be wrong in a way that its text shows.
+// A parse error in another rank's text is an error in its compiled program.
 Program parse_heard(const std::string& text) {
   try {
     Program program = parse_program(text, "a program that another rank compiled");
-    program.lines.clear();  // nobody sees its text
+    program.lines.clear();  // text lines are not needed
     return program;
   } catch (const Error& e) {
     if (e.code() != GSEL_ERR_PARSE) throw;

@@ -28,7 +28,7 @@ class IdleSettings {
     lines_.push_back(place_prefix(place) + fmt::format(text, std::forward<Args>(args)...));
   }
 
-  // One file may serve any number of ranks, so that this is no error.
+  // Not an error, since one file may be used with any number of ranks.
   void find_microbatches() {
     const int64_t n = config_.train.microbatches;
     const int64_t most = largest_share(config_, program_.mesh.size[GSEL_AXIS_DATA]);
@@ -70,7 +70,7 @@ class IdleSettings {
     }
   }
 
-  // What a strategy says of a key that does not stand in the file is of its default.
+  // Ignores what a strategy reports about defaults: only keys in the file count.
   void find_options(gsel_axis axis) {
     const auto& section = config_.strategy[axis];
     if (!section) return;

@@ -17,7 +17,7 @@ constexpr size_t kMaxFileBytes = size_t{1} << 30;
 constexpr gsel_instr_kind kKinds[] = {GSEL_FORWARD, GSEL_BACKWARD_INPUT, GSEL_BACKWARD_WEIGHT, GSEL_BACKWARD};
 constexpr size_t kForward = 0, kInput = 1, kWeight = 2, kFused = 3, kColumns = 4;
 
-// What was recorded of one layer, by kKinds.
+// Recorded times of one layer, by kKinds.
 using Samples = std::array<std::vector<double>, kColumns>;
 
 struct Spot {
@@ -29,7 +29,7 @@ std::string_view without_microbatch(std::string_view text) {
   return text.substr(0, text.rfind(" mb="));
 }
 
-// Every instruction of a layer as it stands in a record, without its micro-batch.
+// The text of every layer instruction as it appears in records, without its micro-batch.
 Spots spots_of(const Program& program) {
   Spots result;
   for (size_t l = 0; l < program.layers.size(); ++l)

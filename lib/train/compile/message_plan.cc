@@ -40,16 +40,16 @@ int32_t MessagePlan::lane_to(int32_t peer, bool sends) {
   return static_cast<int32_t>(lanes_.size()) - 1;
 }
 
-// A send goes out once the send `ahead` before it has left. That one leaves once its receive is posted, which is when
-// the receive `ahead` before it has been taken. So a send goes out once the message 2 * `ahead` before it has been
-// taken. Buffers for so many messages have the same effect.
+// With requests, a send starts once the send `ahead` before it has ended. That one ends once its receive is posted,
+// which is when the receive `ahead` before it has been taken. So a send starts once the message 2 * `ahead` before it
+// has been taken. Buffers for that many messages have the same effect.
 bool MessagePlan::is_buffered(int32_t lane) const {
   return lanes_[lane].most_bytes <= static_cast<int64_t>(kBufferedBytes) &&
          2 * static_cast<uint64_t>(ahead_) <= kBufferedMessages;
 }
 
-// A receive is posted once the one so many before it has been taken, and POST_VALIDATE is passed if it stands behind
-// it.
+// A receive is posted once the one `ahead` before it has been taken, and, if it comes after POST_VALIDATE, not before
+// that.
 int32_t MessagePlan::first(size_t position) const {
   const auto [lane, number] = messages_[position];
   if (lanes_[lane].sends || is_buffered(lane)) return static_cast<int32_t>(position);
@@ -57,7 +57,7 @@ int32_t MessagePlan::first(size_t position) const {
   return number < ahead_ ? begin : std::max(begin, lanes_[lane].positions[number - ahead_]);
 }
 
-// A send has ended once the one so many behind it goes out.
+// A send has ended when the send `ahead` after it starts.
 int32_t MessagePlan::last(size_t position) const {
   const auto [lane, number] = messages_[position];
   const std::vector<int32_t>& positions = lanes_[lane].positions;

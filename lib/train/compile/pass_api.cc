@@ -1,6 +1,6 @@
-// train/compile/pass_api.cc: the functions that a strategy plugin can call while it compiles; those about pipelines are
-// in pass_pipeline.cc. Every function checks its arguments and returns a code: a plugin's mistake must not become one
-// of the library.
+// train/compile/pass_api.cc: the functions that a strategy plugin calls during its pass; those about pipelines are in
+// pass_pipeline.cc. Every function checks its arguments and returns a code, so that a plugin's mistake cannot corrupt
+// the library.
 #include <algorithm>
 
 #include "train/compile/pass_calls.h"
@@ -13,7 +13,7 @@ const Model& model_of(const gsel_pass* pass) {
   return pass->model;
 }
 
-// Writes as much of info as the plugin's struct has room for.
+// Writes the fields of info that the plugin's struct has room for.
 template <class Info>
 gsel_status fill(Info* out, const Info& info) {
   if (!states_its_size(out)) return GSEL_ERR_ARG;
@@ -57,7 +57,7 @@ gsel_status param(const gsel_pass* pass, int32_t id, gsel_param_info* out) {
                            static_cast<int32_t>(p.whole_dims.size()), p.whole_dims.data()});
 }
 
-// A half with nothing to produce may be missing.
+// A layer without inputs or parameters to differentiate may lack that half.
 uint32_t backward_of(const Layer& l) {
   uint32_t result = 0;
   if (l.needs_backward_input) result |= GSEL_BACKWARD_PRODUCES_INPUT;

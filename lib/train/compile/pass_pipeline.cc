@@ -1,5 +1,5 @@
-// train/compile/pass_pipeline.cc: the functions about pipelines that a strategy plugin can call while it compiles:
-// stages, schedules, measured layers; and those that tell people something: notes, suggestions.
+// train/compile/pass_pipeline.cc: the functions about pipelines that a strategy plugin calls during its pass: stages,
+// schedules, measured layers; and those that report to the user: notes, suggestions.
 #include <algorithm>
 #include <bit>
 #include <span>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kMaxScheduleBytes = size_t{64} << 20;
 
-// The plugin's handle is a schedule of ours by another name.
+// The plugin's opaque handle points to a Schedule.
 const gsel_schedule* handle_of(const Schedule& schedule) {
   return reinterpret_cast<const gsel_schedule*>(&schedule);
 }

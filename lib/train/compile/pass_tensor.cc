@@ -1,5 +1,5 @@
-// train/compile/pass_tensor.cc: the functions about the sharing axis that a strategy plugin can call while it compiles:
-// which parameters are split, and with which placements layers read and write their values.
+// train/compile/pass_tensor.cc: the functions about the sharing axis that a strategy plugin calls during its pass:
+// which parameters are split, and with which placements layers read and write values.
 #include <algorithm>
 
 #include "train/compile/pass_calls.h"

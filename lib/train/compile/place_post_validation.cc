@@ -50,7 +50,7 @@ void place_post_validations(std::span<Program> programs) {
     all.programs.push_back(&program);
     all.ends.push_back(post_validate_position(program));
   }
-  if (std::ranges::count(all.ends, -1)) return;  // nothing is optimistic, or the verifier will say what is missing
+  if (std::ranges::count(all.ends, -1)) return;  // no optimistic step, or an error that the verifier reports
   for (bool moved = true; moved;) {
     moved = false;
     for (size_t i = 0; i < programs.size(); ++i) {

@@ -36,7 +36,7 @@ size_t find_layer(const Model& model, const Config& config, std::string_view nam
   return static_cast<size_t>(found - layers.begin());
 }
 
-// The library's own layers between those that were chosen by name go with them, so that nothing is kept for their sake.
+// Redistributions between layers chosen by name are recomputed with them, so that nothing is kept for them.
 void choose_redistributions(const Model& model, std::vector<bool>& chosen) {
   for (size_t l = 0; l < chosen.size(); ++l) {
     const Layer& layer = model.layers()[l];

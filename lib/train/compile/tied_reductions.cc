@@ -9,7 +9,7 @@
 namespace gsel {
 namespace {
 
-// In order of classes, then of parameters: ids of buckets differ between ranks of the pipeline. is_summed: by bucket.
+// In order of classes, then parameters, since bucket ids differ between pipeline ranks. is_summed: by bucket.
 std::vector<int32_t> buckets_that(const Program& program, const std::vector<int32_t>& class_of,
                                   const std::vector<bool>& is_summed) {
   std::vector<std::tuple<int32_t, int32_t, int32_t>> found;
@@ -40,7 +40,7 @@ bool is_reducing(const std::vector<gsel_instr>& instrs, int32_t bucket) {
   return last != instrs.rend() && reduces(last->kind);
 }
 
-// The bucket's reduction, where one is under way, ends before what follows.
+// Moves the WAIT of a bucket's reduction under way from tail to the end of head.
 void wait_first(std::vector<gsel_instr>& head, std::vector<gsel_instr>& tail, int32_t bucket) {
   if (!is_reducing(head, bucket)) return;
   const auto wait =

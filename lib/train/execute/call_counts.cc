@@ -17,7 +17,7 @@ gsel_comm_count difference(gsel_comm_count a, gsel_comm_count b) {
   return a;
 }
 
-// Messages go over the world and belong to the pipeline.
+// Messages use the world's communicator and count under the pipeline.
 gsel_comm_count CallCounts::counted(gsel_axis axis, gsel_collective_kind kind) {
   const bool is_message = kind == GSEL_COLLECTIVE_SEND || kind == GSEL_COLLECTIVE_RECV;
   if (is_message) return axis == GSEL_AXIS_PIPELINE ? comms_.world().counts(kind) : gsel_comm_count{};

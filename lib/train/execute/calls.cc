@@ -24,14 +24,14 @@ void count_under(State& s, gsel_axis axis, gsel_collective_kind kind, gsel_instr
 
 }  // namespace
 
-// Along an axis of one rank there is none.
+// An axis of one rank has no communication.
 void note_exposed(State& s, gsel_axis axis, double seconds) {
   if (s.axis_size(axis) == 1) return;
   s.run->record.report.exposed_comm_s += seconds;
   s.run->record.exposed_s[axis] += seconds;
 }
 
-// Those of an evaluation are reported and not added up.
+// Counts of an evaluation are reported, but not added to the totals.
 void record_counts(State& s) {
   StepRecord& record = s.run->record;
   const CallCounts::ByInstr& counts = s.counts.end();
@@ -92,7 +92,7 @@ void allreduce_numbers(State& s, gsel_instr_kind poster, gsel_axis axis, std::sp
   if (s.axis_size(axis) > 1) call_on_host(s, s.axis_comm(axis), poster, axis, call);
 }
 
-// ---- asynchronously ---------------------------------------------------------------------------------------------
+// ---- asynchronous calls ------------------------------------------------------------------------------------------
 
 void begin_async(State& s, const gsel_instr& instr, gsel_collective_kind kind) {
   BucketState& bucket = s.buckets[instr.bucket];

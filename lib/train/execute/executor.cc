@@ -1,5 +1,5 @@
-// train/execute/executor.cc: the engine: goes through the program of a run from instruction to instruction, hands work
-// to the embedder and takes it back, and ends a run that failed.
+// train/execute/executor.cc: the engine: runs a program's instructions in order, hands work to the embedder and takes
+// it back, and ends a run that failed.
 #include "train/execute/executor.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ void Executor::refuse_broken() const {
   if (s_.broken) fail(GSEL_ERR_STATE, "an earlier step failed; free the trainer");
 }
 
-// ---- through a program ------------------------------------------------------------------------------------------
+// ---- running a program ------------------------------------------------------------------------------------------
 
 gsel_work Executor::next() {
   refuse_broken();
@@ -84,7 +84,7 @@ void Executor::complete(uint64_t ticket, gsel_status status, std::string_view me
   if (s_.run->phase == 0) end_instr();
 }
 
-// The library's own layers are communication, drawn apart from callbacks.
+// Redistributions are communication, so timelines show them apart from callbacks.
 void Executor::end_instr() {
   Run& run = *s_.run;
   const gsel_instr& instr = run.program.step[run.position];
@@ -144,7 +144,7 @@ void Executor::begin_evaluation(int64_t first_sample) {
     s_.forward_program = std::make_unique<Program>(forward_only(s_.training.program));
     s_.evaluation = std::make_unique<execute::Evaluation>(s_.model, *s_.forward_program, s_.params, s_.arena);
   }
-  // Between steps nothing lives in the arena.
+  // Between steps the arena is unused, so it can be replaced.
   if (s_.evaluation->plan.bytes() > s_.arena.bytes()) {
     s_.arena = {};
     s_.arena = CountedMemory(s_.device, s_.ledger, MemoryPart::windows, s_.evaluation->plan.bytes());
@@ -191,8 +191,8 @@ double Executor::largest_of_replica(double mine) {
 
 // ---- failures ---------------------------------------------------------------------------------------------------
 
-// Other ranks would wait for this one until their timeout; abort sends them the reason at once, and ends this rank's
-// own calls.
+// Without it other ranks would wait for this one until their timeout. Sends them the reason immediately and ends this
+// rank's own calls.
 void Executor::end_all(std::string_view reason, int32_t about) noexcept {
   s_.broken = true;
   s_.under_way = s_.lent.handed_out = false;
@@ -207,9 +207,8 @@ void Executor::end_all(std::string_view reason, int32_t about) noexcept {
   }
 }
 
-// No step can follow a failed one: ranks may differ in what they have applied. A rank that hears of it from a
-// neighbour reports the first reason. A death is told to all as what it is, even where this rank is the first to see
-// it.
+// No step can follow a failed one, since ranks may differ in what they have applied. A rank that was aborted reports
+// the first reason. The exit of a peer is broadcast as such, even if this rank is the first to notice it.
 void Executor::break_off(const Error& error) {
   if (error.code() == GSEL_ERR_PEER) s_.comms.world().break_with(error);
   end_all(error.message(), error.rank());

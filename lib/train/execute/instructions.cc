@@ -1,4 +1,4 @@
-// train/execute/instructions.cc: from the kind of an instruction to what it does.
+// train/execute/instructions.cc: dispatches instructions by kind.
 #include "train/execute/instructions.h"
 
 namespace gsel::execute {
@@ -40,7 +40,7 @@ constexpr Handlers make_handlers() {
   all[GSEL_INSTR_ALLREDUCE_PARTIAL] = at_once<allreduce_partial>;
   all[GSEL_INSTR_ALLREDUCE_TIED] = at_once<allreduce_tied>;
   all[GSEL_INSTR_STEP] = at_once<step_optimizer>;
-  all[GSEL_INSTR_POST_VALIDATE] = at_once<done_before>;  // by who may begin the step again
+  all[GSEL_INSTR_POST_VALIDATE] = at_once<done_before>;  // by run_instr, which may start the step over
   return all;
 }
 

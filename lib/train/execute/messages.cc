@@ -21,7 +21,7 @@ bool Messages::may_start(int32_t lane, size_t number) const {
   return number < (behind_post_validate_ ? plan_->lanes()[lane].positions.size() : plan_->before_post_validate(lane));
 }
 
-// All that could be posted so far has been taken.
+// All receives posted so far have been taken.
 void Messages::passed_post_validate() {
   if (std::exchange(behind_post_validate_, true)) return;
   for (int32_t lane = 0; lane < static_cast<int32_t>(requests_.size()); ++lane) {
@@ -31,7 +31,7 @@ void Messages::passed_post_validate() {
   }
 }
 
-// Empty ones, in memory of the step before where it had as many.
+// Empties the slots; allocates only if the plan's size has changed.
 void Messages::make_slots() {
   const auto ahead = static_cast<size_t>(plan_->ahead());
   if (requests_.size() != plan_->lanes().size() || (!requests_.empty() && requests_.front().size() != ahead)) {
@@ -57,7 +57,7 @@ void Messages::finish(Request& request) {
 void Messages::send(size_t position) {
   const int32_t lane = plan_->lane_of(position), number = plan_->number_of(position);
   if (plan_->is_buffered(lane)) return comm_.collective(call_of_(position));
-  finish(slot(lane, number));  // of the message that used it before
+  finish(slot(lane, number));  // the earlier message in this slot
   start(lane, number);
 }
 

@@ -7,8 +7,8 @@
 namespace gsel {
 namespace {
 
-// Sizes of the description. A model of one rank of a sharing axis has some of the library's own layers between the
-// described ones, and their values behind the described ones.
+// Sizes of the described model. On a sharing axis the model has redistributions between the described layers; their
+// values come after the described ones.
 struct Sizes {
   int64_t layers = 0, values = 0, params = 0;
   explicit Sizes(const Model& model) : params(std::ssize(model.params())) {
@@ -17,7 +17,7 @@ struct Sizes {
       values += v.producer < 0 || !model.layers()[static_cast<size_t>(v.producer)].redistributes;
   }
   int64_t of_forward() const { return (layers + 1) * values; }  // inputs first
-  int64_t of_backward() const { return params + 1; }  // of a layer: what it gives for its inputs, then its parameters
+  int64_t of_backward() const { return params + 1; }  // per layer: the gradients of its inputs, then of its parameters
   int64_t of_microbatch() const { return of_forward() + layers * of_backward(); }
 };
 

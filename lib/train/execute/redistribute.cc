@@ -18,7 +18,7 @@ bool all_alike(const std::vector<uint64_t>& counts) {
 Redistributor::Redistributor(std::shared_ptr<DeviceContext> device, const Model& model, int32_t ranks)
     : device_(std::move(device)), model_(model), ranks_(ranks), shards_(model.values().size()) {}
 
-// Ranks differ in the bounds of parts alone.
+// Only the bounds of shards differ between ranks.
 void Redistributor::connect(Communicator& axis) {
   const size_t n = 2 * shards_.size();
   std::vector<int64_t> mine, all(n * static_cast<size_t>(ranks_));
@@ -47,7 +47,7 @@ void Redistributor::copy_rows(void* dst, const void* src, const Rows& rows, gsel
   device_->enqueue(&gsel_device_v1::copy_rows, dst, to, src, from, row, static_cast<uint64_t>(rows.count));
 }
 
-// ---- parts, one after the other ----------------------------------------------------------------------------------
+// ---- packing ------------------------------------------------------------------------------------------------------
 
 const Redistributor::Parts& Redistributor::parts_of(int32_t v, int32_t tensor, bool whole, int64_t n) {
   const auto [it, is_new] = parts_.try_emplace({v, tensor, whole, n});
@@ -143,8 +143,8 @@ void Redistributor::take_slice(const RedistributionJob& job) const {
             {rows.length, rows.stride, rows.length, rows.count}, to.dtype);
 }
 
-// Sends to each rank what it will have of the tensor here; receives from each what it has of the tensor that will be
-// here.
+// Sends each rank its future shard from this rank's tensor; receives from each rank its shard of this rank's future
+// tensor.
 void Redistributor::exchange(const RedistributionJob& job, const Call& call) {
   const Value &from = model_.values()[job.from], &to = model_.values()[job.to];
   const Parts &given = parts_of(job.to, job.from, false, job.n_samples),

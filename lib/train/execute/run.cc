@@ -63,7 +63,7 @@ void TrainingStep::end(State& s) {
   s.has_step = true;
 }
 
-// With optimistic steps of a pipeline the norm is the step before's.
+// With optimistic steps the norm is that of the previous step.
 void TrainingStep::tell_progress(const State& s) const {
   const gsel_step_report& report = s.last_step.report;
   const std::string norm = report.gradient_norm > 0 ? fmt::format(", gradient norm {:.6g}", report.gradient_norm) : "";
@@ -90,7 +90,7 @@ void Evaluation::conclude(State& s) {
 
 // ---- an inference -----------------------------------------------------------------------------------------------
 
-// The first one counts.
+// Keeps the first failure.
 bool InferenceRun::keep_failure(const State& s, gsel_status status, std::string_view message) {
   failure.emplace(GSEL_ERR_CALLBACK,
                   fmt::format("{} failed in an inference: {}", s.piece_at_work(), reason_of(status, message)));

@@ -1,4 +1,4 @@
-// train/execute/setup.cc: what ranks do together before the first step, and the setup program.
+// train/execute/setup.cc: makes initial values equal on all ranks and runs the setup program.
 #include "base/current_error.h"
 #include "base/text.h"
 #include "program/stages.h"
@@ -10,7 +10,7 @@ namespace {
 
 using execute::State;
 
-// Pipeline ranks that hold the same parameters begin with the same values.
+// Gives pipeline ranks that hold the same parameters the values of the first.
 void follow_first_holders(State& s) {
   for (size_t i = 0; i < s.buckets.size(); ++i) {
     const auto b = static_cast<int32_t>(i);
@@ -22,8 +22,8 @@ void follow_first_holders(State& s) {
   }
 }
 
-// Parameters that all ranks of the sharing axis have whole begin alike there: what an initialiser of the embedder says
-// on the first of them.
+// Gives ranks of the sharing axis that keep whole parameters the same values: those of the embedder's initialiser on
+// the first rank.
 void follow_first_coordinate(State& s) {
   Communicator& axis = s.axis_comm(s.sharing_axis());
   s.params.initialise_alike(static_cast<uint64_t>(s.config.train.seed), axis.rank() == 0, [&](std::span<float> chunk) {
@@ -56,7 +56,7 @@ void Executor::run_setup() {
     s_.counts.begin();
     for (const gsel_instr& instr : s_.program().setup) execute::run_instr(s_, instr);
     execute::record_counts(s_);
-  } catch (...) {  // perhaps here alone, as an initialiser does
+  } catch (...) {  // the failure may be on this rank only
     break_off(current_error());
   }
 }

@@ -1,7 +1,7 @@
-// train/memory/arena_fit.cc: two methods, of which the smaller result is used. The first places buffers in order of
-// time with a best-fit list of holes: fast, and right for most programs. If it leaves gaps, the second places the
-// largest buffers first, each at the lowest offset that is free for its whole life (Pisarchyk and Lee, "Efficient
-// memory management for deep neural net inference", 2020).
+// train/memory/arena_fit.cc: uses the smaller result of two methods. The first places buffers in order of time with a
+// best-fit list of holes: fast, and optimal for most programs. If it leaves gaps, the second places the largest buffers
+// first, each in the tightest gap that is free for its whole life (Pisarchyk and Lee, "Efficient memory management for
+// deep neural net inference", 2020).
 #include "train/memory/arena_fit.h"
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 namespace gsel {
 namespace {
 
-// The second way takes time with the square of the number of buffers: for many of them only where it may save much.
+// The second method takes quadratic time: for many buffers it runs only if it may save much.
 constexpr size_t kFew = 2000, kTooMany = 20000;
-constexpr double kGoodEnough = 1.02;  // of the bytes live at once
+constexpr double kGoodEnough = 1.02;  // relative to most_live
 
 // Offsets of an arena that grows when no hole fits.
 class Holes {
@@ -47,7 +47,7 @@ class Holes {
   uint64_t end() const { return end_; }
 
  private:
-  // A hole at the end is used and extended.
+  // Extends a hole at the end of the arena if there is one.
   uint64_t grow(uint64_t bytes) {
     uint64_t offset = end_;
     if (!holes_.empty() && holes_.rbegin()->first + holes_.rbegin()->second == end_) {
@@ -77,8 +77,8 @@ uint64_t fit_by_time(std::vector<Buffer>& buffers, size_t length) {
   return holes.end();
 }
 
-// Buffers that have their place, side by side, since each of them is looked at for each one more: as often as a step is
-// halved and halved again, those that live in each part of it.
+// The placed buffers. To find those that live at the same time quickly, they are listed by part of the step: the step
+// is halved several times, and each part lists the buffers that live in it.
 class Placed {
  public:
   explicit Placed(size_t length) : least_(std::max(static_cast<int32_t>(std::bit_width(length)) - kHalvings, 0)) {
@@ -91,7 +91,7 @@ class Placed {
         parts_[i][part].buffers.push_back(b);
   }
 
-  // Where the smallest gap begins between those that live at the same time.
+  // The start of the smallest gap between buffers that live at the same time.
   uint64_t tightest_gap(const Buffer& wanted) {
     uint64_t best = ~uint64_t{0}, best_size = best, end = 0;
     for (const Buffer& other : around(wanted).by_offset()) {
@@ -110,7 +110,7 @@ class Placed {
 
   struct Part {
     std::vector<Buffer> buffers;
-    size_t sorted = 0;  // how many are sorted: one more is compared with few parts only
+    size_t sorted = 0;  // sorted ones come first
 
     const std::vector<Buffer>& by_offset() {
       const auto before = [](const Buffer& a, const Buffer& b) { return a.offset < b.offset; };
@@ -122,18 +122,18 @@ class Placed {
     }
   };
 
-  // The smallest part that all of its life is in.
+  // The smallest part that contains the buffer's life.
   Part& around(const Buffer& b) {
     int32_t i = 0;
     while (b.first >> (least_ + i) != b.last >> (least_ + i)) ++i;
     return parts_[i][b.first >> (least_ + i)];
   }
 
-  const int32_t least_;  // a smallest part has 2 to so many instructions
+  const int32_t least_;  // the smallest parts have 2^least_ instructions
   std::array<std::vector<Part>, kHalvings + 1> parts_;
 };
 
-// Gives up at so many bytes.
+// Gives up when the arena reaches too_many bytes.
 uint64_t fit_by_size(std::vector<Buffer>& buffers, size_t length, uint64_t too_many) {
   std::vector<size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), size_t{0});

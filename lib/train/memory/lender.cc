@@ -11,8 +11,8 @@ namespace {
 
 constexpr uint64_t kPoisonBlock = uint64_t{1} << 16;
 constexpr uint64_t kLeastGround = uint64_t{1} << 16;
-constexpr uint64_t kGroundsPerCall = 4;  // how many calls go by before memory is used again, about
-constexpr char kPoison = '\xff';         // in every floating-point type: NaN
+constexpr uint64_t kGroundsPerCall = 4;  // approximate number of calls before memory is reused
+constexpr char kPoison = '\xff';         // NaN in every floating-point type
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// train/memory/offload.cc: see offload.h. Space on the disk is reserved when an array is made, since a page without
-// space would later end the process.
+// train/memory/offload.cc: see offload.h. Disk space is reserved when an array is made: writing to a page without space
+// would end the process.
 #include "train/memory/offload.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ std::string temporary_folder() {
   return folder && *folder ? folder : "/tmp";
 }
 
-// A file that has no name, or soon has none, so that nothing is left behind however the process ends.
+// An unnamed or immediately unlinked file, so that nothing remains however the process ends.
 int open_unnamed(const std::string& folder) {
   const int fd = uninterrupted([&] { return open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600); });
   if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return fd;
@@ -57,7 +57,7 @@ uint64_t OffloadMemory::extend(uint64_t bytes) {
          "offload memory needs {} bytes more beside {} in {}: {}; train.offload_folder names another folder", wanted,
          end_, folder_, found);
   };
-  // Asked first: where a file system cannot reserve room, the C library writes to each page until it is full.
+  // Checked first: if a file system cannot reserve space, the C library writes to each page until the disk is full.
   struct statvfs disk {};
   if (fstatvfs(file_.get(), &disk) == 0) {
     const uint64_t room = uint64_t{disk.f_bavail} * disk.f_frsize;
@@ -80,7 +80,7 @@ OffloadedArray::OffloadedArray(OffloadMemory& offload, Ledger& ledger, MemoryPar
   offset_ = offset;
   bytes_ = bytes;
   offload_ = &offload;
-  ledger.take(part, bytes);  // never refused: the budget is of device memory
+  ledger.take(part, bytes);  // never fails: the budget excludes offload memory
   ledger_ = &ledger;
 }
 
@@ -111,7 +111,7 @@ void OffloadedArray::end_use(bool written) {
     if (msync(mapped_, bytes_, MS_SYNC) != 0)
       fail(GSEL_ERR_IO, "{} bytes could not be written to offload memory: {}", bytes_, errno_text(errno));
   }
-  // Hints: what the system ignores costs memory, nothing else.
+  // Hints: if the system ignores them, only memory is lost.
   madvise(mapped_, bytes_, MADV_DONTNEED);
   posix_fadvise(offload_->file(), static_cast<off_t>(offset_), static_cast<off_t>(bytes_), POSIX_FADV_DONTNEED);
 }

@@ -1,4 +1,4 @@
-// train/optimize/compress.cc: what all compressors share, and those that round to 16 bits; see compress.h. The
+// train/optimize/compress.cc: the base of all compressors, and those that round to 16 bits; see compress.h. The
 // reduction itself adds in f32 and rounds its result once.
 #include "train/optimize/compress.h"
 

@@ -1,6 +1,6 @@
 // train/optimize/loss_scale.cc: see loss_scale.h. The rule is that of the published DynamicLossScaler without
-// consecutive hysteresis: after the scale was lowered once, each further overflow lowers it again, until a whole window
-// was good.
+// consecutive hysteresis: once the scale was lowered, each further overflow lowers it again, until a whole window had
+// no overflow.
 #include "train/optimize/loss_scale.h"
 
 #include <algorithm>

@@ -1,12 +1,12 @@
 // train/optimize/low_rank.cc: PowerSGD: Vogels, Karimireddy, Jaggi, NeurIPS 2019, algorithm 1 (one step of subspace
-// iteration, begun where the last step ended) with the error feedback of algorithm 2. Sums stand where the paper has
-// means.
+// iteration, started from the previous step's result) with the error feedback of algorithm 2. Uses sums where the paper
+// uses means.
 //
 //   M = gradient + error        P = M Q        sum P over ranks, make it orthonormal
 //   Q = M^T P                   sum Q over ranks              P Q^T replaces the sum
 //   error = M - P Q^T / ranks
 //
-// P is the same on all ranks, being made of the same sums in the same order, and so is what is done to the parameters.
+// P is computed from the same sums in the same order, so P and the updates of parameters are equal on all ranks.
 #include "train/optimize/low_rank.h"
 
 #include <algorithm>
@@ -77,7 +77,7 @@ void LowRankCompressor::start(const Matrix& matrix, float* right) {
     fill_column(right + k * matrix.shape.cols, matrix.shape.cols, matrix.key, k);
 }
 
-// Whether every element of the product is a finite number.
+// Whether every element of the product is finite.
 bool LowRankCompressor::finite(const Matrix& matrix, const float* right) {
   const auto [rows, cols, rank] = matrix.shape;
   if (!std::all_of(matrix.left, matrix.left + rows * rank, [](float x) { return std::isfinite(x); })) return false;
@@ -130,7 +130,7 @@ void LowRankCompressor::finish_matrix(const Matrix& m, const Kept& before, float
   if (finite(m, right))
     return expand(m.shape, m.left, right, 1.0f / static_cast<float>(ranks), static_cast<float>(1 / scale), gradient,
                   error);
-  // Nothing of it is left behind: the error stays what it was, and the next step begins anew.
+  // Not finite: the error stays as before the step, and the next step starts with new factors.
   std::fill_n(gradient, m.elems, std::numeric_limits<float>::quiet_NaN());
   if (const float* old = before.errors + m.error; old != error) std::copy_n(old, m.elems, error);
   start(m, right);

@@ -11,9 +11,9 @@ namespace gsel {
 namespace {
 
 constexpr int64_t kLanes = 16;
-constexpr double kDependent = 1e-6;  // of a column's length: what is left of it is rounding
+constexpr double kDependent = 1e-6;  // a remainder below this fraction of the column is rounding
 
-// In sixteen sums, which are added in order.
+// Sixteen partial sums, added in order.
 float dot(const float* a, const float* b, int64_t n) {
   float sums[kLanes] = {};
   int64_t i = 0;
@@ -34,8 +34,8 @@ void add_scaled(float* to, const float* from, float factor, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] += factor * from[i];
 }
 
-// Twice, since the first time leaves rounding behind that is large beside a short remainder (Giraud, Langou,
-// Rozloznik, "The loss of orthogonality in the Gram-Schmidt process", 2005). The length that is left.
+// Removes components along earlier columns, twice to limit rounding (Giraud, Langou, Rozloznik, "The loss of
+// orthogonality in the Gram-Schmidt process", 2005). Returns the remaining length.
 double take_out(const float* columns, int64_t k, float* column, int64_t n) {
   for (int pass = 0; pass < 2; ++pass)
     for (int64_t p = 0; p < k; ++p) {
@@ -84,7 +84,7 @@ void orthonormalise(float* columns, int64_t n, int64_t n_columns, uint64_t key) 
       std::fill_n(columns, n * n_columns, std::numeric_limits<float>::quiet_NaN());
       return;
     }
-    // To length 1 first: products of very short columns would vanish.
+    // Normalises first: products of very short columns would underflow.
     double left = 0;
     if (length > 0) {
       divide(column, length, n);

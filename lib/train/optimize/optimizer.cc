@@ -1,5 +1,5 @@
-// train/optimize/optimizer.cc: see optimizer.h. The built-in rules, which are kernels of the device; the embedder's
-// stands in optimizer_user.cc.
+// train/optimize/optimizer.cc: see optimizer.h. The built-in rules, which are kernels of the device; optimizer_user.cc
+// has the embedder's.
 #include "train/optimize/optimizer.h"
 
 #include <cmath>
@@ -8,7 +8,7 @@
 namespace gsel {
 namespace {
 
-constexpr int64_t kBlock = 256;  // elements of a scale of 8-bit state, as gsel/plugin.h says
+constexpr int64_t kBlock = 256;  // elements per scale of 8-bit state, see gsel/plugin.h
 
 struct Kind {
   std::string_view name;
@@ -27,7 +27,7 @@ const Kind& kind_named(std::string_view name) {
   fail(GSEL_ERR_CONFIG, "train.optimizer = \"{}\" is not known", name);
 }
 
-// A falling schedule has to know where it ends, and wsd where it begins to fall.
+// A decaying schedule needs to know its end, and wsd also where its decay begins.
 void check_schedule(const Config& config) {
   const auto& train = config.train;
   auto refuse = [&](const char* key, const std::string& why) {
@@ -52,12 +52,12 @@ uint64_t codes_bytes(int64_t count) {
   return (static_cast<uint64_t>(count) + 3) / 4 * 4;
 }
 
-// Blocks of a run, each with a scale.
+// Blocks of a run; each has a scale.
 int64_t blocks_of(int64_t count) {
   return (count + kBlock - 1) / kBlock;
 }
 
-// `rounded` moved on by 16-bit elements.
+// `rounded` advanced by `first` 16-bit elements.
 void* rounded_at(const BucketShard& shard, int64_t first) {
   return shard.rounded ? static_cast<uint16_t*>(shard.rounded) + first : nullptr;
 }
@@ -89,7 +89,7 @@ Optimizer::Optimizer(const Config& config, const Model& model, const gsel_optimi
 uint64_t Optimizer::state_bytes(int i, int64_t count, int64_t n_runs) const {
   if (i >= n_states_ || count == 0) return 0;
   if (kind_ != GSEL_OPTIMIZER_ADAMW_8BIT) return sizeof(float) * static_cast<uint64_t>(count);
-  // Pieces of any sizes have at most this many blocks.
+  // Upper bound for runs of any sizes.
   return codes_bytes(count) + sizeof(float) * static_cast<uint64_t>(count / kBlock + n_runs);
 }
 
@@ -124,7 +124,7 @@ void Optimizer::step(const DeviceContext& device, const BucketShard& shard, cons
     step_built_in(device, shard, scale);
 }
 
-// Pieces that touch and are treated alike are one call, except that each begins blocks of its own in 8-bit state.
+// Adjacent runs with equal rates are one call, except with 8-bit state, where each run begins a block.
 void Optimizer::step_built_in(const DeviceContext& device, const BucketShard& shard, const StepScale& scale) const {
   const bool bytes = kind_ == GSEL_OPTIMIZER_ADAMW_8BIT;
   gsel_optimizer_step step{};

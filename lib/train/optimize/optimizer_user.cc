@@ -1,5 +1,5 @@
-// train/optimize/optimizer_user.cc: the embedder's optimizer, called run by run as gsel/train.h promises. It works
-// on f32 values; this file then rounds them to what callbacks get.
+// train/optimize/optimizer_user.cc: the embedder's optimizer, called run by run as gsel/train.h specifies. It works on
+// f32 values; this file then rounds them to the dtype of the callbacks.
 #include <algorithm>
 #include <cmath>
 
@@ -9,7 +9,7 @@
 namespace gsel {
 namespace {
 
-// Squares of a parameter and of its update, side by side, by index in `params`. What this rank owns nothing of is zero.
+// Sums of squares of each parameter and of its update, by index in `params`; 0 if this rank has none of it.
 std::vector<double> sums_of_squares(const DeviceContext& device, const BucketShard& shard,
                                     std::span<const int32_t> params) {
   std::vector<double> sums(2 * params.size());

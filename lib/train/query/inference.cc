@@ -1,5 +1,5 @@
-// train/query/inference.cc: see inference.h. A rank that failed goes on to give the others its part; then all agree on
-// the failure.
+// train/query/inference.cc: see inference.h. A rank that failed still gives the others its shard; then all ranks agree
+// on the failure.
 #include "train/query/inference.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace gsel {
 namespace {
 
-constexpr uint64_t kTextBytes = 2048;  // of a failure, as it is broadcast
+constexpr uint64_t kTextBytes = 2048;  // of a broadcast failure text
 
 std::vector<int64_t> dims_of(const Value& value, int64_t n_samples) {
   if (value.is_scalar()) return {};
@@ -43,7 +43,7 @@ Inference::Inference(Executor& executor, const Model& model, const Model& descri
   } catch (...) {
     failure = current_error();
   }
-  // A rank that has no memory for it must not leave the others waiting.
+  // If this rank has no memory, the others must not wait for it.
   const auto failed = static_cast<int32_t>(executor.largest_of_replica(failure ? 1 + program.rank : 0)) - 1;
   if (failure) throw Error(*failure);
   if (failed >= 0)
@@ -83,7 +83,7 @@ void Inference::sum_up(void* local) const {
                   executor_.device()->compute());
 }
 
-// Throws what failed here, or what failed on another rank of the replica, by its own report.
+// Throws the failure of this rank, or the reported failure of another rank of the replica.
 void Inference::agree_on_failure(const std::optional<Error>& failure) {
   if (!is_alone()) {
     const auto rank = static_cast<int32_t>(executor_.largest_of_replica(failure ? 1 + training_.rank : 0)) - 1;
@@ -94,7 +94,7 @@ void Inference::agree_on_failure(const std::optional<Error>& failure) {
   if (failure) throw Error(*failure);
 }
 
-// The text of one rank, which all of the replica know to have failed: along its sharing axis, then along the pipeline.
+// Broadcasts the text of the failed rank over the replica: along its sharing axis, then along the pipeline.
 std::string Inference::broadcast_text(const std::string& text, int32_t rank) {
   std::array<char, kTextBytes> line{};
   text.copy(line.data(), line.size() - 1);

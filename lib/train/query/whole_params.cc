@@ -25,7 +25,7 @@ WholeParams::~WholeParams() {
   close();
 }
 
-// Exact values of 16-bit parameters are their master copies, which are divided with the optimizer's state.
+// Exact values of 16-bit parameters are their master copies, which are sharded like the optimizer's state.
 bool WholeParams::kept_everywhere(const Program& program) {
   return program.mesh.size[GSEL_AXIS_PIPELINE] == 1 && program.mesh.sharing_size() == 1 &&
          std::ranges::none_of(program.buckets, [&](const ProgramBucket& bucket) {
@@ -35,7 +35,7 @@ bool WholeParams::kept_everywhere(const Program& program) {
          });
 }
 
-// Frozen parameters stand in buckets behind the program's; every rank with a holder's pipeline rank has them.
+// Frozen parameters are in buckets after the program's; all ranks of their pipeline coordinate keep them whole.
 bool WholeParams::is_kept(int32_t b) const {
   if (static_cast<size_t>(b) >= program_.buckets.size()) return true;
   const ProgramBucket& bucket = program_.buckets[b];
@@ -61,7 +61,7 @@ void WholeParams::close() {
   taken_ = 0;
 }
 
-// In place: each rank's part, or the owner's whole, stands where it belongs already.
+// In place: each rank's shard, or the owner's bucket, is already at its position.
 void WholeParams::gather(int32_t b, void* whole, gsel_dtype dtype) {
   const ProgramBucket& bucket = program_.buckets[b];
   if (!is_divided(program_, bucket)) return;
@@ -93,7 +93,7 @@ void WholeParams::make_whole(int32_t b) {
   gather(b, params_.whole_params(b), layout.dtype);
 }
 
-// A whole bucket in f32 of what each rank owns; of one that another rank owns, that rank's. own: nullptr there.
+// The whole bucket in f32, from each rank's shard or from its owner. own: nullptr if another rank owns it.
 float* WholeParams::gather_own(int32_t b, const float* own) {
   const BucketLayout& layout = params_.layout(b);
   const ProgramBucket& bucket = program_.buckets[b];
@@ -112,8 +112,7 @@ float* WholeParams::gather_master(int32_t b) {
   return whole;
 }
 
-// What the ranks with this one's coordinates on the pipeline and the sharing axis have of it: as f32 in the device's
-// memory.
+// This coordinate's part of the parameter (pipeline and sharing axis) as f32 in device memory.
 float* WholeParams::exact(int32_t p) {
   const int32_t b = params_.bucket_of(p);
   const gsel_dtype dtype = params_.layout(b).dtype;
@@ -130,7 +129,7 @@ float* WholeParams::exact(int32_t p) {
   return static_cast<float*>(cast);
 }
 
-// Of the pipeline ranks that hold it the first one sends it to the others.
+// The first of the pipeline ranks that hold the parameter sends it to the others.
 void WholeParams::read(int32_t p, float* dst) {
   close();
   const Param& param = model_.params()[p];
@@ -141,7 +140,7 @@ void WholeParams::read(int32_t p, float* dst) {
   close();
 }
 
-// A bucket that this rank steps has its gradient in memory that is kept between steps.
+// The gradient of a bucket that this rank steps is kept between steps.
 void WholeParams::read_gradient(int32_t p, float* dst) {
   close();
   const Param& param = model_.params()[p];

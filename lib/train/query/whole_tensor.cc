@@ -1,5 +1,5 @@
-// train/query/whole_tensor.cc: see whole_tensor.h. Parts are gathered side by side as they come, and put in order on
-// the way to the host, so that nothing is copied twice.
+// train/query/whole_tensor.cc: see whole_tensor.h. Shards are gathered one after the other, and put in order on the way
+// to the host, so that nothing is copied twice.
 #include "train/query/whole_tensor.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace gsel {
 namespace {
 
-// What each rank of the axis has.
+// The shard of each rank of the axis.
 std::vector<Shard> shards_along(Communicator& comm, const Shard& own) {
   const std::array<int64_t, 2> mine{own.begin, own.end};
   std::vector<int64_t> bounds(2 * static_cast<size_t>(comm.world_size()));

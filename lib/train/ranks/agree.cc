@@ -1,5 +1,5 @@
-// train/ranks/agree.cc: see agree.h. Ranks compare one hash of everything. Only if hashes differ, each rank sends all
-// that it was given to all others, so that every rank finds the same difference and can tell the values on both sides.
+// train/ranks/agree.cc: see agree.h. Ranks compare one hash of everything. Only if the hashes differ, they exchange all
+// properties, so that every rank finds the same difference and can report the values on both sides.
 #include "train/ranks/agree.h"
 
 #include <algorithm>
@@ -9,13 +9,13 @@
 namespace gsel {
 namespace {
 
-// The first rank whose number is another, or -1.
+// The first rank whose number differs, or -1.
 int32_t first_different(const std::vector<uint64_t>& all, uint64_t number) {
   const auto found = std::ranges::find_if(all, [&](uint64_t n) { return n != number; });
   return found == all.end() ? -1 : static_cast<int32_t>(found - all.begin());
 }
 
-// ---- particulars as bytes -----------------------------------------------------------------------------------------
+// ---- properties as bytes ------------------------------------------------------------------------------------------
 
 void put(std::string& bytes, std::string_view text) {
   bytes += fmt::format("{}:{}", text.size(), text);
@@ -85,13 +85,13 @@ const std::string* find(const Particular& in, const std::string& name) {
   return found == in.fields.end() ? nullptr : &found->value;
 }
 
-// Between rank 0 and another; empty: there is none.
+// Between rank 0 and another rank; the text is empty if there is none.
 class Difference {
  public:
   Difference(const Particulars& zero, const Particulars& other, int32_t rank)
       : zero_(zero), other_(other), rank_(rank) {}
 
-  // What one rank has described and the other has not comes first: fields of what follows differ because of it.
+  // Missing properties come first, since they cause differences in the properties after them.
   std::string text() const {
     std::string found = missing_part(zero_, other_, 0, rank_);
     if (found.empty()) found = missing_part(other_, zero_, rank_, 0);
@@ -178,7 +178,7 @@ bool all_succeed(Communicator& comm, bool mine) {
 }
 
 void check_all_succeeded(Communicator& comm, const std::optional<Error>& failure, std::string_view made) {
-  constexpr size_t kWords = 128;  // whether it failed, and why
+  constexpr size_t kWords = 128;  // the failed flag, and the reason
   std::vector<uint64_t> mine(kWords);
   if (failure) {
     std::string why = failure->message();

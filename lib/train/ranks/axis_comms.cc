@@ -45,7 +45,7 @@ void AxisComms::split_axis(gsel_axis axis) {
       *world_.split_inside(group.front(), program_.mesh.coordinate(program_.rank, axis), axis_name(axis)));
 }
 
-// Ranks that share each layer exchange in each of them. Rank 0 looks at its own group, for all.
+// The ranks of a sharing axis communicate in every layer. Rank 0 checks its own group for all.
 void AxisComms::warn_of_hosts() {
   for (const gsel_axis shared : {GSEL_AXIS_TENSOR, GSEL_AXIS_CONTEXT}) {
     if (world_.rank() != 0 || size(shared) == 1 || !axis(shared).is_over_hosts()) continue;

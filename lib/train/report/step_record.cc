@@ -54,7 +54,7 @@ Json counts_json(const std::vector<AxisCount>& counts) {
   return list;
 }
 
-// What this rank sent along each axis of several ranks, and how long it waited for it.
+// By axis of several ranks: bytes that this rank sent, and how long it waited.
 Json axes_json(const Mesh& mesh, const StepRecord& record) {
   Json list = Json::array();
   for (gsel_axis axis = 0; axis < kAxes; ++axis) {
@@ -78,7 +78,7 @@ Json memory_json(const StepRecord& record) {
   return list;
 }
 
-// What the layers of this rank's stages took, forward and backward together.
+// By stage of this rank: the time of its layers, forward and backward together.
 Json stages_json(const Program& program, const std::vector<Interval>& intervals) {
   std::map<int32_t, double> busy;
   for (const Interval& interval : intervals)

@@ -18,7 +18,7 @@ uint64_t bytes_along(const Traffic& traffic, gsel_axis axis) {
   return bytes;
 }
 
-// One reduce-scatter of gradients and one all-gather of parameters.
+// Bytes of one reduce-scatter of gradients and one all-gather of parameters.
 uint64_t bytes_with_whole_gradients(const Program& program, int32_t b) {
   const ProgramBucket& bucket = program.buckets[b];
   const gsel_range own = own_shard(program, b);

@@ -1,5 +1,5 @@
-// train/state/arena_plan.cc: see arena_plan.h. Goes through the step once, in order, and notes which buffers each
-// instruction uses; then the buffers get their places.
+// train/state/arena_plan.cc: see arena_plan.h. Walks over the step once, notes which buffers each instruction uses, and
+// then places the buffers.
 #include "train/state/arena_plan.h"
 
 #include <algorithm>
@@ -47,11 +47,11 @@ class ArenaPlanner {
   using Kind = ArenaBuffers::Kind;
   using OfValue = ArenaOperands::OfValue;
   struct BucketState {
-    BucketWindow opened = BucketWindow::none;  // by the collective under way
-    bool has_gradients = false;                // the shard, of this step
+    BucketWindow opened = BucketWindow::none;  // by the current collective
+    bool has_gradients = false;                // the shard has gradients of this step
   };
 
-  // ---- operands: numbers of buffers until those have their places ----
+  // ---- operands: buffer numbers until place() ---- -------------------
 
   void make_operands(const gsel_instr& instr) {
     const InstrForm& form = *form_of(instr.kind);
@@ -95,7 +95,7 @@ class ArenaPlanner {
   void touch_saved(int32_t layer, int32_t mb) {
     here_->saved = buffers_.touch({Kind::saved, layer, mb}, saved_bytes(model_.layers()[layer], samples(mb)));
   }
-  // The first contribution to a gradient is written in place, a later one into scratch and added.
+  // The first contribution to a gradient is written in place, later ones go to scratch and are added.
   void contribute(OfValue& operand, int32_t v, int32_t mb) { contribute_from(at_, operand, v, mb); }
   void contribute_from(int32_t first, OfValue& operand, int32_t v, int32_t mb) {
     const bool is_first = !buffers_.lives({Kind::gradient, v, mb});
@@ -136,7 +136,7 @@ class ArenaPlanner {
     }
   }
 
-  // Its memory is lent from where it is posted.
+  // The communicator uses the buffer from where the receive is posted.
   void visit_receive(const gsel_instr& instr, bool gradient) {
     if (samples(instr.microbatch) == 0) return;
     const int32_t first = messages_.first(at_);
@@ -144,7 +144,7 @@ class ArenaPlanner {
     touch_value_from(first, here_->inputs[0], instr.value, instr.microbatch);
   }
 
-  // Its memory is lent until it has left.
+  // The communicator uses the buffer until the send has ended.
   void visit_send(const gsel_instr& instr, bool gradient) {
     if (samples(instr.microbatch) == 0) return;
     OfValue& operand = here_->inputs[0];
@@ -215,7 +215,7 @@ class ArenaPlanner {
     touch_packing(redistribution, from, to, mb);
   }
 
-  // What comes first is the gradient as it stands, where it stays in place.
+  // The gradient that stays in place is the first contribution.
   void redistribute_gradient(const gsel_instr& instr, const Layer& layer) {
     const int32_t from = layer.outputs.front(), to = layer.inputs.front(), mb = instr.microbatch;
     if (samples(mb) == 0) return;
@@ -231,7 +231,7 @@ class ArenaPlanner {
     touch_packing(redistribution, from, to, mb);
   }
 
-  // Lent as f32 and kept in 16 bits.
+  // Parameters that are kept in 16 bits and lent as f32.
   void visit_casts(const gsel_instr& instr, const Layer& layer) {
     for (size_t i = 0; i < layer.params.size(); ++i) {
       const int32_t p = layer.params[i];
@@ -242,7 +242,7 @@ class ArenaPlanner {
     }
   }
 
-  // Other memory for what is shifted round the ring.
+  // Second memory for buffers that are ring-shifted.
   void visit_phases(const std::vector<gsel_phase>& buffers, const std::vector<gsel_phase>& phases, int32_t mb) {
     const bool any = std::ranges::any_of(phases, ring_shift);
     for (size_t i = 0; i < buffers.size(); ++i) {
@@ -253,7 +253,7 @@ class ArenaPlanner {
     }
   }
 
-  // The part here; the whole on the root.
+  // The shard on this rank; the whole value on the root.
   void visit_parts(const gsel_instr& instr, bool gradient) {
     const int32_t part = instr.microbatch, whole = program_.microbatches[part].whole;
     const bool scatter = instr.kind == GSEL_INSTR_SCATTER;

@@ -1,5 +1,5 @@
-// train/state/budget.cc: see budget.h. Candidate configurations are compiled and forecast as the trainer does,
-// in order of their price: more communication, then more time, then slower memory.
+// train/state/budget.cc: see budget.h. Candidate configurations are compiled and forecast as the trainer does, in order
+// of their cost: more communication, then more time, then slower memory.
 #include "train/state/budget.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace gsel {
 namespace {
 
-// "rank 3 of 4", and in a pipeline its stages: " (stage 1: layers \"fc2\" to \"loss\")". The program may be another
+// "rank 3 of 4", with its stages in a pipeline: " (stage 1: layers \"fc2\" to \"loss\")". The program may be another
 // rank's.
 std::string named(int32_t rank, const Program& program) {
   std::string text = fmt::format("rank {} of {}", rank, program.mesh.world_size());
@@ -30,7 +30,7 @@ std::string named(int32_t rank, const Program& program) {
   return fmt::format("{} ({})", text, fmt::join(stages, ", "));
 }
 
-// A change of the configuration: what to call it, and how it is written in gsel.toml.
+// A change of the configuration: its names for messages, and its lines in gsel.toml.
 struct Change {
   std::vector<std::string> names, lines;
   Config config;
@@ -40,7 +40,7 @@ std::string joined(const std::vector<std::string>& texts, const char* between) {
   return fmt::format("{}", fmt::join(texts, between));
 }
 
-// A section with the settings of a suggestion; another plugin's has nothing else.
+// The section with the suggested settings.
 StrategySection with_settings(const std::optional<StrategySection>& section, const Suggestion& suggestion,
                               const std::string& key_prefix) {
   Config given = default_config();
@@ -58,12 +58,12 @@ class Candidates {
     for (const Suggestion& suggestion : suggestions) {
       try {
         (suggestion.offloads ? offloading_ : sharding_).push_back(with(suggestion));
-      } catch (const std::exception&) {  // no file can say so
+      } catch (const std::exception&) {  // not valid as a configuration
       }
     }
   }
 
-  // Calls `fits` with each candidate until one does; in order of preference.
+  // Calls `fits` with candidates in order of preference until one fits.
   void each(const std::function<bool(const Change&)>& fits) const {
     for (const Change& change : sharding_)
       if (fits(change)) return;
@@ -77,7 +77,7 @@ class Candidates {
   using Fits = std::function<bool(const Change&)>;
   Change unchanged() const { return {{}, {}, config_}; }
 
-  // The file's lines have what is set, in the suggestion's order.
+  // The lines keep the suggestion's order.
   Change with(const Suggestion& suggestion) const {
     Change change = unchanged();
     const std::string section = fmt::format("strategy.{}", axis_name(GSEL_AXIS_DATA));
@@ -99,7 +99,7 @@ class Candidates {
     return change;
   }
 
-  // As many more micro-batches where their number is configured.
+  // If the number of micro-batches is configured, changes it instead of their size.
   Change with_microbatch(Change change, int64_t samples) const {
     if (const int64_t n = config_.train.microbatches; n > 0) {
       const int64_t more = n * (microbatch() / samples);
@@ -122,7 +122,7 @@ class Candidates {
     return config_.train.microbatch ? std::min(config_.train.microbatch, most) : most;
   }
 
-  // Halved until they fit.
+  // Halves the micro-batch until it fits.
   bool smaller(const Change& change, const Fits& fits) const {
     for (int64_t samples = microbatch() / 2; samples >= 1; samples /= 2)
       if (fits(with_microbatch(change, samples))) return true;
@@ -133,7 +133,7 @@ class Candidates {
     return config_.train.recompute != "all" && fits(with_recompute(change));
   }
 
-  // Recomputation, then small micro-batches as well.
+  // Recomputation, then smaller micro-batches as well.
   bool both(const Change& change, const Fits& fits) const {
     if (config_.train.recompute == "all") return !change.names.empty() && smaller(change, fits);
     return (!change.names.empty() && recomputing(change, fits)) || smaller(with_recompute(change), fits);

@@ -9,7 +9,7 @@
 namespace gsel {
 namespace {
 
-// Elements [first, first + chunk.size()) of the parameter as described.
+// Elements [first, first + chunk.size()) of the whole parameter.
 void fill_run(const Param& p, uint64_t key, int64_t first, std::span<float> chunk, uint64_t seed) {
   switch (p.init) {
     case GSEL_INIT_ZEROS:
@@ -35,7 +35,7 @@ void fill_run(const Param& p, uint64_t key, int64_t first, std::span<float> chun
 
 }  // namespace
 
-// Of a split one run by run, as they lie in the whole.
+// Fills a split parameter run by run, in the order of the whole.
 void make_initial(const Param& p, int64_t first, std::span<float> values, uint64_t seed) {
   const uint64_t key = derive_key(derive_key(seed, "initial values"), p.name);
   const ShardRows rows = rows_of(p.whole_dims, p.shard);

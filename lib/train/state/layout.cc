@@ -27,7 +27,7 @@ int64_t elems_of(const Program& program, const std::vector<int32_t>& params) {
   return n;
 }
 
-// The runs of parameters, stored one behind the other, that lie in a range of the bucket.
+// The runs of consecutive parameters in a range of the bucket.
 std::vector<ParamRun> runs_in(const Program& program, const std::vector<int32_t>& params, gsel_range own) {
   std::vector<ParamRun> runs;
   int64_t begin = 0;

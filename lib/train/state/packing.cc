@@ -17,7 +17,7 @@ int64_t product(const std::vector<int64_t>& dims) {
   return elems;
 }
 
-// Bytes of a tensor whose parts are packed to be contiguous; none where they are.
+// Bytes to pack a tensor's shards; 0 if they are contiguous.
 uint64_t packed_bytes(const std::vector<int64_t>& dims, const Shard& shard, gsel_dtype dtype) {
   if (rows_of(dims, shard).count == 1) return 0;
   return round_up(static_cast<uint64_t>(product(dims)) * dtype_bytes(dtype), kTensorAlign);

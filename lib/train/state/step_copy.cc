@@ -1,4 +1,4 @@
-// train/state/step_copy.cc: see step_copy.h. The arrays of a bucket lie one behind the other.
+// train/state/step_copy.cc: see step_copy.h. The arrays of a bucket are consecutive in its copy.
 #include "train/state/step_copy.h"
 
 #include "base/align.h"
@@ -7,13 +7,13 @@
 namespace gsel {
 namespace {
 
-// An array of a shard, wherever it lies.
+// An array of a shard, in device or offload memory.
 struct Array {
   void* data;
   uint64_t bytes;
 };
 
-// In the order in which they are kept. Of a shard that is not there, sizes alone.
+// In the order of the copy. Without a shard only the sizes are set.
 std::vector<Array> arrays_of(const BucketLayout& layout, bool with_gradient, const BucketShard& shard) {
   const auto elems = static_cast<uint64_t>(layout.own_elems());
   std::vector<Array> arrays{{shard.values, elems * sizeof(float)}};

@@ -10,7 +10,7 @@
 namespace gsel {
 namespace {
 
-// To nearest, ties to even, as a cast of the device does.
+// To nearest, ties to even, like the device's cast.
 std::vector<uint16_t> rounded(std::span<const float> values, gsel_dtype dtype) {
   std::vector<uint16_t> result(values.size());
   for (size_t i = 0; i < values.size(); ++i)
@@ -34,7 +34,7 @@ void ParamStorage::zero(void* data, uint64_t bytes) const {
   if (bytes) device_->enqueue(&gsel_device_v1::zero, data, bytes);
 }
 
-// The file of offload memory is zero from the start.
+// Offload memory is zero from the start.
 ParamStorage::Kept ParamStorage::make(bool is_offloaded, MemoryPart near, MemoryPart far, uint64_t bytes,
                                       Ledger& ledger) {
   Kept kept;
@@ -125,8 +125,8 @@ void ParamStorage::end_initial(Block& block) const {
   block.master.end_use(true);
 }
 
-// Elements of the bucket from `first` on, as far as this rank keeps them: to the parameters, rounded, and to the master
-// copy.
+// Writes elements of the bucket from `first` on, as far as this rank keeps them, to the rounded parameters and to the
+// master copy.
 void ParamStorage::write_initial(const Block& block, int64_t first, std::span<const float> values,
                                  const Beginning& to) const {
   const BucketLayout& layout = block.layout;

@@ -1,8 +1,7 @@
-// train/execute/instructions/buckets.cc: the life of a bucket in a step: its whole parameters come (BROADCAST,
-// ALLGATHER) and go (RELEASE), its gradients are summed (ALLREDUCE, REDUCE, REDUCE_SCATTER, ALLREDUCE_PARTIAL,
-// ALLREDUCE_TIED), and WAIT ends a collective that runs asynchronously and takes what it brought. What is whole only
-// for a while stands in a window of the arena. On an axis of one rank nothing is sent, but windows open, fill and close
-// all the same.
+// train/execute/instructions/buckets.cc: the life of a bucket in a step. BROADCAST and ALLGATHER make its parameters
+// whole, RELEASE drops them; ALLREDUCE, REDUCE, REDUCE_SCATTER, ALLREDUCE_PARTIAL and ALLREDUCE_TIED sum its gradients;
+// WAIT ends an asynchronous collective and takes its result. What is whole only temporarily is in a window of the
+// arena. On an axis of one rank nothing is sent, but windows open, fill and close as usual.
 #include <algorithm>
 
 #include "base/dtype.h"
@@ -35,9 +34,9 @@ void close_gradient_window(State& s, int32_t b) {
   forget_contributions(*s.run, b);
 }
 
-// ---- what WAIT takes -----------------------------------------------------------------------------------------------
+// ---- results taken by WAIT -----------------------------------------------------------------------------------------
 
-// Whether the first elements of a shard are other than its master copy, rounded. Goes through memory that is free
+// Whether the first `elems` 16-bit parameters of a shard differ from its rounded master copy. Uses memory that is free
 // before the first step.
 double own_params_differ(const State& s, const BucketShard& own, uint64_t elems) {
   const CountedMemory& room = s.arena.bytes() > s.staging.bytes() ? s.arena : s.staging;
@@ -58,11 +57,11 @@ double own_params_differ(const State& s, const BucketShard& own, uint64_t elems)
   return 0;
 }
 
-// A broadcast before the first step brought the root's parameters, rounded where they are kept in 16 bits. Master
-// copies that were initialised like the root's are exact and stay; else all follow what came.
+// A broadcast before the first step gave all ranks the root's parameters, rounded if they are kept in 16 bits. If all
+// ranks' master copies round to these, they are exact and stay; else all ranks set them from the rounded ones.
 void follow_params(State& s, int32_t b) {
   const BucketLayout& layout = s.params.layout(b);
-  if (layout.dtype == GSEL_F32 || s.program().buckets[b].owner >= 0) return;  // an owner has the one copy
+  if (layout.dtype == GSEL_F32 || s.program().buckets[b].owner >= 0) return;  // only the owner has a copy
   const BucketShard own = s.params.shard(b);
   const auto elems =
       static_cast<uint64_t>(std::max<int64_t>(std::min(layout.own.end, layout.elems) - layout.own.begin, 0));
@@ -120,7 +119,7 @@ void broadcast_params(State& s, const gsel_instr& instr) {
                        instr.peer));
 }
 
-// In place: each rank's shard already stands, or is put, where it belongs in the whole.
+// In place: each rank's shard is already, or is put, at its position in the whole.
 void allgather_params(State& s, const gsel_instr& instr) {
   const int32_t b = instr.bucket;
   const BucketLayout& layout = s.params.layout(b);
@@ -182,7 +181,7 @@ void reduce_gradients(State& s, const gsel_instr& instr) {
   post(s, instr, make_collective(GSEL_COLLECTIVE_REDUCE, data, data, elems, GSEL_F32, GSEL_SUM, instr.peer));
 }
 
-// Into the own part of the whole gradient where that is kept, else into the shard.
+// The result goes into the rank's shard of the whole gradient if that is kept, else into the stored shard.
 void reduce_scatter_gradients(State& s, const gsel_instr& instr) {
   const int32_t b = instr.bucket;
   BucketState& bucket = s.buckets[b];
@@ -191,7 +190,7 @@ void reduce_scatter_gradients(State& s, const gsel_instr& instr) {
   zero_missing_gradients(s, b);
   const float* whole = s.params.whole_gradient(b);
   float* result = s.params.own_gradient(b);
-  // Where the shard already holds the sum of earlier micro-batches the plan has memory for this one's.
+  // If the shard already holds the sum of earlier micro-batches, the plan has separate memory for this result.
   if (void* apart = s.at(s.operands().reduced)) result = bucket.reduced = static_cast<float*>(apart);
   if (s.axis_size(instr.axis) == 1) {
     const float* own = whole + layout.own.begin;
@@ -212,7 +211,7 @@ void reduce_scatter_gradients(State& s, const gsel_instr& instr) {
 
 namespace {
 
-// Of what this rank steps of a bucket, in place; each rank has a part of every sum.
+// In place, on what this rank steps of a bucket; each rank has one summand.
 gsel_collective sum_of_stepped(State& s, int32_t b) {
   if (s.params.whole_gradient(b)) zero_missing_gradients(s, b);
   float* own = s.params.own_gradient(b);
@@ -233,7 +232,7 @@ void allreduce_tied(State& s, const gsel_instr& instr) {
   call_in(s, s.comms.tie(instr.bucket), instr.kind, GSEL_AXIS_PIPELINE, sum_of_stepped(s, instr.bucket));
 }
 
-// ---- the end of what runs asynchronously ---------------------------------------------------------------------------
+// ---- the end of asynchronous collectives ---------------------------------------------------------------------------
 
 void wait_bucket(State& s, int32_t b) {
   BucketState& bucket = s.buckets[b];

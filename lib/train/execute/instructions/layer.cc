@@ -1,6 +1,6 @@
 // train/execute/instructions/layer.cc: FORWARD, RECOMPUTE and the three kinds of backward: a layer's callback. A layer
-// with n phases is n + 1 pieces of work in a row, with a reduction between each two. A micro-batch without samples
-// calls no callback, and takes part in the reductions with the neutral element of the operation.
+// with n phases hands out n + 1 pieces of work, with a reduction between each two. A micro-batch without samples calls
+// no callback and takes part in the reductions with the operation's neutral element.
 #include <numeric>
 
 #include "base/random.h"
@@ -12,7 +12,7 @@ namespace {
 
 using Access = Lender::Access;
 
-// The callback that an instruction makes.
+// The callback of an instruction.
 int32_t work_kind(gsel_instr_kind kind) {
   return kind == GSEL_INSTR_RECOMPUTE ? GSEL_FORWARD : kind;
 }
@@ -34,7 +34,7 @@ gsel_tensor lend_param(State& s, const ArenaOperands::OfParam& operand, int32_t 
   return s.lent.lender.lend(param_tensor(param, cast), Access::read);
 }
 
-// What a forward writes is lent to be written at first, and to be changed in later phases.
+// Outputs of a forward are lent for writing, and in later phases for update.
 void lend_values(State& s, const gsel_instr& instr, const Layer& layer) {
   const int32_t mb = instr.microbatch;
   const ArenaOperands& operands = s.operands();
@@ -84,7 +84,7 @@ void lend_call(State& s, const gsel_instr& instr, const Layer& layer) {
   const Microbatch& mb = s.program().microbatches[instr.microbatch];
   Lent& lent = s.lent;
   gsel_call& call = lent.call;
-  const int32_t accumulate = call.accumulate;  // decided when the backward began
+  const int32_t accumulate = call.accumulate;  // set when the backward began
   list_samples(lent, *s.run, mb);
   call = {};
   lend_values(s, instr, layer);

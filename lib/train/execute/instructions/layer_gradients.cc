@@ -18,8 +18,8 @@ bool has_weight_half(gsel_instr_kind kind) {
   return kind != GSEL_BACKWARD_INPUT;
 }
 
-// All parameters of a layer share one `accumulate`; where a tied one already has a gradient, or the layer always adds,
-// the others start at zero.
+// All parameters of a layer share one `accumulate`. If a tied one already has a gradient, or the layer always adds, it
+// is 1, and the gradients of the others are zeroed first.
 void begin_weight_gradients(State& s, const Layer& layer) {
   auto begun = [&](int32_t p) { return s.model.params()[p].trainable() && s.run->weight_begun[p]; };
   s.lent.call.accumulate = layer.always_accumulates() || std::ranges::any_of(layer.params, begun);
@@ -28,7 +28,7 @@ void begin_weight_gradients(State& s, const Layer& layer) {
     if (s.model.params()[p].trainable() && !s.run->weight_begun[p]) zero_gradient(s, p);
 }
 
-// A gradient that was not produced stays without contribution; it is zeroed when somebody else reads it.
+// A gradient that was not produced has no contribution yet; it is zeroed when something reads it.
 void finish_weight_gradients(State& s, const Layer& layer) {
   for (size_t i = 0; i < layer.params.size(); ++i) {
     const int32_t p = layer.params[i];
@@ -37,7 +37,7 @@ void finish_weight_gradients(State& s, const Layer& layer) {
   }
 }
 
-// For kernels that add to what is there.
+// For kernels that always accumulate.
 void zero_contributions(State& s, const Layer& layer, int32_t mb) {
   for (size_t i = 0; i < layer.inputs.size(); ++i) {
     const Value& value = s.model.values()[layer.inputs[i]];
@@ -47,7 +47,7 @@ void zero_contributions(State& s, const Layer& layer, int32_t mb) {
   }
 }
 
-// From here on all gradients of the step carry the loss scale.
+// From here on all gradients of the step include the loss scale.
 void scale_contribution(State& s, const ArenaOperands::OfValue& operand, int32_t v, int32_t mb) {
   if (s.loss_scale.value() == 1) return;
   const Value& value = s.model.values()[v];
@@ -59,8 +59,8 @@ void scale_contribution(State& s, const ArenaOperands::OfValue& operand, int32_t
 
 // ---- before the callback ------------------------------------------------------------------------------------------
 
-// Before the first phase. Opens the windows of gradients, also for a micro-batch whose data has ended. A micro-batch
-// that the program knows to be empty opens none; they open at the first instruction that needs them.
+// Before the first phase. Opens the windows of gradients, also for a micro-batch whose data ended early. A micro-batch
+// that is empty in the program opens none; they open at the first instruction that needs them.
 void begin_backward(State& s, const gsel_instr& instr, const Layer& layer) {
   s.lent.call.accumulate = 0;
   if (layer.always_accumulates() && has_input_half(instr.kind) && !s.is_empty(instr.microbatch))
@@ -93,7 +93,7 @@ void lend_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
                                                    s.lent.call.accumulate ? Access::update : written));
 }
 
-// ---- behind it ----------------------------------------------------------------------------------------------------
+// ---- after the callback -------------------------------------------------------------------------------------------
 
 void finish_backward(State& s, const gsel_instr& instr, const Layer& layer) {
   const int32_t mb = instr.microbatch;

@@ -1,6 +1,6 @@
 // train/execute/instructions/layer_phases.cc: the phases between the calls of one callback. A buffer is reduced in
-// place, or shifted round the ranks of its axis; then it alternates between two pieces of memory. A micro-batch without
-// samples takes part with the neutral element of the operation.
+// place, or ring-shifted, alternating between two pieces of memory. A micro-batch without samples takes part with the
+// operation's neutral element.
 #include <algorithm>
 #include <limits>
 
@@ -17,12 +17,12 @@ int32_t buffer_of(const Layer& layer, gsel_instr_kind kind, size_t k) {
   return (is_forward(kind) ? layer.forward_buffer_of : layer.backward_buffer_of)[k];
 }
 
-// In an inference the samples of a replica are all there are.
+// In an inference, the data axis does not take part: one replica has all samples.
 int32_t ranks_of(const State& s, const gsel_phase& phase) {
   return s.run->is_one_replica() && phase.axis != s.sharing_axis() ? 1 : s.axis_size(phase.axis);
 }
 
-// To the next rank of the axis, from the last to the first.
+// Sends the buffer to the next rank of the axis; the last rank sends to the first.
 void shift_ring(State& s, const gsel_instr& instr, size_t k) {
   const gsel_phase& phase = phases_of(s.layer_of(instr), instr.kind)[k];
   const int32_t i = buffer_of(s.layer_of(instr), instr.kind, k), n = ranks_of(s, phase),
@@ -52,7 +52,7 @@ const std::vector<gsel_phase>& buffers_of(const Layer& layer, gsel_instr_kind ki
   return kind == GSEL_BACKWARD_WEIGHT ? kNone : layer.backward_buffers;
 }
 
-// Of the i-th buffer, after so many phases.
+// The i-th buffer after `done` phases.
 void* phase_buffer(const State& s, const gsel_instr& instr, int32_t i, size_t done) {
   const std::vector<gsel_phase>& phases = phases_of(s.layer_of(instr), instr.kind);
   size_t shifts = 0;
@@ -91,7 +91,7 @@ void join_phases(State& s, const gsel_instr& instr) {
   }
 }
 
-// Those that are left, so that others do not wait: what is in them no longer matters.
+// Runs the remaining reductions so that other ranks do not wait; the contents no longer matter.
 void finish_phases(State& s, const gsel_instr& instr) {
   for (size_t k = s.run->phase > 0 ? s.run->phase - 1 : 0; k < phases_of(s.layer_of(instr), instr.kind).size(); ++k)
     reduce_phase(s, instr, k);

@@ -1,6 +1,6 @@
-// train/execute/instructions/layer_redistribution.cc: the library's own layers: bring a value from one placement on the
-// sharing axis to another, forward, and its gradient back. If nothing has to be done, or a sum can be made in place,
-// both values have the same memory (train/state/arena_plan.h).
+// train/execute/instructions/layer_redistribution.cc: the library's own layers, which change a value's placement on the
+// sharing axis in forward, and that of its gradient in backward. If nothing has to be done, or a sum can be made in
+// place, both values share memory (train/state/arena_plan.h).
 #include <functional>
 
 #include "model/views.h"
@@ -15,7 +15,7 @@ void redistribute(State& s, gsel_instr_kind poster, const RedistributionJob& job
     call.label = {value.name.data(), value.name.size()};
     call_now(s, poster, s.sharing_axis(), call);
   };
-  s.redistributor.run(job, std::ref(make));  // which takes no memory
+  s.redistributor.run(job, std::ref(make));  // allocates nothing
 }
 
 void redistribute_value(State& s, const gsel_instr& instr, const Layer& layer) {
@@ -27,8 +27,8 @@ void redistribute_value(State& s, const gsel_instr& instr, const Layer& layer) {
                 s.at(s.operands().outputs[0].value), s.at(s.operands().packing)});
 }
 
-// The gradient of the output goes no further than this. Where it is that of the input, or is summed to it, it becomes
-// the first contribution as it stands, or is added to those that came before.
+// Only this layer reads the output's gradient. If that becomes the input's gradient in place, it is the first
+// contribution as it is, or is added to earlier ones.
 void redistribute_gradient(State& s, const gsel_instr& instr, const Layer& layer) {
   const int32_t from = layer.outputs.front(), to = layer.inputs.front(), mb = instr.microbatch;
   const auto& values = s.model.values();

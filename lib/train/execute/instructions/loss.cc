@@ -1,4 +1,4 @@
-// train/execute/instructions/loss.cc: LOSS_ALLREDUCE: the loss of all ranks.
+// train/execute/instructions/loss.cc: LOSS_ALLREDUCE: sums the loss over all ranks.
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -9,8 +9,8 @@
 namespace gsel::execute {
 namespace {
 
-// Over a pipeline one rank has them all. It sends them to the others and goes on: a rank that has ended its step begins
-// the next one while others are still at it, unless something else of all pipeline ranks is looked at.
+// One pipeline rank has the losses. It sends them to the others instead of all-reducing, so that a rank can begin its
+// next step while others are still in this one.
 void send_losses(State& s, std::span<double, 2> parts) {
   const int32_t own = s.axis_coordinate(GSEL_AXIS_PIPELINE);
   const int32_t from = pipeline_rank_of_layer(s.program(), s.model.loss_layer());
@@ -26,7 +26,7 @@ void send_losses(State& s, std::span<double, 2> parts) {
     if (peer != from) call(GSEL_COLLECTIVE_SEND, peer);
 }
 
-// Which all ranks know to have none that losses can be divided by.
+// Finds the first bad loss weight. All ranks call it, since all know that the weight sum is not positive and finite.
 void agree_on_odd_weight(State& s) {
   const int32_t n = s.mesh.world_size();
   double first = s.run->odd_weight_microbatch < 0
@@ -55,7 +55,7 @@ void refuse_weight(const State& s) {
       .about_rank(run.odd_weight_rank);
 }
 
-// The one place where the loss is normalised: sums over all ranks, axis by axis, then one division.
+// The only place that normalises the loss: sums over all ranks, axis by axis, then one division.
 void allreduce_loss(State& s, const gsel_instr& instr) {
   if (instr.axis == GSEL_AXIS_DATA) settle_messages(s);
   double parts[2] = {s.run->loss_sum, s.run->weight};

@@ -1,7 +1,7 @@
-// train/execute/instructions/non_finite.cc: numbers that are not finite. Each rank looks at the gradients that its
-// backwards produce, because a reduction spreads them over all ranks. Only when it has seen one, or a loss that is not
-// finite, it looks at the values of that micro-batch that its backwards read, to tell whether forward made it. That a
-// step has one all ranks know from OVERFLOW or NORM; then they agree on where it came from first.
+// train/execute/instructions/non_finite.cc: finds non-finite numbers. Each rank checks the gradients that its backwards
+// produce, before a reduction spreads them over all ranks. Once it has found one, or a non-finite loss, it checks the
+// values that backwards read in that micro-batch, to see whether forward made it. OVERFLOW or NORM tells all ranks that
+// a step has one; then they agree on its first origin.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +14,7 @@
 namespace gsel::execute {
 namespace {
 
-// A collective of all ranks, which all know that the step has one.
+// A collective of all ranks, when all know that the step has a non-finite number.
 void agree_on_non_finite(State& s, NonFiniteOrigin origin) {
   double first = origin.order(s.model, s.mesh.world_size());
   for (gsel_axis axis : {s.sharing_axis(), GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA})
@@ -46,7 +46,7 @@ std::string text_of(const Model& model, const NonFiniteOrigin& origin, int64_t s
       step, layer, where);
 }
 
-// Of a dynamic loss scale that may still fall, an overflow is what it looks for and no error.
+// While a dynamic loss scale may still fall, an overflow is no error: it is how the scale is found.
 void judge_non_finite(const State& s, int64_t step) {
   const std::string what = text_of(s.model, s.non_finite_origin, step);
   const bool searches = s.loss_scale.may_fall();
@@ -58,7 +58,7 @@ void judge_non_finite(const State& s, int64_t step) {
 
 // ---- what this rank has seen --------------------------------------------------------------------------------------
 
-// The earlier of two counts.
+// Keeps the earlier origin.
 void note_origin(State& s, const NonFiniteOrigin& origin) {
   const int32_t n = s.mesh.world_size();
   if (origin.order(s.model, n) < s.run->origin.order(s.model, n)) s.run->origin = origin;
@@ -78,15 +78,14 @@ bool is_finite(const Fixed& fixed, const void* data, gsel_dtype dtype, uint64_t 
   return true;
 }
 
-// A value or its gradient; nothing is said of one that has no memory here, or no floating-point elements.
+// A value or its gradient. True if it has no memory here or no floating-point elements.
 bool is_finite_value(const State& s, const void* data, int32_t v, int32_t mb) {
   const Value& value = s.model.values()[v];
   if (!data || value.is_scalar() || value.dtype < GSEL_F16) return true;
   return is_finite(s, data, value.dtype, static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count)));
 }
 
-// The loss layer, where it alone reads a value; -1: others gave a part of its gradient, or passed on what they were
-// given.
+// The loss layer if only that reads the value. -1: other layers contributed to its gradient, or passed on a gradient.
 int32_t only_loss_reads(const Model& model, int32_t v) {
   int32_t loss = -1;
   for (size_t i = 0; i < model.layers().size(); ++i) {
@@ -107,7 +106,7 @@ NonFiniteOrigin origin_in(const State& s, int32_t layer, int32_t param, int32_t 
           s.run->microbatch_number[mb], -1};
 }
 
-// The backward of the loss was given nothing, so that it made what a backward before it was given.
+// The backward of the loss gets no gradient, so it made a non-finite gradient that the next backward received.
 void look_at_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
   for (size_t i = 0; i < layer.params.size(); ++i) {
     const int32_t p = layer.params[i];
@@ -124,7 +123,7 @@ void look_at_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
   }
 }
 
-// Of a value that the library has redistributed, the one it was made of.
+// Follows redistributions back to the described value.
 int32_t described_value(const Model& model, int32_t v) {
   for (;;) {
     const int32_t producer = model.values()[v].producer;
@@ -133,7 +132,7 @@ int32_t described_value(const Model& model, int32_t v) {
   }
 }
 
-// A value of a whole micro-batch was made in parts, and gathered: the ranks that made them tell.
+// Whether the value of a whole micro-batch was gathered from shards; the ranks that made the shards report it.
 bool was_gathered(const Program& program, const Value& value, int32_t mb) {
   auto is_part = [mb](const Microbatch& part) { return part.whole == mb; };
   return value.producer >= 0 && std::ranges::any_of(program.microbatches, is_part);
@@ -154,7 +153,7 @@ void look_at_value(State& s, const void* data, int32_t v, int32_t mb) {
 
 }  // namespace
 
-// Behind a backward. Gradients are looked at until one was found in this step; values of its micro-batch from then on.
+// After a backward. Checks gradients until one is found in this step; from then on the values of its micro-batch.
 void look_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer) {
   if (s.non_finite == NonFinite::off) return;
   if (!s.run->origin.is_known() && instr.kind != GSEL_BACKWARD_INPUT) look_at_gradients(s, instr, layer);
@@ -166,7 +165,7 @@ void look_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer) 
     look_at_value(s, s.at(operands.outputs[i].value), layer.outputs[i], instr.microbatch);
 }
 
-// Behind the loss layer's forward.
+// After the loss layer's forward.
 void look_at_loss(State& s, const gsel_instr& instr) {
   const Layer& layer = s.layer_of(instr);
   const int32_t number = s.run->microbatch_number[instr.microbatch];

@@ -9,16 +9,16 @@
 namespace gsel::execute {
 namespace {
 
-constexpr double kClipEpsilon = 1e-6;  // of the published rule: max_norm / (norm + 1e-6)
+constexpr double kClipEpsilon = 1e-6;  // as in the published rule: max_norm / (norm + 1e-6)
 
-// Whether the ranks of its axis own different parts of the bucket's gradient, or one rank all of it: numbers that each
-// takes of its own are then to be put together.
+// Whether the bucket's gradient is sharded over its axis or owned by one rank, so that numbers computed from it must be
+// summed over the axis.
 bool is_divided(const State& s, int32_t b) {
   const ProgramBucket& bucket = s.program().buckets[b];
   return s.axis_size(bucket.axis) > 1 && (bucket.shards_state() || bucket.owner >= 0);
 }
 
-// Sum of squares of what this rank owns of a gradient, of parameters that count.
+// Sum of squares of this rank's shard of a gradient, over parameters that count.
 double own_squares(State& s, int32_t b, const std::function<bool(const Param&)>& counts) {
   if (s.params.whole_gradient(b)) zero_missing_gradients(s, b);
   const float* own = s.params.own_gradient(b);
@@ -31,7 +31,7 @@ double own_squares(State& s, int32_t b, const std::function<bool(const Param&)>&
 
 }  // namespace
 
-// A square of an f32 is finite in f64, and so is any sum of them that memory can hold.
+// The square of an f32 is finite in f64, and so is any sum that memory can hold.
 void find_overflow(State& s, const gsel_instr& instr) {
   double found = s.run->overflowed;
   for (size_t b = 0; b < s.buckets.size(); ++b)
@@ -43,9 +43,8 @@ void find_overflow(State& s, const gsel_instr& instr) {
   s.run->overflowed = found != 0;
 }
 
-// Every gradient counts once: what ranks own different parts of is summed over its axis, what all have alike is not,
-// and of what several ranks of a pipeline hold the first one's. Over the sharing axis what is split is summed, and of
-// what each rank has whole the first one's.
+// Every gradient counts once. Shards are summed over their axis; gradients that all ranks of an axis have are not. A tied
+// parameter counts on the first pipeline rank that holds it, a whole parameter on the first rank of the sharing axis.
 void norm(State& s, const gsel_instr& instr) {
   const bool is_first = s.axis_coordinate(s.sharing_axis()) == 0;
   auto counts = [&](const Param& param) {
@@ -77,7 +76,7 @@ void norm(State& s, const gsel_instr& instr) {
   s.run->clip = clip_of(s, s.run->record.report.gradient_norm);
 }
 
-// A norm is finite if and only if all gradients that count in it are.
+// A norm is finite if and only if all its gradients are.
 bool shows_overflow(const Fixed& fixed, double squares) {
   return fixed.non_finite != NonFinite::off && !std::isfinite(squares);
 }

@@ -1,10 +1,9 @@
-// train/execute/instructions/post_validate.cc: steps that are made before it is known whether they may be. An
-// optimistic NORM or OVERFLOW sends this rank's number; STEP goes on as if nothing were clipped and nothing had
-// overflowed, after what it changes was kept. POST_VALIDATE in the next step, or whoever asks between steps, takes the
-// number, which is the same on all ranks: so all go on, or all put back what was kept, step again as they should have,
-// and begin the next step again. Before POST_VALIDATE no gradient is written and no loss sent, and at it no message is
-// under way: docs/program.md has the rules. Source: Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024,
-// section 4.
+// train/execute/instructions/post_validate.cc: optimistic steps. An optimistic NORM or OVERFLOW sends this rank's
+// number; STEP copies what it changes and goes on as if nothing were clipped and nothing had overflowed. POST_VALIDATE
+// in the next step, or a call between steps, takes the reduced number. It is the same on all ranks: either all go on,
+// or all restore the copy, repeat the step with the true numbers, and start the next step over. Before POST_VALIDATE no
+// gradient is written and no loss sent, and no message crosses it: docs/program.md has the rules. Source: Qi et al.,
+// "Zero Bubble Pipeline Parallelism", ICLR 2024, section 4.
 #include <cmath>
 
 #include "base/os.h"
@@ -19,7 +18,7 @@ void take_optimistic(OptimisticNumber& number) {
   number.under_way.reset();
 }
 
-// Calls of one size each, made since the last ones were counted.
+// Counts the n calls made since the last count; all have the same size.
 void count_optimistic(Communication& c, int32_t n) {
   const gsel_comm_count all = c.comms.validation().counts(GSEL_COLLECTIVE_ALLREDUCE);
   const gsel_comm_count seen = std::exchange(c.validation.counted, all);
@@ -33,8 +32,8 @@ void count_optimistic(Communication& c, int32_t n) {
   }
 }
 
-// What the forwards of a step that begins again have left: collectives under way, gathered parameters, and messages
-// that others take before their own POST_VALIDATE.
+// Ends what the forwards of a step that starts over have begun: collectives, gathered parameters, and messages that
+// other ranks take before their own POST_VALIDATE.
 void close_forward(State& s) {
   if (!s.under_way) return;
   for (int32_t b = 0; b < static_cast<int32_t>(s.buckets.size()); ++b) {
@@ -44,7 +43,7 @@ void close_forward(State& s) {
   settle_messages(s);
 }
 
-// The instructions behind the optimistic ones, with the true numbers. Gradients are complete since the first time.
+// Repeats the instructions after the optimistic ones, with the true numbers. Gradients are still complete.
 void step_again(State& s, double clip, bool overflowed) {
   for (int32_t b = 0; b < static_cast<int32_t>(s.buckets.size()); ++b) {
     if (!s.step_copy->keeps(b)) continue;
@@ -67,10 +66,9 @@ void step_again(State& s, double clip, bool overflowed) {
 
 }  // namespace
 
-// ---- the step that is to be validated -------------------------------------------------------------------------
+// ---- the optimistic step --------------------------------------------------------------------------------------
 
-// A communicator that has no thread of its own makes the call where it stands, which costs what an optimistic
-// step gains.
+// A communicator without a thread of its own makes the call blocking, which loses the gain of an optimistic step.
 void start_optimistic(State& s, const gsel_instr& instr, double number) {
   const bool is_norm = instr.kind == GSEL_INSTR_NORM;
   OptimisticNumber& optimistic = is_norm ? s.validation.squares : s.validation.overflow;
@@ -94,7 +92,7 @@ void keep_until_validated(State& s, int32_t bucket, const BucketShard& shard) {
   if (s.validation.is_open) s.step_copy->keep(bucket, shard);
 }
 
-// Of a step in which nothing is optimistic, its own numbers.
+// A step without optimistic instructions reports its own numbers.
 void report_validated(const State& s, gsel_step_report& report) {
   if (s.run->last_optimistic < 0) {
     report.skipped = s.run->overflowed;
@@ -106,7 +104,7 @@ void report_validated(const State& s, gsel_step_report& report) {
   report.skipped = s.validation.overflowed;
 }
 
-// ---- what becomes of it ---------------------------------------------------------------------------------------
+// ---- validation -----------------------------------------------------------------------------------------------
 
 bool post_validate(State& s) {
   const bool stands = settle_validation(s);

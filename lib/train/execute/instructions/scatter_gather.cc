@@ -1,5 +1,5 @@
 // train/execute/instructions/scatter_gather.cc: SCATTER and GATHER: a value, or its gradient, of a whole micro-batch on
-// one rank, and its parts on all. Parts are consecutive, in order of coordinate on the axis, and as even as can be.
+// one rank, and its shards on all. Shards are consecutive in order of coordinate, and as even as possible.
 #include "base/shard.h"
 #include "base/text.h"
 #include "model/views.h"
@@ -8,7 +8,7 @@
 namespace gsel::execute {
 namespace {
 
-// Elements of each rank's part of the whole micro-batch.
+// Elements of each rank's shard of the whole micro-batch.
 const std::vector<uint64_t>& count_parts(State& s, const gsel_instr& instr) {
   const Microbatch& part = s.program().microbatches[instr.microbatch];
   const Microbatch& whole = s.program().microbatches[part.whole];

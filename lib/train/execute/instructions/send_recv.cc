@@ -1,5 +1,5 @@
-// train/execute/instructions/send_recv.cc: SEND and RECV: values and gradients on their way between the ranks of a
-// pipeline. A gradient that comes counts as a contribution, as a backward's does.
+// train/execute/instructions/send_recv.cc: SEND and RECV: values and gradients between pipeline ranks. A received
+// gradient is a contribution, like a backward's.
 #include "base/os.h"
 #include "model/views.h"
 #include "train/execute/instructions.h"
@@ -22,7 +22,7 @@ gsel_collective call_of_message(const State& s, size_t position) {
   return call;
 }
 
-// What waiting takes is exposed communication.
+// Counts the waiting time as exposed communication.
 template <class Wait>
 void waiting_for_messages(State& s, Wait&& wait) {
   const double began = os::now_seconds();

@@ -1,4 +1,4 @@
-// train/execute/instructions/step.cc: STEP: the optimizer on what this rank owns of a bucket.
+// train/execute/instructions/step.cc: STEP: runs the optimizer on this rank's shard of a bucket.
 #include <algorithm>
 
 #include "base/os.h"
@@ -7,7 +7,7 @@
 namespace gsel::execute {
 namespace {
 
-// Two numbers for each parameter of a bucket, of what this rank of the sharing axis has of it: of the whole.
+// Sums two numbers per parameter of a bucket over the sharing axis; parameters that are whole on each rank count once.
 void sum_over_parts(State& s, const ProgramBucket& bucket, std::span<double> numbers) {
   auto is_whole = [&](int32_t p) { return s.model.params()[p].shard.is_whole(); };
   if (std::ranges::all_of(bucket.params, is_whole)) return;
