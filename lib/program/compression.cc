@@ -38,7 +38,7 @@ std::vector<SentArray> arrays_of_reduce(const Program& program, int32_t bucket, 
   if (compression == GSEL_COMPRESS_BF16) return {{elems, GSEL_BF16}};
   if (compression == GSEL_COMPRESS_LOW_RANK) {
     const LowRankParts parts = low_rank_parts(program, bucket);
-    // Left factors travel with what is sent as it is; right ones need the sum of the left ones first.
+    // Left factors are sent with the uncompressed parameters; right factors need the sum of the left ones first.
     if (!parts.matrices.empty())
       return {{parts.left_elems + parts.plain_elems, GSEL_F32}, {parts.right_elems, GSEL_F32}};
   }

@@ -1,5 +1,5 @@
-// program/compression.h: what an ALLREDUCE of a compressed bucket sends. A pure function of the program, so that
-// compressor, forecast and counters agree.
+// program/compression.h: what an ALLREDUCE of a compressed bucket sends. A pure function of the program, so compressor,
+// forecast and counters agree.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace gsel {
 
-// A parameter of a bucket as a matrix: its first dimension by the product of the others.
+// A parameter of a bucket as a matrix: first dimension by the product of the others.
 struct BucketMatrix {
   int32_t param = 0;
   int64_t first = 0;  // in elements of the bucket
@@ -17,19 +17,18 @@ struct BucketMatrix {
   int64_t elems() const { return rows * cols; }
 };
 
-// How GSEL_COMPRESS_LOW_RANK divides a bucket: matrices whose two factors are smaller than they are, and the rest,
-// which is sent as it is.
+// GSEL_COMPRESS_LOW_RANK: matrices whose two factors are smaller than the matrix are compressed; the other parameters
+// are sent uncompressed.
 struct LowRankParts {
   int64_t rank = 0;
   std::vector<BucketMatrix> matrices;
-  std::vector<gsel_range> plain;  // of the bucket's elements, in order
+  std::vector<gsel_range> plain;  // uncompressed ranges of the bucket, in order
   int64_t matrix_elems = 0, plain_elems = 0;
-  int64_t left_elems = 0, right_elems = 0;  // of all left factors, [rows][rank], and all right ones, [cols][rank]
+  int64_t left_elems = 0, right_elems = 0;  // all left factors [rows][rank], all right factors [cols][rank]
 };
 LowRankParts low_rank_parts(const Program& program, int32_t bucket);
 
-// The all-reduces that an ALLREDUCE of the bucket makes, in order; `compressing`: from the bucket's compression_start
-// on.
+// The all-reduces of an ALLREDUCE of the bucket, in order. compressing: from the bucket's compression_start on.
 struct SentArray {
   int64_t elems = 0;
   gsel_dtype dtype = GSEL_F32;

@@ -10,10 +10,10 @@ namespace {
 
 // ---- an evaluation ----------------------------------------------------------------------------------------------
 
-// From ALLGATHER (or BROADCAST by an owner) to RELEASE or the end, in positions of the step.
+// From ALLGATHER (or BROADCAST by an owner) to RELEASE or the end of the step, as positions.
 struct Window {
   size_t opened = 0;
-  std::vector<size_t> waits;  // that end the opening
+  std::vector<size_t> waits;  // of the opening collective
   int64_t last_forward = -1;
   int64_t closed = -1;  // its RELEASE
 };
@@ -34,8 +34,7 @@ bool is_kept_always(const gsel_instr& instr) {
   }
 }
 
-// Follows what each instruction does to buckets, to find the windows that a forward reads and the last forward that
-// reads each. Then the list is written.
+// Finds the windows that forwards read, and the last forward that reads each; then writes the new step.
 class Cutter {
  public:
   explicit Cutter(const Program& program) : program_(program), buckets_(program.buckets.size()) {}
@@ -54,7 +53,7 @@ class Cutter {
   struct Bucket {
     std::vector<Window> windows;  // the last one may be open
     bool is_open = false;
-    bool arriving = false;  // a wait would end the opening of the last window
+    bool arriving = false;  // the opening collective has not been waited for
   };
 
   void visit(const gsel_instr& instr, const std::vector<int32_t>& bucket_of) {
@@ -67,7 +66,7 @@ class Cutter {
     switch (instr.kind) {
       case GSEL_INSTR_BROADCAST:
       case GSEL_INSTR_ALLGATHER:
-        // Stages 1 and 2 gather what the optimizer has changed, which is not done here.
+        // ZeRO stages 1 and 2 gather what the optimizer has changed; a forward-only program changes nothing.
         if (instr.kind == GSEL_INSTR_ALLGATHER && !program_.buckets[instr.bucket].shards_param()) return;
         bucket.windows.emplace_back().opened = at_;
         bucket.is_open = bucket.arriving = true;
@@ -85,7 +84,7 @@ class Cutter {
     }
   }
 
-  // A broadcast is kept on every rank alike, whether or not a forward of this one reads what it brings.
+  // A broadcast is kept on all ranks, whether or not a forward of this rank reads its result.
   void place(int32_t b, const Window& window) {
     const bool shards = program_.buckets[b].shards_param();
     if (shards && window.last_forward < 0) return;
@@ -101,7 +100,7 @@ class Cutter {
   Program write() {
     for (at_ = 0; at_ < program_.step.size(); ++at_)
       if (is_kept_always(program_.step[at_])) kept_.push_back({at_, program_.step[at_]});
-    // At one position the instruction that stands there comes first; releases behind it.
+    // At the same position, the original instruction comes before releases.
     std::ranges::stable_sort(kept_, {},
                              [](const Kept& k) { return std::pair(k.position, k.instr.kind == GSEL_INSTR_RELEASE); });
     Program out = program_;
@@ -136,8 +135,8 @@ Program forward_only(const Program& program) {
 
 namespace {
 
-// All ranks write messages in the order of the layers that cause them, so that the messages of each pair of ranks are
-// in order and there is no deadlock.
+// All ranks write messages in the order of the layers that cause them, so the messages of each pair of ranks are in the
+// same order and cannot deadlock.
 class Writer {
  public:
   Writer(const Program& training, int32_t value, int64_t n_samples)
@@ -190,7 +189,7 @@ class Writer {
     return buckets;
   }
 
-  // Of those that are asked for, each pipeline rank asks for what its layers read.
+  // Each pipeline rank gets the inputs that its layers read, or that are the wanted value.
   void write_inputs(int32_t value) {
     for (size_t v = 0; v < from_.values.size(); ++v) {
       const auto id = static_cast<int32_t>(v);
@@ -222,7 +221,7 @@ class Writer {
       if (last_[b] == l) emit(GSEL_INSTR_RELEASE).bucket = b;
   }
 
-  // From the pipeline rank that has it to the others that read it, in their order.
+  // Sends a value from the pipeline rank that has it to the others that read it, by rank.
   void send_to_readers(int32_t v, int32_t from) {
     const std::vector<int32_t> ranks = from_.mesh.group(from_.rank, GSEL_AXIS_PIPELINE);
     for (size_t to = 0; to < ranks.size(); ++to) {
@@ -241,7 +240,7 @@ class Writer {
   const Program& from_;
   const std::vector<int32_t> layers_;
   Program out_;
-  std::vector<int32_t> last_;  // by bucket: the last layer here that reads of it
+  std::vector<int32_t> last_;  // by bucket: the last layer here that reads its parameters
   std::vector<bool> open_;
 };
 

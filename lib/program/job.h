@@ -1,7 +1,6 @@
-// program/job.h: the programs that are verified together. These are the programs of all ranks; or, on one rank of a
-// large job, only those that this rank needs. Ranks are left out if the programs of each pipeline coordinate are equal
-// except for samples and the sizes of parts: a rank that is left out does at each instruction what the rank at its
-// pipeline coordinate does.
+// program/job.h: the programs that are verified together: those of all ranks, or, on one rank of a large job, only
+// those that this rank needs. The latter is possible if the programs of each pipeline coordinate are equal except for
+// samples and the sizes of shards; a rank that is left out then does the same as the rank at its pipeline coordinate.
 #pragma once
 
 #include <span>
@@ -12,8 +11,8 @@
 namespace gsel {
 
 struct Job {
-  std::vector<const Program*> programs;               // ascending ranks: all, or one pipeline
-  std::vector<const Program*> sharing;                // ranks that share layers, by their coordinate: of one group
+  std::vector<const Program*> programs;               // ascending ranks: all, or those of one pipeline
+  std::vector<const Program*> sharing;                // ranks of one sharing axis, by coordinate
   std::vector<std::vector<Microbatch>> microbatches;  // by coordinate on the data axis
 
   const Mesh& mesh() const { return programs.front()->mesh; }
@@ -21,7 +20,7 @@ struct Job {
   // One of `programs`, or nullptr.
   const Program* find(int32_t rank) const;
 
-  // A rank that a program of this job is the program of, but for its samples.
+  // A rank that runs one of the programs, with samples of its own.
   struct Replica {
     int32_t rank;
     std::span<const Microbatch> microbatches;
@@ -29,7 +28,7 @@ struct Job {
   std::vector<Replica> replicas(const Program& program) const;
 };
 
-// Of all ranks, in rank order; GSEL_ERR_PROGRAM where it is not one program for each.
+// Programs of all ranks in order; GSEL_ERR_PROGRAM unless there is one per rank.
 Job whole_job(std::span<const Program* const> programs);
 Job whole_job(std::span<const Program> programs);
 

@@ -45,7 +45,7 @@ bool PostValidations::has(int32_t rank) const {
 std::vector<int32_t> PostValidations::crossing(size_t program, gsel_instr_kind kind) const {
   const Program& mine = *programs[program];
   const gsel_instr_kind other = kind == GSEL_INSTR_SEND ? GSEL_INSTR_RECV : GSEL_INSTR_SEND;
-  std::vector<std::pair<int32_t, int32_t>> on_both_sides;  // peer; messages that are before validation at both ends
+  std::vector<std::pair<int32_t, int32_t>> on_both_sides;  // peer; messages before validation at both ends
   std::vector<int32_t> positions;
   for (int32_t i = 0; i < ends[program]; ++i) {
     const gsel_instr& instr = mine.step[i];

@@ -1,4 +1,4 @@
-// program/program.cc: the parts of program.h that are neither printing nor reading.
+// program/program.cc: see program.h. Printing and parsing are in text/.
 #include "program/program.h"
 
 #include <algorithm>
@@ -77,7 +77,7 @@ void check_instr(const Program& program, const gsel_instr& instr) {
   check(form->microbatch, "micro-batch", instr.microbatch, program.microbatches.size());
   check(form->bucket, "bucket", instr.bucket, program.buckets.size());
   check(form->axis, "axis", instr.axis, kAxes);
-  // A coordinate on the axis, or a rank where there is none.
+  // peer: a coordinate on the axis, or a rank if there is no axis.
   check(form->peer, "peer", instr.peer,
         static_cast<size_t>(form->axis ? program.mesh.size[instr.axis] : program.mesh.world_size()));
   if (instr.flags & ~form->flags) fail(GSEL_ERR_PROGRAM, "{} has unknown flags {:#x}", form->word, instr.flags);

@@ -1,6 +1,6 @@
-// program/redistribution.h: which collective brings a value from one placement to another. Forward goes from the
-// placement of the input to that of the output. Backward goes from the dual of the output's placement to the dual of
-// the input's; the dual of a placement is the placement of the gradient.
+// program/redistribution.h: which collective changes a value from one placement to another. Forward goes from the
+// input's placement to the output's. Backward goes from the dual of the output's placement to the dual of the input's;
+// the dual of a placement is the placement of the gradient.
 #pragma once
 
 #include "base/shard.h"
@@ -9,22 +9,22 @@
 namespace gsel {
 
 enum class Redistribution : uint8_t {
-  none,            // both are the same memory
+  none,            // same memory
   allreduce,       // partial to replicate
   allgather,       // shard to replicate
   reduce_scatter,  // partial to shard
-  slice,           // replicate to shard: each keeps its own, nothing is sent
+  slice,           // replicate to shard: each rank keeps its shard, no communication
   alltoall,        // shard to shard along another dimension
 };
 
-// Of the gradient of a value with this placement.
+// The placement of the gradient of a value with this placement.
 constexpr Placement dual(Placement placement) {
   return placement == Placement::copy      ? Placement::partial
          : placement == Placement::partial ? Placement::replicate
                                            : placement;
 }
 
-// A copy is replicated.
+// A copy counts as replicated.
 constexpr Redistribution redistribution(Placement from, Placement to) {
   const bool to_part = to == Placement::shard;
   if (from == Placement::partial)
@@ -46,7 +46,7 @@ constexpr bool communicates(Redistribution redistribution) {
   return redistribution != Redistribution::none && redistribution != Redistribution::slice;
 }
 
-// What an instruction of a layer that redistributes does; `none` where it has nothing to do.
+// The redistribution of an instruction; `none` if its layer does not redistribute.
 inline Redistribution redistribution_of(const Program& program, const ProgramLayer& layer, gsel_instr_kind kind) {
   if (!layer.redistributes) return Redistribution::none;
   const Placement from = program.values[layer.inputs.front()].placement,

@@ -6,7 +6,7 @@
 namespace gsel {
 namespace {
 
-// Equal shards; the last ones reach into the padding.
+// Elements of equal shards; the last ones extend into the padding.
 int64_t equal_size(int64_t n_elems, int32_t ranks) {
   return (n_elems + ranks - 1) / ranks;
 }
@@ -18,7 +18,7 @@ std::vector<int64_t> equal_bounds(int64_t n_elems, int32_t ranks) {
   return bounds;
 }
 
-// A parameter goes to the rank in whose equal share its middle lies, so that shares stay in order.
+// A parameter goes to the rank whose equal shard has the parameter's middle, which keeps shards in order.
 std::vector<int64_t> whole_param_bounds(const Program& program, const ProgramBucket& bucket, int64_t n_elems,
                                         int32_t ranks) {
   std::vector<int64_t> bounds(static_cast<size_t>(ranks) + 1, n_elems);

@@ -16,7 +16,7 @@ bool uses(const ProgramLayer& layer, int32_t value) {
   return std::ranges::count(layer.inputs, value) || std::ranges::count(layer.outputs, value);
 }
 
-// Each once, ascending; the first one where there is none.
+// Sorts and removes duplicates; [0] if empty.
 void settle(std::vector<int32_t>& ranks) {
   if (ranks.empty()) ranks.push_back(0);
   std::ranges::sort(ranks);
@@ -31,7 +31,7 @@ std::vector<std::vector<int32_t>> ties_of(const Program& program, const std::vec
   return result;
 }
 
-// n_ties: how many there are.
+// n_ties: their number.
 std::vector<int32_t> tie_of_params(const Program& program, const std::vector<std::vector<int32_t>>& all,
                                    int32_t* n_ties) {
   const std::vector<std::vector<int32_t>> sets = ties_of(program, all);

@@ -1,5 +1,5 @@
-// program/traffic.cc: see traffic.h. n is the number of ranks on the axis; bytes are those that the others read of this
-// rank, as gsel_comm_counts has it.
+// program/traffic.cc: see traffic.h. n is the number of ranks on the axis; bytes are those that other ranks read from
+// this rank, as in gsel_comm_counts.
 #include "program/traffic.h"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ class Counter {
     }
   }
 
-  // ---- what several kinds share ----
+  // ---- common to several kinds ----
 
   int32_t size(gsel_axis axis) const { return axis < 0 ? 1 : program_.mesh.size[axis]; }
   int32_t coordinate(gsel_axis axis) const { return program_.mesh.coordinate(program_.rank, axis); }
@@ -60,14 +60,14 @@ class Counter {
     count.bytes_sent += static_cast<uint64_t>(bytes);
   }
 
-  // The slice that this rank folds of an array.
+  // The slice of an array that this rank reduces.
   int64_t slice(gsel_axis axis, int64_t elems) const {
     const gsel_range own = shard_range(elems, size(axis), coordinate(axis));
     return own.end - own.begin;
   }
 
-  // Each rank gives its array away, all but the slice it folds itself, and then that slice, folded, to the others:
-  // S + (n - 2) * slice.
+  // A rank gives its array to the others except the slice that it reduces itself, and then the reduced slice: S + (n -
+  // 2) * slice.
   void all_reduce(gsel_axis axis, gsel_instr_kind kind, int64_t elems, int64_t elem_bytes) {
     const int32_t n = size(axis);
     if (n > 1) add(axis, kind, (elems + (n - 2) * slice(axis, elems)) * elem_bytes);
@@ -75,7 +75,7 @@ class Counter {
 
   // ---- kinds ----
 
-  // A recomputation counts as a forward, a backward in one piece as the half for inputs.
+  // A recomputation counts as a forward, an undivided backward as backward_input.
   void layer(const InstrForm& form, const gsel_instr& instr) {
     if (form.meets != InstrPeers::layer) return;
     const ProgramLayer& layer = program_.layers[instr.layer];
@@ -91,7 +91,7 @@ class Counter {
     instr.axis == GSEL_AXIS_PIPELINE ? losses() : all_reduce(instr.axis, instr.kind, 2, sizeof(double));
   }
 
-  // Two numbers from the pipeline rank that has the loss to each other one.
+  // Two numbers from the pipeline rank that has the loss to each other pipeline rank.
   void losses() {
     const int32_t n = size(GSEL_AXIS_PIPELINE);
     const auto loss = std::ranges::find_if(program_.layers, &ProgramLayer::is_loss);
@@ -101,13 +101,13 @@ class Counter {
       add(GSEL_AXIS_PIPELINE, GSEL_INSTR_LOSS_ALLREDUCE, has_loss ? 2 * int64_t{sizeof(double)} : 0);
   }
 
-  // Nothing goes of a micro-batch without samples.
+  // A micro-batch without samples sends nothing.
   void message(const gsel_instr& instr) {
     if (program_.microbatches[instr.microbatch].count == 0) return;
     add(GSEL_AXIS_PIPELINE, instr.kind, instr.kind == GSEL_INSTR_SEND ? value_bytes(instr.value, instr.microbatch) : 0);
   }
 
-  // An all-reduce among the ranks that hold the bucket's parameters, of what this one steps of them.
+  // An all-reduce of what this rank steps of the bucket, among the ranks that hold its parameters.
   void allreduce_tied(int32_t bucket) {
     const std::vector<int32_t> ranks = tied_ranks(program_, bucket);
     const auto n = std::ssize(ranks), mine = std::ranges::find(ranks, program_.rank) - ranks.begin();
@@ -143,7 +143,7 @@ class Counter {
       return all_reduce(axis, kind, bytes / elem_bytes, elem_bytes);
     }
     if (redistribution == Redistribution::allgather) return add(axis, kind, (n - 1) * bytes);
-    // What others get: all but this rank's own part of what it has.
+    // Everything except this rank's own shard of the result.
     const Shard& shard = program_.values[to].shard;
     add(axis, kind, bytes / shard.whole * (shard.whole - shard.size()));
   }
@@ -159,13 +159,13 @@ class Counter {
     return value.sample_bytes * (value.is_scalar ? 1 : program_.microbatches[microbatch].count);
   }
 
-  // One number for each axis that gradients or parameters are divided along.
+  // One number for each axis that norm_sums_over.
   void norm() {
     for (gsel_axis axis = 0; axis < kAxes; ++axis)
       if (norm_sums_over(program_, axis)) all_reduce(axis, GSEL_INSTR_NORM, 1, sizeof(double));
   }
 
-  // Several arrays of a compressed bucket are several calls.
+  // Each array of a compressed bucket is a call.
   void reduce(const gsel_instr& instr) {
     const bool compressing = step_ >= program_.buckets[instr.bucket].compression_start;
     for (const SentArray& array : arrays_of_reduce(program_, instr.bucket, compressing))
@@ -186,14 +186,14 @@ class Counter {
       case GSEL_INSTR_REDUCE_SCATTER:
         return (padded_elems(program_, instr.bucket) - (own.end - own.begin)) * int64_t{sizeof(float)};
       case GSEL_INSTR_REDUCE:
-        // All but the slice folded here, which goes to the root once it is folded.
+        // All but the slice reduced here, which goes to the root after its reduction.
         return (elems - (is_root ? slice(instr.axis, elems) : 0)) * int64_t{sizeof(float)};
       default:
         return 0;
     }
   }
 
-  // SCATTER: all but its own part is read from the root. GATHER: the root reads the others' parts.
+  // SCATTER: other ranks read their parts from the root. GATHER: the root reads the others' parts.
   int64_t part_bytes(const gsel_instr& instr) const {
     const Microbatch& part = program_.microbatches[instr.microbatch];
     const bool is_root = coordinate(instr.axis) == instr.peer;

@@ -208,7 +208,7 @@ std::vector<Suggestion> Trainer::memory_advice(const Mesh& mesh) const {
   return can ? advice : std::vector<Suggestion>{};
 }
 
-// ---- push mode --------------------------------------------------------------------------------------------------
+// ---- push mode ----------------------------------------------------------------------------------------------------
 
 void Trainer::refuse_push(const DataSource& data) const {
   if (!data.fill) fail(GSEL_ERR_STATE, "gsel_trainer_options.data is NULL; give it to push steps, or pull them");
@@ -237,7 +237,7 @@ gsel_step_report Trainer::evaluate(int64_t first_sample, DataSource data) {
   return *executor_->last_evaluation();
 }
 
-// ---- pull mode --------------------------------------------------------------------------------------------------
+// ---- pull mode ----------------------------------------------------------------------------------------------------
 
 gsel_work Trainer::next_work() {
   refuse_in_child();
@@ -266,7 +266,7 @@ void Trainer::begin_evaluation(int64_t first_sample) {
   pulls_evaluation_ = true;
 }
 
-// ---- refused calls ----------------------------------------------------------------------------------------------
+// ---- refused calls ------------------------------------------------------------------------------------------------
 
 // Threads do not survive a fork: work queued on a stream would never run in the child.
 void Trainer::refuse_in_child() const {

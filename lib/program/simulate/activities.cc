@@ -37,7 +37,7 @@ class Lowering {
   }
 
  private:
-  // What an instruction takes: alike for all with the same layer or bucket and as many samples.
+  // Cached durations of an instruction: equal for the same layer or bucket and number of samples.
   struct Known {
     double seconds = 0;
     struct Along {
@@ -77,7 +77,7 @@ class Lowering {
       if (!(is_optimistic(instr) && a.axis == GSEL_AXIS_PIPELINE)) exchange(a.axis, a.time);
   }
 
-  // ---- what it takes ------------------------------------------------------------------------------------------------
+  // ---- durations ---------------------------------------------------------------------------------------------------
 
   static uint64_t key_of(const Program& program, const gsel_instr& instr) {
     const int64_t samples =
@@ -98,8 +98,7 @@ class Lowering {
     return known;
   }
 
-  // ---- activities
-  // ------------------------------------------------------------------------------------------------------
+  // ---- activities --------------------------------------------------------------------------------------------------
 
   Activity& add(Kind kind) {
     Activity& activity = activities_->emplace_back();
@@ -122,7 +121,7 @@ class Lowering {
     activity.time = time;
   }
 
-  // A layer with n exchanges is n + 1 pieces of work with one between each two.
+  // A layer with n exchanges has n + 1 pieces of work, with an exchange between each two.
   void layer_call(const gsel_instr& instr) {
     const Known& known = known_of(instr);
     const ProgramLayer& layer = program_->layers[static_cast<size_t>(instr.layer)];
@@ -177,7 +176,7 @@ class Lowering {
     if (sends) activity.time = durations_.message(*program_, instr.peer, bytes);
   }
 
-  // From the pipeline rank that has the loss to each other one.
+  // From the pipeline rank that has the loss to each other pipeline rank.
   void losses() {
     const auto loss = std::ranges::find_if(program_->layers, &ProgramLayer::is_loss);
     if (loss == program_->layers.end()) return;
@@ -200,8 +199,7 @@ class Lowering {
       exchange_in(group_with(tied_ranks(*program_, instr.bucket)), a.axis, a.time);
   }
 
-  // ---- who takes part
-  // --------------------------------------------------------------------------------------------------
+  // ---- participants ------------------------------------------------------------------------------------------------
 
   int32_t group_of(gsel_axis axis) {
     int32_t& group = group_of_axis_[static_cast<size_t>(axis)];
@@ -209,7 +207,7 @@ class Lowering {
     return group;
   }
 
-  // Of the ranks that are in the job.
+  // Only ranks that are in the job.
   int32_t group_with(std::vector<int32_t> ranks) {
     std::erase_if(ranks, [&](int32_t rank) { return !place_of_.contains(rank); });
     const auto [found, is_new] = groups_.try_emplace(ranks, static_cast<int32_t>(out_.group_size.size()));
@@ -230,7 +228,7 @@ class Lowering {
   std::map<std::vector<int32_t>, int32_t> groups_;
   std::map<std::tuple<int32_t, int32_t, bool>, int32_t> lanes_;
 
-  // Of the rank at hand.
+  // Of the current rank.
   const Program* program_ = nullptr;
   std::vector<Activity>* activities_ = nullptr;
   std::unordered_map<uint64_t, Known> known_;

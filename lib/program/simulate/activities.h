@@ -1,6 +1,6 @@
-// program/simulate/activities.h: a job's programs as what takes time in them: computing, exchanges among ranks,
-// messages and waits, with their durations. What the executor does at an instruction is said here once, for
-// simulations. Does not know when anything happens.
+// program/simulate/activities.h: lowers a job's programs to activities with durations: computing, exchanges among
+// ranks, messages and waits. Models the executor's handling of each instruction for all simulations. Does not know when
+// anything happens.
 #pragma once
 
 #include <limits>
@@ -14,9 +14,9 @@ namespace gsel {
 struct Activity {
   enum class Kind : uint8_t {
     compute,   // on the rank's processor
-    exchange,  // a collective on the calling thread
-    post,      // starts one on the communication stream
-    wait,      // for that of a bucket
+    exchange,  // a blocking collective
+    post,      // queues a collective on the communication stream
+    wait,      // for the bucket's collective
     send,      // starts a message
     receive,   // waits for one
   };
@@ -30,16 +30,16 @@ struct Activity {
   ExchangeTime time{};   // of an exchange or message
 };
 
-// Messages of an ordered pair of ranks, by their places in the job.
+// Messages of an ordered pair of ranks, by their places in the job's programs.
 constexpr int32_t kUnboundedLane = std::numeric_limits<int32_t>::max();
 struct ActivityLane {
   int32_t from = 0, to = 0;
-  int32_t ahead = 1;  // under way at most
+  int32_t ahead = 1;  // most messages under way
 };
 
 struct Activities {
   std::vector<std::vector<Activity>> of_rank;  // by place in the job's programs
-  std::vector<int32_t> group_size;             // ranks of the job that take part
+  std::vector<int32_t> group_size;             // participating ranks of the job
   std::vector<ActivityLane> lanes;
 };
 

@@ -1,5 +1,5 @@
-// program/simulate/agenda.h: what is under way in a simulation and when it ends: work on processors, and delays in
-// which none is needed. Does not know what any of it is for.
+// program/simulate/agenda.h: the event queue of a simulation: work on processors, and delays that need no processor.
+// Does not know what they are for.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ namespace gsel {
 struct SimulatedTask {
   enum class Kind : uint8_t { compute, wake, meeting, meeting_work, message, message_work } kind;
   int32_t of = 0;      // rank, meeting or lane
-  int64_t number = 0;  // of a message
+  int64_t number = 0;  // of the message
 };
 
 class Agenda {
@@ -26,13 +26,13 @@ class Agenda {
 
   double now() const { return now_; }
   void delay(double seconds, SimulatedTask task) { delays_.begin(now_, seconds, keep(task)); }
-  // place: of the rank among the job's programs.
+  // place: index of the rank's program in the job.
   void work(int32_t place, double seconds, SimulatedTask task) {
     const int32_t host = hosts_.of_program.empty() ? 0 : hosts_.of_program[static_cast<size_t>(place)];
     processors_[static_cast<size_t>(host)].begin(now_, seconds, keep(task));
   }
 
-  // Goes on to the next thing that ends; false when nothing is under way.
+  // Advances to the next task that ends; false when none is under way.
   bool next(SimulatedTask& ended) {
     Processors* first = &delays_;
     double at = delays_.next_end();
@@ -66,7 +66,7 @@ class Agenda {
   Processors delays_;
   std::vector<Processors> processors_;  // by host
   std::vector<SimulatedTask> tasks_;
-  std::vector<int32_t> free_;  // of the tasks
+  std::vector<int32_t> free_;  // unused entries of tasks_
 };
 
 }  // namespace gsel

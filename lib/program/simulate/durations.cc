@@ -12,7 +12,7 @@ int32_t rounds_of(gsel_instr_kind kind, int32_t ranks) {
 }
 
 double ring_seconds(const LinkTime& link, gsel_instr_kind kind, int32_t ranks, uint64_t calls, uint64_t bytes) {
-  // The root of a broadcast counts what each other rank reads; a ring passes it on once.
+  // Traffic counts a broadcast's root once per reader; a ring sends it once.
   const double sent = static_cast<double>(bytes) / (kind == GSEL_INSTR_BROADCAST && ranks > 1 ? ranks - 1 : 1);
   return link.latency_s * rounds_of(kind, ranks) * static_cast<double>(calls) + link.seconds_per_byte * sent;
 }

@@ -1,5 +1,5 @@
-// program/simulate/meetings.h: collectives in a simulation: each begins when all ranks of its group have come to it,
-// and ends for all of them at once. Calls of a group meet in their order. Does not know why ranks come.
+// program/simulate/meetings.h: collectives in a simulation: each begins when all ranks of its group have arrived, and
+// ends for all at the same time. The calls of a group meet in order. Does not know why ranks come.
 #pragma once
 
 #include <deque>
@@ -14,16 +14,16 @@ namespace gsel {
 struct Meeting {
   int32_t missing = 0, working = 0;  // ranks
   double began = -1, ended = -1;     // -1: not yet
-  ExchangeTime time{};               // of the slowest
+  ExchangeTime time{};               // maximum over the ranks
   struct Member {
-    int32_t place, post;  // post: of its communication stream, or -1
+    int32_t place, post;  // index on the rank's communication stream, or -1
   };
   std::vector<Member> members;
 };
 
 class Meetings {
  public:
-  // at_end is called as each ends.
+  // at_end: called when a meeting ends.
   Meetings(const Activities& activities, Agenda& agenda, std::function<void(const Meeting&)> at_end)
       : activities_(activities),
         agenda_(agenda),
@@ -31,7 +31,7 @@ class Meetings {
         of_group_(activities.group_size.size()),
         n_met_(activities.of_rank.size(), std::vector<size_t>(activities.group_size.size())) {}
 
-  // A rank comes to its group's next one.
+  // A rank arrives at its group's next meeting. Returns the meeting's id.
   int32_t come(int32_t place, const Activity& activity, int32_t post);
   const Meeting& operator[](int32_t id) const { return all_[static_cast<size_t>(id)]; }
 

@@ -75,7 +75,7 @@ bool MessageLanes::can_begin(int32_t lane, int64_t number) {
   return m.sent >= 0 && m.asked >= 0 && !m.began && is_next;
 }
 
-// One that takes no time has arrived at once, and the one behind it begins.
+// A message that takes no time arrives immediately, so the next one begins as well.
 void MessageLanes::begin(int32_t lane, int64_t number) {
   for (; can_begin(lane, number); ++number) {
     Message& m = message(lane, number);

@@ -1,5 +1,5 @@
-// program/simulate/message_lanes.h: messages in a simulation. Each goes from its sender to its receiver behind the one
-// before it, once it is sent and asked for; a bounded number is under way. Does not know why ranks send.
+// program/simulate/message_lanes.h: messages in a simulation. A message starts when it has been sent, its receive has
+// been posted, and the message before it has arrived; the number under way is bounded. Does not know why ranks send.
 #pragma once
 
 #include <deque>
@@ -12,17 +12,17 @@ namespace gsel {
 
 class MessageLanes {
  public:
-  // awake: takes the places of ranks for which something has changed.
+  // awake: receives the places of ranks that may be able to go on.
   MessageLanes(const Activities& activities, Agenda& agenda, std::deque<int32_t>& awake);
 
-  // Asks for the first messages of a rank's step.
+  // Posts the first receives of a rank's step.
   void begin_step(int32_t place);
-  // Whether it could, which is once the one so many before it has left.
+  // Sends if the message `ahead` before it has arrived; else returns false.
   bool send(const Activity& activity);
-  // Whether it is there; then another one is asked for in its place, of those in the first `steps` steps. began: since
-  // when it could be on its way.
+  // Takes the next message if it has arrived, and posts another receive within the first `steps` steps; else returns
+  // false. began: when the transfer could start.
   bool receive(const Activity& activity, int64_t steps, double& began);
-  // Whether all that a rank has sent has left.
+  // Whether all messages that a rank sent have arrived.
   bool all_left(int32_t place) const;
 
   void end_wire(int32_t lane, int64_t number);

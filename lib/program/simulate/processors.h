@@ -1,5 +1,5 @@
-// program/simulate/processors.h: tasks on processors that several of them may share: all that are under way go on at
-// the same pace, and the more there are the slower. Finds which ends next, and when. Does not know what tasks are.
+// program/simulate/processors.h: tasks that share a processor: all run at the same pace, which falls with their number.
+// Finds the task that ends next, and when. Does not know what tasks are.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace gsel {
 
 class Processors {
  public:
-  // throughput: what n tasks at once get done together, in units of one task alone, as [n - 1]; more tasks than it has
-  // numbers get done as much as the last one says. Empty: no task slows another down.
+  // throughput[n - 1]: total work of n concurrent tasks per unit of time, relative to one task alone; the last entry
+  // holds for more tasks. Empty: tasks do not slow each other down.
   explicit Processors(std::vector<double> throughput) : throughput_(std::move(throughput)) {}
 
   void begin(double now, double seconds, int32_t task) {
@@ -29,7 +29,7 @@ class Processors {
     const double left = running_.top().end - work_;
     return left > 0 ? now_ + left / pace() : now_;
   }
-  // The task that ends next, at next_end().
+  // Ends the next task, at next_end().
   int32_t end(double now) {
     const Running first = running_.top();
     advance(now);
@@ -40,19 +40,19 @@ class Processors {
 
  private:
   struct Running {
-    double end;  // in work that each task under way has had done
+    double end;  // on the scale of work done per task
     uint64_t number;
     int32_t task;
     bool operator<(const Running& other) const { return end != other.end ? end > other.end : number > other.number; }
   };
 
-  // Of each task.
+  // Work per task and unit of time.
   double pace() const {
     const size_t n = running_.size();
     return throughput_[std::min(n, throughput_.size()) - 1] / static_cast<double>(n);
   }
 
-  // Where nothing is shared, work is time.
+  // Without sharing, work equals time.
   void advance(double now) {
     if (throughput_.empty())
       work_ = now;

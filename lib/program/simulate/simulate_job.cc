@@ -1,6 +1,6 @@
-// program/simulate/simulate_job.cc: an event simulation; see simulate_job.h. A rank goes through its activities until
-// it waits for something; whoever makes that happen lets it go on. What ranks do together is in meetings.h and
-// message_lanes.h, what takes how long in agenda.h.
+// program/simulate/simulate_job.cc: an event simulation; see simulate_job.h. A rank runs its activities until it has to
+// wait; the event that it waits for wakes it. Interactions of ranks are in meetings.h and message_lanes.h, times in
+// agenda.h.
 #include "program/simulate/simulate_job.h"
 
 #include <algorithm>
@@ -28,13 +28,13 @@ enum class Sleep : uint8_t { none, wakes, over };
 struct Rank {
   int32_t step = 0;
   size_t next = 0;       // activity
-  bool entered = false;  // it is at the next activity already, since `since`
+  bool entered = false;  // the next activity has been waiting since `since`
   double since = 0;
   bool computing = false, computed = false;
-  int32_t meeting = -1;  // that it is in
+  int32_t meeting = -1;  // current meeting, or -1
   Sleep sleep = Sleep::none;
   std::vector<Post> posts;
-  size_t n_begun = 0;              // of the posts: they run one behind the other
+  size_t n_begun = 0;              // of the posts, which run in order
   std::vector<int32_t> under_way;  // post by bucket, or -1
   std::array<int32_t, kAxes> last_post{};
 };
@@ -146,8 +146,8 @@ class JobSimulator {
     if (++r.step < n_steps_) begin_step(place);
   }
 
-  // What was waited for has come; the rank hears of it once it is awake. The time of a message is until its receiver
-  // has it.
+  // Whether the rank slept while it waited and so resumes late. Only for collectives: a message's time already ends when
+  // its receiver has it.
   bool sleeps(int32_t place, Rank& r, const Activity& a, double since) {
     const bool meets = a.kind == Activity::Kind::exchange || a.kind == Activity::Kind::wait;
     if (!meets || wake_.takes <= 0 || agenda_.now() - since <= wake_.after) return false;
@@ -157,7 +157,7 @@ class JobSimulator {
     return true;
   }
 
-  // True: it is done.
+  // True: the activity is done.
   bool perform(int32_t place, Rank& r, const Activity& a) {
     switch (a.kind) {
       case Activity::Kind::compute:
@@ -191,7 +191,7 @@ class JobSimulator {
     return false;
   }
 
-  // Waiting since `since` for what could begin at `began`.
+  // Records a wait from `since` until now for something that could begin at `began`.
   void note_wait(int32_t place, gsel_axis axis, double since, double began) {
     const double moving = std::max(since, std::min(began, agenda_.now()));
     times(place).idle_s[static_cast<size_t>(axis)] += moving - since;
@@ -240,7 +240,7 @@ class JobSimulator {
     return true;
   }
 
-  // The stream goes on where the one before has ended.
+  // Begins the next collective of the stream once the one before has ended.
   void begin_posts(int32_t place) {
     Rank& r = rank(place);
     if (r.n_begun == r.posts.size() || (r.n_begun > 0 && !r.posts[r.n_begun - 1].ended)) return;
@@ -259,7 +259,7 @@ class JobSimulator {
   }
 
   void end_meeting(const Meeting& meeting) {
-    const std::vector<Meeting::Member> members = meeting.members;  // others may come to the next one meanwhile
+    const std::vector<Meeting::Member> members = meeting.members;  // a copy: others may come to the next meeting
     for (const Meeting::Member& member : members) {
       if (member.post >= 0) end_post(member.place, member.post, meeting);
       awake_.push_back(member.place);
@@ -299,7 +299,7 @@ class JobSimulator {
       t.begin -= first;
       t.end -= first;
       double before = t.begin;
-      for (InstrTimes& i : t.instrs) {  // what takes no time stands where it is come to
+      for (InstrTimes& i : t.instrs) {  // an instruction without activities is at its predecessor's end
         i = i.begin < 0 ? InstrTimes{before, before} : InstrTimes{i.begin - first, std::max(i.end, i.begin) - first};
         before = i.end;
       }

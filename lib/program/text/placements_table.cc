@@ -1,4 +1,4 @@
-// program/text/placements_table.cc: see program.h. A value stands below the one that it is redistributed from.
+// program/text/placements_table.cc: see program.h. A value is listed below the value that it is redistributed from.
 #include <algorithm>
 
 #include "base/dtype.h"
@@ -14,10 +14,10 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-// Rows that are further below others stand no further to the right.
+// Deeper levels are not indented further.
 constexpr size_t kMostIndents = 8;
 
-// Columns two blanks apart; numbers stand to the right.
+// Columns are separated by two blanks; numbers are right-aligned.
 std::string aligned(const std::vector<Row>& rows) {
   std::vector<size_t> widths(rows.front().size());
   for (const Row& row : rows)
@@ -84,13 +84,13 @@ class Table {
     rows_ = {{"value", "bytes", "placement", "here", "forward", "sent", "backward", "sent"}};
     for (size_t v = 0; v < program_.values.size(); ++v)
       if (!made_by_[v]) add(static_cast<int32_t>(v));
-    // What a program that was not verified redistributes in a circle.
+    // Values in a cycle of redistributions, in a program that was not verified.
     for (size_t v = 0; v < program_.values.size(); ++v) add(static_cast<int32_t>(v));
     return aligned(rows_);
   }
 
-  // Each once, with those below it. A list and not recursion: a program that was not verified may have any number of
-  // redistributions one behind the other.
+  // Adds a value and those below it, each once. Iterative, since a program that was not verified may have any number of
+  // consecutive redistributions.
   void add(int32_t root) {
     std::vector<std::pair<int32_t, size_t>> open{{root, 0}};
     while (!open.empty()) {
@@ -130,7 +130,7 @@ class Table {
   const Program& program_;
   std::vector<bool> shown_;
   std::vector<const ProgramLayer*> made_by_;                // the redistribution that writes a value
-  std::vector<std::vector<const ProgramLayer*>> taken_by_;  // those that read it
+  std::vector<std::vector<const ProgramLayer*>> taken_by_;  // the redistributions that read it
   std::vector<Row> rows_;
 };
 

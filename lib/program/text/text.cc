@@ -1,5 +1,5 @@
-// program/text/text.cc: the text form of a program, printed. One piece per line, words and key=value pairs;
-// docs/program.md is its description. What has its default value is left out. Reading is in text_read.cc.
+// program/text/text.cc: prints the text form of a program: one item per line, as words and key=value pairs
+// (docs/program.md). Default values are left out. Parsing is in text_read.cc.
 #include <functional>
 #include <span>
 

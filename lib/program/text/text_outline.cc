@@ -1,4 +1,4 @@
-// program/text/text_outline.cc: see text_outline.h. A function for each kind of line.
+// program/text/text_outline.cc: see text_outline.h. One function per kind of line.
 #include "program/text/text_outline.h"
 
 #include <algorithm>
@@ -178,7 +178,7 @@ Placement OutlineReader::read_placement(const Word& w) const {
   return static_cast<Placement>(found - kPlacementWords.begin());
 }
 
-// Bytes of all samples must be a number, too.
+// The bytes of all samples must not overflow.
 void OutlineReader::bound_bytes(int64_t sample_bytes, int64_t n_samples) {
   sample_bytes_ = std::max(sample_bytes_, sample_bytes);
   n_samples_ = std::max(n_samples_, n_samples);
@@ -228,7 +228,7 @@ void OutlineReader::read_layer() {
   program_.layers.push_back(std::move(layer));
 }
 
-// Checked against the layers and the stages line that were read so far.
+// Checks against the layers and the stages line read so far.
 int32_t OutlineReader::read_stage(const Word& w) const {
   const int64_t last = program_.layers.empty() ? 0 : program_.layers.back().stage;
   const auto n_stages = static_cast<int64_t>(program_.rank_of_stage.size());
@@ -254,7 +254,7 @@ uint64_t OutlineReader::read_unread(const Word& w, const ProgramLayer& layer) co
   return bits;
 }
 
-// axis:dtype:bytes+bytes_per_sample, then perhaps :ring_shift
+// axis:dtype:bytes+bytes_per_sample, optionally :ring_shift
 ProgramPhase OutlineReader::read_phase(const Word& w, std::string_view item) {
   constexpr std::string_view kRingShift = ":ring_shift";
   ProgramPhase phase;
@@ -307,7 +307,7 @@ uint32_t OutlineReader::read_flags(const Word& w, std::span<const FlagWord> know
   return flags;
 }
 
-// f16, bf16 or low_rank:COLUMNS, then perhaps @START.
+// f16, bf16 or low_rank:COLUMNS, optionally @START.
 void OutlineReader::read_compression(const Word& w, ProgramBucket& bucket) const {
   std::string_view text = w.after_equals();
   if (const size_t at = text.find('@'); at != text.npos) {

@@ -1,4 +1,4 @@
-// program/text/text_outline.h: reads the lines before the instructions: mesh, model, micro-batches, buckets.
+// program/text/text_outline.h: parses the lines before the instructions: mesh, model, micro-batches, buckets.
 #pragma once
 
 #include <initializer_list>
@@ -14,15 +14,15 @@ class OutlineReader {
  public:
   OutlineReader(TextLines& lines, Program& program) : lines_(lines), program_(program) {}
 
-  // The line under way; false when it is of no kind that an outline has.
+  // Parses the current line; false if it is no line of an outline.
   bool read_line();
-  // Once all is read: what does not fit is refused where it stands.
+  // Checks the complete outline; errors are reported at the word.
   void check() const;
 
   const Ids& values() const { return values_; }
   const Ids& layers() const { return layers_; }
 
-  // What a check of the program refuses is refused at the word.
+  // Reports errors of a program check at the word.
   template <class Check>
   void checked(const Word& word, Check&& check) const {
     try {

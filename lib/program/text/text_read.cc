@@ -1,11 +1,11 @@
-// program/text/text_read.cc: the text form of a program, read back: its sections and its instructions.
+// program/text/text_read.cc: parses the text form of a program: its sections and instructions.
 #include "program/text/text_outline.h"
 
 namespace gsel {
 namespace {
 
-constexpr int32_t kMaxCount = 1 << 20;  // bound on numbers that decide allocations
-constexpr size_t kMaxWords = 32;        // of a line that has no list of pipeline ranks
+constexpr int32_t kMaxCount = 1 << 20;  // limit for numbers that determine allocations
+constexpr size_t kMaxWords = 32;        // per line without a list of pipeline ranks
 
 class Reader {
  public:

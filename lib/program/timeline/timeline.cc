@@ -1,4 +1,4 @@
-// program/timeline/timeline.cc: documents to lanes; see timeline.h.
+// program/timeline/timeline.cc: reads documents into lanes; see timeline.h.
 #include "program/timeline/timeline.h"
 
 #include <fmt/format.h>
@@ -21,11 +21,11 @@ constexpr size_t kMaxSpans = 1'000'000;
 constexpr int32_t kMaxRank = 999'999;
 constexpr int32_t kMaxCommunicators = 2000;
 constexpr size_t kMaxSchedules = 100;
-constexpr int32_t kProcessesEach = 1'000'000;  // a communicator's ranks have numbers that no step's ranks have
+constexpr int32_t kProcessesEach = 1'000'000;  // ids of a communicator's ranks begin after those of a step's ranks
 constexpr double kMaxSeconds = 1e9;
 constexpr uint64_t kMaxNs = uint64_t{1} << 62;
 constexpr double kMost = std::numeric_limits<double>::max();
-// Of a step: a number, or null for one that is not finite.
+// Numbers of a step; null if not finite.
 constexpr const char* kNumbers[] = {"world_size",        "step",        "loss",
                                     "loss_sum",          "weight",      "gradient_norm",
                                     "learning_rate",     "loss_scale",  "seconds",
@@ -36,7 +36,7 @@ constexpr const char* kNumbers[] = {"world_size",        "step",        "loss",
                                     "offload_bytes_out"};
 constexpr int32_t kCallingThread = 0, kCommunication = 1;
 
-// All that a document has is added at once, or nothing.
+// Adds all of a document, or nothing.
 class Reader {
  public:
   Reader(const Timeline& timeline, const std::string& file) : source_{"timeline", one_line(file)} {
@@ -85,7 +85,7 @@ class Reader {
     read_.schedules.push_back(std::move(chart));
   }
 
-  // What is not drawn is checked all the same, for whoever prints it.
+  // Fields that are not drawn are checked as well, for commands that print them.
   static void check_report(JsonObject& step) {
     for (const char* name : kNumbers)
       if (!step.is_null(name)) step.real(name, -kMost, kMost, 0);
@@ -153,7 +153,7 @@ class Reader {
     return span;
   }
 
-  // A process for each rank; what is still under way ends when it was read.
+  // One process per rank. Spans still under way end at the time of the recording.
   void read_communicator(JsonObject& communicator) {
     for (const char* name : {"made_ns", "taken_us"})
       if (!communicator.has(name)) communicator.refuse(name, "is missing");

@@ -1,6 +1,6 @@
-// program/timeline/timeline.h: what ranks did when, as spans of time on lanes. They are read from steps (docs/step.md),
-// recordings of calls (docs/trace.md) and simulated schedules (docs/pipeline.md), and drawn as SVG and as Chrome's
-// trace events. Does not know who measured, and what for.
+// program/timeline/timeline.h: what ranks did when, as spans of time on lanes. Timelines are read from steps
+// (docs/step.md), recordings of calls (docs/trace.md) and simulated schedules (docs/pipeline.md), and drawn as SVG or
+// as Chrome's trace events. Does not know who measured them.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,28 @@
 namespace gsel {
 
 struct Span {
-  std::string kind;                 // colour and class
-  std::string name;                 // as short as a box
-  std::string text;                 // all of it
+  std::string kind;                 // selects colour and class
+  std::string name;                 // short enough for a box
+  std::string text;                 // full text
   std::string note;                 // "failed"; mostly empty
-  double begin_us = 0, end_us = 0;  // from the lane's zero
-  int32_t stage = -1;               // of a pipeline; -1: unknown
+  double begin_us = 0, end_us = 0;  // since the lane's zero
+  int32_t stage = -1;               // pipeline stage, or -1
 };
 
-// Of a step's rank in its mesh.
+// Coordinates of a step's rank in its mesh.
 struct Coordinates {
-  int32_t n_ranks = 1, n_replicas = 1;  // on the pipeline axis; of the pipeline, on the others
+  int32_t n_ranks = 1, n_replicas = 1;  // size of the pipeline axis; number of pipelines
   int32_t pipeline_rank = 0, replica = 0;
 };
 
-// One thread of events: spans may overlap where several were under way.
+// Events of one thread; spans may overlap.
 struct Lane {
   int32_t process = 0;  // groups lanes
   std::string process_name;
   int32_t thread = 0;
   std::string name;
-  double zero_us = 0;    // on the clock of its host
-  bool of_step = false;  // of a rank's step, whose host may be another one
+  double zero_us = 0;    // on its host's clock
+  bool of_step = false;  // of a rank's step, perhaps on another host
   std::vector<Span> spans;
   Coordinates coordinates{};
 
@@ -46,18 +46,18 @@ struct Timeline {
   std::vector<Chart> schedules;  // simulated
 };
 
-// Adds what a document has; nothing when it throws. GSEL_ERR_PARSE.
+// Adds a document completely, or nothing when it throws. GSEL_ERR_PARSE.
 void add_document(Timeline& timeline, std::string_view json, const std::string& file);
 
-// Zero of each lane where they are drawn together: that of its clock, unless steps have no moment in common, which then
-// begin together: their files are of different steps, or of hosts with clocks of their own.
+// Zero of each lane in a common picture: by its clock. Steps that do not overlap in time begin together instead, since
+// their files are of different steps or of hosts with different clocks.
 std::vector<double> common_zeros(const Timeline& timeline);
 
-// What the ranks of a pipeline did in their steps, instructions joined to the actions they are part of: a chart, or
-// none when no step is one of a pipeline.
+// What pipeline ranks did in their steps, with instructions joined to actions: one chart, or none if no step has a
+// pipeline.
 std::vector<Chart> recorded_charts(const Timeline& timeline);
 
-// Self-contained, and the same text for the same timeline.
+// Self-contained and deterministic.
 std::string to_svg(const Timeline& timeline);
 std::string to_chrome(const Timeline& timeline);
 

@@ -1,5 +1,5 @@
-// program/timeline/timeline_chart.cc: recorded steps as charts: the instructions of a rank, joined to actions. A
-// backward counts as a half if any rank ran the other half separately, and as the whole otherwise.
+// program/timeline/timeline_chart.cc: charts of recorded steps: joins a rank's instructions to actions. A backward
+// counts as a half if any rank ran the other half separately, else as the whole.
 #include "program/timeline/timeline_chart.h"
 
 #include <fmt/format.h>
@@ -18,12 +18,12 @@ namespace {
 
 constexpr int32_t kActionsThread = 2;  // of Chrome, below the rank's own
 
-// Instructions of one stage and micro-batch in one direction, with nothing else computed between them.
+// Consecutive instructions of one stage and micro-batch in one direction.
 struct Run {
-  char kind;  // F; B: any of backward; S: the end of a step
+  char kind;  // F; B: any backward; S: the end of a step
   int32_t stage, microbatch;
-  std::vector<ChartAction> parts;  // F, S, I, W, or B: both halves in one
-  bool begun = false;              // more than inputs
+  std::vector<ChartAction> parts;  // F, S, I, W, or B: an undivided backward
+  bool begun = false;              // has more than inputs
 };
 
 // F, I, W, B, S, or '-': not computing.
@@ -35,7 +35,7 @@ char kind_of(const std::string& instruction) {
   return it == kinds.end() ? '-' : it->second;
 }
 
-// Of an instruction's text, "... mb=3 ..."; -1: none.
+// From an instruction's text, "... mb=3 ..."; -1 if it has none.
 int32_t microbatch_of(const std::string& text) {
   const size_t at = text.find(" mb=");
   int32_t value = -1;
@@ -50,7 +50,7 @@ struct Recorded {
   double busy = 0;  // without the end of the step
 };
 
-// Inputs are of no stage.
+// Inputs have no stage.
 bool goes_on(const Run& run, char kind, int32_t stage, int32_t microbatch) {
   return run.kind == kind && run.microbatch == microbatch && (run.stage == stage || run.stage < 0 || stage < 0);
 }
@@ -65,7 +65,7 @@ Recorded read_lane(const Lane& lane, double zero) {
     const double begin = zero + span->begin_us, end = zero + span->end_us;
     if (part == '-') {
       out.marks.push_back({span->kind, span->text, begin, end});
-      if (!out.runs.empty() && !out.runs.back().begun) out.runs.pop_back();  // its inputs wait with the rank
+      if (!out.runs.empty() && !out.runs.back().begun) out.runs.pop_back();  // drops inputs filled before the wait
       continue;
     }
     const char kind = part == 'F' || part == 'S' ? part : 'B';
@@ -81,7 +81,7 @@ Recorded read_lane(const Lane& lane, double zero) {
   return out;
 }
 
-// Where the weights' halves at the end of a run begin, one after the other.
+// The first of the consecutive weight halves at the end of a run.
 size_t weights_of(const Run& run) {
   size_t from = run.parts.size();
   while (from > 0 && run.parts[from - 1].kind == 'W') --from;
@@ -160,7 +160,7 @@ std::string to_text(const ChartAction& action) {
 }
 
 std::string amount_text(double amount) {
-  return fmt::format("{:.6g}", amount + 0.0);  // 0 for -0
+  return fmt::format("{:.6g}", amount + 0.0);  // turns -0 into 0
 }
 
 std::vector<Chart> recorded_charts(const Timeline& timeline) {

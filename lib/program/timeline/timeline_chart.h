@@ -1,5 +1,5 @@
-// program/timeline/timeline_chart.h: a pipeline as a chart: a row for each rank, with a box for each action, the
-// forward or backward of a stage for a micro-batch. Serves simulated schedules and measured steps.
+// program/timeline/timeline_chart.h: a pipeline as a chart: a row per rank, with a box per action (the forward or
+// backward of a stage for a micro-batch). Used for simulated schedules and measured steps.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace gsel {
 class JsonObject;
 
 struct ChartAction {
-  char kind = 'F';  // F, I, W, B as in gsel/schedule.h; S: what ends a step
+  char kind = 'F';  // F, I, W, B as in gsel/schedule.h; S: the end of a step
   int32_t stage = -1, chunk = 0, microbatch = -1;
   double begin = 0, end = 0;
 };
 
-// What a rank waited for or started between its actions.
+// A wait or start between a rank's actions.
 struct ChartMark {
   std::string kind, text;
   double begin = 0, end = 0;
@@ -25,7 +25,7 @@ struct ChartMark {
 struct ChartRow {
   std::string name;
   std::string peak;              // activations held at once; empty: unknown
-  int32_t process = 0, row = 0;  // of Chrome
+  int32_t process = 0, row = 0;  // Chrome's ids
   std::vector<ChartAction> actions;
   std::vector<ChartMark> marks;
 };
@@ -33,18 +33,17 @@ struct ChartRow {
 struct Chart {
   std::string title, details;
   std::string process_name;
-  bool measured = false;  // times are microseconds; else in a unit of the schedule's own
-  double unit_s = 0;      // seconds of that unit; 0: not told
-  int32_t chunks = 1;     // stages of each rank
+  bool measured = false;  // times are in microseconds; else in the schedule's unit
+  double unit_s = 0;      // seconds per unit; 0: unknown
+  int32_t chunks = 1;     // stages per rank
   std::vector<ChartRow> rows;
 };
 
-// A rank's stages in order are its chunks 0, 1, ...; the end of a step is of chunk 0. `most` becomes at least their
-// number.
+// Numbers a rank's stages as chunks 0, 1, ...; the end of a step has chunk 0. Raises `most` to their number.
 void number_chunks(std::vector<ChartAction>& actions, int32_t& most);
-// "2F0", as schedules are written; "F0" where the stage is unknown.
+// "2F0", the notation of schedules; "F0" if the stage is unknown.
 std::string to_text(const ChartAction& action);
-// The document of a simulated schedule (docs/pipeline.md), read strictly: at most `n_actions` of them. GSEL_ERR_PARSE.
+// Parses a simulated schedule (docs/pipeline.md) strictly, with at most `n_actions` actions. GSEL_ERR_PARSE.
 Chart simulated_chart(JsonObject& root, size_t n_actions);
 // "33", "25.5", "0.333"
 std::string amount_text(double amount);

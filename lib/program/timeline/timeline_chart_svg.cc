@@ -1,7 +1,7 @@
-// program/timeline/timeline_chart_svg.cc: charts of pipelines as a picture, one below the other on a common scale. An
-// action is a box in the colour of its kind, paler for later chunks, with its micro-batch in it where that fits. The
-// rest of a row is idle time. Many actions are drawn as a path for each colour, without numbers. The colours can be
-// told apart in grey and by colour-blind people. Source of the hues: M. Okabe, K. Ito, "Color Universal Design".
+// program/timeline/timeline_chart_svg.cc: draws charts of pipelines one below the other on a common scale. An action is
+// a box in the colour of its kind, paler for later chunks, with its micro-batch if that fits. The rest of a row is idle
+// time. If there are many actions, each colour is one path, without numbers. The colours differ in grey and for
+// colour-blind people. Source of the hues: M. Okabe, K. Ito, "Color Universal Design".
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,10 +17,10 @@ namespace gsel {
 namespace {
 
 constexpr double kTitle = 50, kRow = 22, kStrip = 5, kRowGap = 4, kAxis = 34, kLegend = 30, kMargin = 14;
-constexpr double kLetter = 6.4;  // width of one, about
+constexpr double kLetter = 6.4;  // approximate width of a letter
 constexpr double kNarrowest = 620, kWidest = 1800;
 constexpr size_t kManyActions = 12'000;
-constexpr double kThin = 0.35;  // pixels that an eye does not miss
+constexpr double kThin = 0.35;  // smallest visible width in pixels
 
 struct Kind {
   char letter;
@@ -77,7 +77,7 @@ class Charts {
     }
     left_ = kMargin + kLetter * static_cast<double>(letters) + 12;
     right_ = kMargin + (peak_letters > 0 ? 36 : 0);
-    // As wide as the numbers in the boxes need.
+    // Wide enough for the numbers in the boxes.
     const double box = kLetter * static_cast<double>(std::to_string(microbatches).size()) + 7;
     width_ = charts.front().measured ? kWidest * 0.8 : std::clamp(length_ / shortest * box, kNarrowest, kWidest);
   }
@@ -100,7 +100,7 @@ class Charts {
     return begin;
   }
 
-  // Charts of the two kinds have chunks, and shades, of their own.
+  // Simulated and measured charts have separate chunks and shades.
   std::string class_of(char kind, int32_t chunk) const {
     return fmt::format("{}{}{}", charts_.front().measured ? "r" : "s", kind, chunk);
   }
@@ -179,7 +179,7 @@ class Charts {
     body_ += '\n';
   }
 
-  // Boxes of a colour that touch, or nearly, are one.
+  // Merges boxes of a colour that touch, or nearly touch.
   void draw_paths(const ChartRow& row, double zero, double top) {
     struct Path {
       std::string text;
@@ -258,7 +258,7 @@ class Charts {
   double length_ = 1e-9, left_ = 0, right_ = 0, width_ = 0;
   size_t n_actions_ = 0;
   int32_t chunks_ = 1;
-  std::set<std::pair<char, int32_t>> boxes_;  // kinds and chunks that are there
+  std::set<std::pair<char, int32_t>> boxes_;  // kinds and chunks in use
   std::set<std::string> marks_;
   std::string body_;
 };

@@ -1,7 +1,7 @@
-// program/timeline/timeline_chrome.cc: a timeline as Chrome's trace events, which Perfetto reads too: a process of
-// Chrome's for each rank, a thread for each lane; for each simulated schedule a process with a thread for each rank; a
-// process for each rank where the one schedule has times in seconds. Source: "Trace Event Format", the document of
-// Chromium's tracing team.
+// program/timeline/timeline_chrome.cc: writes a timeline as Chrome's trace events, which Perfetto reads too. A rank is
+// a Chrome process, a lane a thread. A simulated schedule is a process with a thread per rank; a single schedule with
+// times in seconds has a process per rank instead. Source: "Trace Event Format", the document of Chromium's tracing
+// team.
 
 #include "base/json.h"
 #include "program/timeline/timeline.h"
@@ -9,7 +9,7 @@
 namespace gsel {
 namespace {
 
-constexpr double kUnit = 1000;  // of a simulation's time, in microseconds, where its document does not tell
+constexpr double kUnit = 1000;  // microseconds per unit of a simulation whose document has none
 
 Json name_of(const char* what, int32_t process, int32_t thread, const std::string& name) {
   return {{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
@@ -26,7 +26,7 @@ Json event_of(const Lane& lane, double zero_us, const Span& span) {
   return event;
 }
 
-// A recorded step's ranks have names already. by_rank: each rank is a process of its own.
+// Ranks of a recorded step have names already. by_rank: each rank is a separate process.
 void add_chart(const Chart& chart, bool by_rank, Json& events) {
   for (const ChartRow& row : chart.rows) {
     const int32_t process = by_rank ? row.row : row.process, thread = by_rank ? 0 : row.row;

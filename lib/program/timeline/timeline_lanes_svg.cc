@@ -1,5 +1,5 @@
-// program/timeline/timeline_lanes_svg.cc: lanes as a picture. A lane is a band of rows; spans of a lane that overlap
-// stand in rows of their own.
+// program/timeline/timeline_lanes_svg.cc: draws lanes. A lane is a band of rows; overlapping spans of a lane are in
+// separate rows.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,15 +15,15 @@ namespace gsel {
 namespace {
 
 constexpr double kLeft = 190, kWidth = 1000, kTop = 64, kLaneRow = 18, kGap = 4, kLaneGap = 6, kRightMargin = 20;
-constexpr double kLaneLetter = 6.2;  // width of one, about
+constexpr double kLaneLetter = 6.2;  // approximate width of a letter
 constexpr double kLegendItem = 130;
-constexpr size_t kMaxRows = 64;  // of a lane; what would need more shares the last one
+constexpr size_t kMaxRows = 64;  // per lane; further spans share the last row
 
 struct Colour {
   const char* kind;
   const char* fill;
 };
-// Computing in blue, orange and green, waiting in red, what runs asynchronously in violet and teal.
+// Computing in blue, orange and green, waiting in red, asynchronous work in violet and teal.
 constexpr std::array kColours{
     Colour{"input", "#8b949e"},          Colour{"forward", "#4c8df6"},        Colour{"recompute", "#7db1ff"},
     Colour{"backward", "#f0883e"},       Colour{"backward_input", "#f5a860"}, Colour{"backward_weight", "#d2691e"},
@@ -97,7 +97,7 @@ class Picture {
                               kTop - 12);
   }
 
-  // The first row that is free again when a span begins.
+  // Each span goes to the first row that is free when it begins.
   static std::vector<size_t> rows_of(const Lane& lane, std::vector<size_t>& order) {
     std::vector<size_t> rows(lane.spans.size());
     std::ranges::stable_sort(order, {}, [&](size_t i) { return lane.spans[i].begin_us; });

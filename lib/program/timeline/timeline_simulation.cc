@@ -52,7 +52,7 @@ std::string percent(double share) {
   return fmt::format("{:.1f} %", share * 100 + 0.0);
 }
 
-// What F, I and W of a rank's stages take together; empty where ranks differ.
+// The times F, I and W of a rank's stages; empty if ranks differ.
 std::string times_text(JsonObject& root, const Chart& chart) {
   const JsonArray times = root.array("times");
   std::set<std::string> texts;

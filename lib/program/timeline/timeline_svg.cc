@@ -1,4 +1,4 @@
-// program/timeline/timeline_svg.cc: the page of a picture, and text and numbers in it; see timeline_svg.h.
+// program/timeline/timeline_svg.cc: the page of a picture, and its text and numbers; see timeline_svg.h.
 #include "program/timeline/timeline_svg.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ constexpr const char* kPageStyle =
     "@media (prefers-color-scheme:dark){.page{fill:#0d1117}.text{fill:#f0f6fc}.faint{fill:#9198a1}"
     ".grid{stroke:#3d444d}.lane{fill:#151b23}}";
 
-// Bytes of the UTF-8 character at the front; 0 when there is none that XML takes.
+// Bytes of the first UTF-8 character; 0 if it is not valid in XML.
 size_t character_bytes(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = byte(0);

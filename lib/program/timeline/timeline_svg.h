@@ -1,5 +1,5 @@
-// program/timeline/timeline_svg.h: the parts that pictures of timelines are made from: panels that stand below each
-// other on one page. Colours work on a white and on a black page.
+// program/timeline/timeline_svg.h: parts of timeline pictures: panels, one below the other on a page. Colours work on
+// white and black pages.
 #pragma once
 
 #include <string>
@@ -12,17 +12,17 @@ namespace gsel {
 
 struct Panel {
   double width = 0, height = 0;
-  std::string style;  // rules of CSS
+  std::string style;  // CSS rules
   std::string body;
 };
 
 Panel lanes_panel(const Timeline& timeline);
 Panel charts_panel(const std::vector<Chart>& charts);
 
-// Text for XML: what it cannot hold becomes '?'.
+// Escapes text for XML; invalid characters become '?'.
 std::string xml(std::string_view text);
 std::string milliseconds(double us);
-// 1, 2 or 5 times a power of ten, such that about `parts` of them fill the length.
+// 1, 2 or 5 times a power of ten, so that about `parts` ticks fill the length.
 double tick_of(double length, double parts);
 
 }  // namespace gsel

@@ -1,5 +1,5 @@
-// program/verify/checks.h: what is checked of a job beside the walk through its instructions (walker.h): outlines, the
-// placements on the sharing axis, optimistic steps. GSEL_ERR_PROGRAM says what is wrong.
+// program/verify/checks.h: checks of a job besides walking through its instructions (walker.h): outlines, placements on
+// the sharing axis, optimistic steps. GSEL_ERR_PROGRAM says what is wrong.
 #pragma once
 
 #include <span>
@@ -9,33 +9,29 @@
 
 namespace gsel {
 
-// ---- outlines: outline.cc
-// --------------------------------------------------------------------------------------------
+// ---- outlines: outline.cc ------------------------------------------------------------------------------------------
 
-// One bucket, which can be kept as described; one micro-batch. holders: all_holders of the program.
+// Checks one bucket; one micro-batch. holders: all_holders of the program.
 void check_bucket(const Program& program, int32_t bucket, const std::vector<std::vector<int32_t>>& holders);
 void check_microbatch(const Program& program, int32_t microbatch);
 
-// The outlines of a job: one model and mesh, good buckets, each parameter in one bucket, as many micro-batches
-// along the data axis, the same ones along the others, parts that make up their wholes.
+// Checks the outlines of a job: one model and mesh; valid buckets, each parameter in one; equally many micro-batches
+// along the data axis, equal ones along other axes; parts that add up to whole micro-batches.
 void check_outlines(const Job& job);
 
-// ---- placements of parameters and values: placements.cc
-// --------------------------------------------------------------
+// ---- placements of parameters and values: placements.cc ------------------------------------------------------------
 
-// What a layer that redistributes has: one value with one placement, and the same with another.
+// Checks a redistribution: its output is its input with another placement.
 void check_redistribution(const Program& program, const ProgramLayer& layer);
 
-// The outlines of the ranks that share layers, in order of their coordinates on the sharing axis: the layers that read
-// and write parameters and values make every sum exactly once.
+// Checks the outlines of the ranks of one sharing axis, by coordinate: every sum over the axis is made exactly once.
 void check_sharing_outlines(std::span<const Program* const> programs);
 
-// ---- optimistic steps (program/optimistic.h): post_validation.cc
-// -----------------------------------------------------
+// ---- optimistic steps (program/optimistic.h): post_validation.cc ---------------------------------------------------
 
-// The rules of docs/program.md about them, of programs that follow all others. A step that is begun again repeats what
-// stands before POST_VALIDATE. No message may cross validation: stand before it on one rank and after it on the other.
-// The same holds for the calls of a group.
+// Checks the rules of docs/program.md on optimistic steps, for programs that pass all other checks. A step that starts
+// over repeats the instructions before POST_VALIDATE. No message and no call of a group may cross validation: come
+// before it on one rank and after it on another.
 void check_post_validations(const Job& job);
 
 }  // namespace gsel

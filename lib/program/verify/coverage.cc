@@ -19,7 +19,7 @@ void Coverage::add_forward(int32_t layer, int32_t microbatch) {
   forwards_[layer].push_back({static_cast<int32_t>(members_.size()) - 1, microbatch});
 }
 
-// Layers that the same programs run on the same micro-batches see the same samples: one of them is looked at.
+// Layers with the same forwards cover the same samples, so one of them is checked.
 void Coverage::check() {
   if (members_.empty()) return;
   std::set<std::vector<Forward>> looked_at;
@@ -32,7 +32,7 @@ std::vector<Coverage::Run> Coverage::runs_of(const std::vector<Forward>& forward
   std::vector<Run> runs;
   for (auto first = forwards.begin(); first != forwards.end();) {
     const auto end = std::find_if(first, forwards.end(), [&](const Forward& f) { return f.member != first->member; });
-    // Most replicas have samples behind those of the one before.
+    // Usually the samples of a replica follow those of the replica before, so runs are sorted already.
     for (const Job::Replica& replica : members_[first->member].replicas)
       for (auto forward = first; forward != end; ++forward) {
         const Microbatch& m = replica.microbatches[forward->microbatch];
@@ -65,7 +65,7 @@ void Coverage::check_layer(int32_t layer) const {
   if (seen < batch_) refuse_missing(layer, seen, batch_);
 }
 
-// The error names a rank that has them in a micro-batch; where none has, the first.
+// Names a rank that has the samples in a micro-batch, else the first rank.
 void Coverage::refuse_missing(int32_t layer, int64_t first, int64_t end) const {
   int32_t rank = members_.front().replicas.front().rank;
   std::string hint;

@@ -1,5 +1,5 @@
-// program/verify/coverage.h: checks that every layer runs once on every sample of the batch, over all ranks, whether on
-// whole micro-batches or on parts.
+// program/verify/coverage.h: checks that every layer runs once on every sample of the batch over all ranks, in whole
+// micro-batches or parts.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 
 namespace gsel {
 
-// Forwards of one coordinate on the sharing axis; all ranks of it together cover the batch.
+// The forwards of one coordinate on the sharing axis; its ranks together must cover the batch.
 class Coverage {
  public:
   explicit Coverage(const Program& outline) : outline_(outline), forwards_(outline.layers.size()) {}
 
-  // A program and its replicas, whose micro-batches say how large the batch is; then what each of them runs. A
-  // coordinate without a rank of its own here adds nothing, and is not looked at.
+  // Adds a program and its replicas; the micro-batches of the replicas determine the size of the batch. Then add its
+  // forwards. A coordinate without programs is not checked.
   void add_program(const Program& program, std::vector<Job::Replica> replicas);
   void add_forward(int32_t layer, int32_t microbatch);
 
-  // GSEL_ERR_PROGRAM naming layer and samples that are seen never or twice.
+  // GSEL_ERR_PROGRAM naming a layer and samples that it runs on never or twice.
   void check();
 
  private:

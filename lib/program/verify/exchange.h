@@ -1,5 +1,5 @@
 // program/verify/exchange.h: the state between ranks while the verifier follows their programs: messages under way, and
-// the calls that each group has made so far, in order.
+// the calls of each group in order.
 #pragma once
 
 #include <deque>
@@ -12,7 +12,7 @@
 
 namespace gsel {
 
-// An instruction where it stands; text is made of it only when something is refused.
+// The position of an instruction; becomes text only in an error.
 struct Spot {
   const Program* program = nullptr;
   bool in_setup = false;
@@ -22,23 +22,23 @@ struct Spot {
   std::string where() const { return gsel::where(*program, in_setup, position); }
 };
 
-// Ranks that differ on one axis alone, or those of a pipeline that hold the same tied parameters, and the calls they
+// Ranks that differ on one axis only, or pipeline ranks that hold the same tied parameters, and the calls that they
 // make together, in order.
 class RankGroup {
  public:
-  // Ids of buckets differ between ranks of the pipeline, and of the sharing axis where parts differ in size: the same
-  // bucket is the one that has the same parameters.
+  // same_bucket_ids: false between pipeline ranks, and on a sharing axis whose shards differ in size: there buckets are
+  // equal if they have the same parameters.
   RankGroup(std::string name, std::vector<int32_t> ranks, bool same_bucket_ids)
       : name_(std::move(name)), ranks_(std::move(ranks)), same_bucket_ids_(same_bucket_ids), posted_(ranks_.size()) {}
 
-  // Adds a rank's next call; returns its position in the order. `phase`: of the layer the instruction runs, else 0.
+  // Adds a rank's next call; returns its position in the order. phase: of the instruction's layer, else 0.
   // GSEL_ERR_PROGRAM when the group has another call at that position.
   size_t post(const Spot& spot, int32_t phase);
   bool complete(size_t index) const { return calls_[index].joined == ranks_.size(); }
   bool has_posted(int32_t position, size_t index) const { return posted_[position] > index; }
-  // The rank that has not posted call `index` yet, or -1.
+  // A rank that has not posted call `index` yet, or -1.
   int32_t missing(size_t index) const;
-  // Throws when some rank never joined a call.
+  // Throws if a rank never joined a call.
   void check_complete() const;
 
  private:
@@ -64,19 +64,19 @@ class Exchange {
  public:
   explicit Exchange(const Job& job) : job_(job) {}
 
-  // These stay where they are. A group has the ranks whose programs are followed; the others do as they do.
+  // References stay valid. A group has only the ranks whose programs are followed; the other ranks do the same.
   Channel& channel(int32_t from, int32_t to) { return channels_[{from, to}]; }
   RankGroup& group(const Program& program, gsel_axis axis);
   RankGroup& tied_group(const Program& program, int32_t bucket);
 
-  // Throws when a message was sent that nobody received, or a call was made that not all ranks joined.
+  // Throws if a message was sent and not received, or a rank did not join a call.
   void check_ended() const;
 
  private:
   const Job& job_;
-  std::map<std::pair<int32_t, int32_t>, Channel> channels_;  // by sender and receiver
-  std::map<std::pair<gsel_axis, int32_t>, RankGroup> groups_;    // by axis and first rank
-  std::map<std::vector<int32_t>, RankGroup> tied_groups_;        // by ranks
+  std::map<std::pair<int32_t, int32_t>, Channel> channels_;    // by sender and receiver
+  std::map<std::pair<gsel_axis, int32_t>, RankGroup> groups_;  // by axis and first rank
+  std::map<std::vector<int32_t>, RankGroup> tied_groups_;      // by ranks
 };
 
 }  // namespace gsel

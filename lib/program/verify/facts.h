@@ -1,5 +1,4 @@
-// program/verify/facts.h: what the verifier knows of the data of one rank while it follows the rank's program, in place
-// of the data itself.
+// program/verify/facts.h: what the verifier tracks about the data of one rank while it follows the rank's program.
 #pragma once
 
 #include <array>
@@ -23,27 +22,27 @@ struct LayerFacts {
   bool forward = false, recomputed = false, backward_input = false, backward_weight = false;
 };
 
-// Whether the parameters of a bucket can be read.
+// Whether a bucket's parameters can be read.
 enum class Holding : uint8_t {
   ready,
-  absent,    // nothing was gathered or broadcast yet
+  absent,    // not gathered or broadcast yet
   arriving,  // until WAIT
   released,
-  stale,    // the optimizer has changed shards that other ranks hold
-  stepped,  // the optimizer has changed them here: what is read now belongs to the next step
+  stale,    // the optimizer changed shards on other ranks
+  stepped,  // the optimizer changed them on this rank: reads now belong to the next step
 };
 
 struct BucketFacts {
   Holding params = Holding::ready;
-  gsel_instr_kind under_way = 0;  // its collective, on which axis, and which call of the group
+  gsel_instr_kind under_way = 0;  // its collective, with axis and call of the group
   gsel_axis axis = -1;
   size_t index = 0;
-  int32_t uncovered = 0;             // contributions to its gradients that no reduction has taken yet
-  bool reduced = false;              // over the axis that it has shards or an owner on
-  std::array<bool, kAxes> summed{};  // over which axes its whole gradients are
-  bool partial_summed = false;       // over the ranks of the sharing axis
-  bool tied_summed = false;          // over the stages that hold its parameters
-  bool closed = false;               // no contribution may come any more
+  int32_t uncovered = 0;             // contributions to its gradients that are not reduced yet
+  bool reduced = false;              // over the axis of its shards or owner
+  std::array<bool, kAxes> summed{};  // axes over which its whole gradients are summed
+  bool partial_summed = false;       // over the sharing axis
+  bool tied_summed = false;          // over the pipeline ranks that hold its parameters
+  bool closed = false;               // no further contribution is allowed
   bool looked_at = false;            // by norm or overflow
   bool stepped = false;
 };

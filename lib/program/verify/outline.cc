@@ -15,8 +15,7 @@ namespace {
   throw Error(GSEL_ERR_PROGRAM, fmt::format("rank {}: {}", program.rank, why)).about_rank(program.rank);
 }
 
-// Ranks of one coordinate on the sharing axis have the same of everything; placements.h says what those of others have
-// in common.
+// Ranks of one coordinate on the sharing axis have equal models; check_sharing_outlines compares different coordinates.
 void check_same_model(const Program& first, const Program& p) {
   if (p.params != first.params || p.values != first.values || p.layers != first.layers)
     fail(GSEL_ERR_PROGRAM, "the programs of ranks {} and {} are of different models", first.rank, p.rank);
@@ -38,14 +37,14 @@ void check_homes(const Program& program) {
   }
 }
 
-// Ranks that differ on an axis other than data compute with the same samples.
+// Ranks that differ on other axes than data compute with the same samples.
 void check_same_microbatches(const Program& first, const Program& p, gsel_axis axis) {
   if (p.microbatches != first.microbatches)
     refuse(p, fmt::format("its micro-batches differ from those of rank {}, which stands on the same {} axis",
                           first.rank, axis_name(axis)));
 }
 
-// Ranks of the data axis have equally many micro-batches; parts are those of the same whole, divided evenly.
+// Ranks of the data axis have equally many micro-batches; the parts of a whole one divide it evenly.
 void check_parts(const Job& job, int32_t coordinate) {
   const std::vector<Microbatch>&mine = job.microbatches[coordinate], &first = job.microbatches.front();
   const auto ranks = static_cast<int32_t>(job.microbatches.size());

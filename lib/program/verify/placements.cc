@@ -1,6 +1,5 @@
-// program/verify/placements.cc: see checks.h. A sum over the sharing axis is made by a redistribution, by a phase
-// in the middle of a layer, or, for gradients of whole parameters, by ALLREDUCE_PARTIAL. Any other combination would be
-// summed never or more than once.
+// program/verify/placements.cc: see checks.h. A sum over the sharing axis is made by a redistribution, by a phase of a
+// layer, or, for gradients of whole parameters, by ALLREDUCE_PARTIAL. Otherwise something is summed never or twice.
 #include <algorithm>
 
 #include "base/dtype.h"
@@ -37,7 +36,7 @@ class Outline {
   Placement placement(int32_t id) const { return value(id).placement; }
   const char* axis() const { return axis_name(program_.mesh.sharing_axis()); }
 
-  // ---- pieces ----
+  // ---- single shards ----
 
   static bool is_sound(const Shard& shard) {
     return shard.is_whole() ||
@@ -130,7 +129,7 @@ class Outline {
     return std::ranges::any_of(phases, shares_layers, &ProgramPhase::axis);
   }
 
-  // ---- what follows from all layers ----
+  // ---- conditions on all layers ----
 
   void check_partial_gradients() const {
     for (size_t p = 0; p < program_.params.size(); ++p) {
@@ -160,7 +159,7 @@ class Outline {
             param(p).name, divided.name, axis(), l.name);
   }
 
-  // Both are reduced together.
+  // The loss and its weight are reduced together.
   void check_loss() const {
     for (const ProgramLayer& l : program_.layers)
       if (l.is_loss &&
@@ -186,19 +185,19 @@ template <class... Args>
       .about_rank(b.rank);
 }
 
-// amount: of what is here.
+// amount: of the shard.
 int64_t per_piece(const Shard& shard, int64_t amount) {
   return shard.is_whole() ? amount : amount / (shard.size() * shard.blocks);
 }
 
-// A piece of a model, for messages.
+// An item of a model, for messages.
 struct Named {
   const char* kind;
   const std::string& name;
   std::string text() const { return fmt::format("{} \"{}\"", kind, name); }
 };
 
-// The next rank's part begins where this one's ends.
+// The next rank's shard begins where this one's ends.
 void check_neighbours(const Program& a, const Shard& here, const Program& b, const Shard& there, const Named& what) {
   if (here.dim != there.dim || here.blocks != there.blocks || here.whole != there.whole)
     refuse_pair(a, b, "{} is split in another way: {} and {}", what.text(), here.is_whole() ? "not" : text_of(here),
@@ -214,7 +213,7 @@ void check_ends(const Program& first, const Shard& head, const Program& last, co
               tail.end, tail.whole);
 }
 
-// What is left of a piece when its part and size are taken away.
+// The parameter without what depends on its shard.
 ProgramParam without_shard(ProgramParam p) {
   p.n_elems = per_piece(p.shard, p.n_elems);
   p.rows = p.shard.dim == 0 ? per_piece(p.shard, p.rows) : p.rows;

@@ -1,5 +1,5 @@
-// program/verify/post_validation.cc: see checks.h. Calls of a group are in the same order on all its ranks, so
-// counting them tells whether the same ones stand before POST_VALIDATE.
+// program/verify/post_validation.cc: see checks.h. All ranks of a group make its calls in the same order, so counting
+// them shows whether the same ones come before POST_VALIDATE.
 #include <algorithm>
 
 #include "base/axis.h"
@@ -24,7 +24,7 @@ int32_t first_optimistic(const Program& program) {
   return it == program.step.end() ? -1 : static_cast<int32_t>(it - program.step.begin());
 }
 
-// Calls of each axis's group.
+// Number of calls by axis.
 std::array<int32_t, kAxes> calls_before(const Program& program, int32_t end) {
   std::array<int32_t, kAxes> calls{};
   for (int32_t i = 0; i < end; ++i) {
@@ -54,7 +54,7 @@ bool may_come_before(const gsel_instr& instr) {
   }
 }
 
-// What is done again with the true numbers.
+// Instructions that are repeated with the true numbers.
 bool may_come_behind_optimistic(const gsel_instr& instr) {
   switch (instr.kind) {
     case GSEL_INSTR_NORM:
@@ -117,7 +117,7 @@ void check_groups(const PostValidations& all) {
     const auto calls = calls_before(program, all.ends[i]);
     for (gsel_axis axis = 0; axis < kAxes; ++axis) {
       const int32_t first = program.mesh.group(program.rank, axis).front();
-      if (!all.has(first)) continue;  // it does as this one does
+      if (!all.has(first)) continue;  // its program is equal to this one
       const size_t other = all.index_of(first);
       const int32_t there = calls_before(*all.programs[other], all.ends[other])[axis];
       if (calls[axis] != there)

@@ -1,5 +1,5 @@
-// program/verify/verify.cc: follows the programs of a job together; when no rank can go on and some have not ended,
-// that is a deadlock.
+// program/verify/verify.cc: follows the programs of a job together. It is a deadlock when no rank can go on and some
+// have not ended.
 #include "program/verify/verify.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace gsel {
 namespace {
 
-// Every sample by every layer, for each coordinate on the sharing axis: ranks along it share the samples.
+// For each coordinate on the sharing axis, every layer must see every sample.
 void check_coverage(const Job& job, const std::deque<Walker>& walkers) {
   const Program& first = walkers.front().program();
   for (int32_t coordinate = 0; coordinate < first.mesh.sharing_size(); ++coordinate) {
@@ -51,11 +51,11 @@ void verify(std::span<const Program> programs, Purpose purpose) {
   verify(whole_job(programs), purpose);
 }
 
-// ---- how many messages may be under way ----------------------------------------------------------------------------
+// ---- the number of concurrent messages -----------------------------------------------------------------------------
 
 namespace {
 
-// Of one program to one rank at most.
+// The most messages from one program to one rank.
 int64_t most_messages(std::span<const Program* const> programs) {
   int64_t most = 0;
   for (const Program* p : programs) {
@@ -68,7 +68,7 @@ int64_t most_messages(std::span<const Program* const> programs) {
 
 }  // namespace
 
-// Follows the programs as the verifier does, but a SEND blocks while as many messages as allowed are under way.
+// Follows the programs as the verifier does, but a SEND blocks while the allowed number of messages is under way.
 int32_t enough_transfers(const Job& job) {
   check_outlines(job);
   const int64_t most = most_messages(job.programs);

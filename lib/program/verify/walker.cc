@@ -1,5 +1,5 @@
-// program/verify/walker.cc: going through the list: entering, meeting the other ranks, leaving. The rules are in
-// walker_*.cc, by theme.
+// program/verify/walker.cc: advances through the instructions: entering, meeting other ranks, leaving. The rules are in
+// walker_*.cc, by topic.
 #include "program/verify/walker.h"
 
 #include <algorithm>
@@ -66,7 +66,7 @@ bool Walker::advance() {
   }
 }
 
-// What setup has done to parameters lasts, but for copies that belong to a step.
+// Effects of setup on parameters last, except for copies that belong to a step.
 void Walker::begin_step() {
   for (size_t b = 0; b < buckets_.size(); ++b) {
     if (buckets_[b].under_way)
@@ -153,7 +153,7 @@ bool Walker::meet(const gsel_instr& instr) {
   if (instr.kind == GSEL_INSTR_WAIT) return wait(instr);
   if (instr.kind == GSEL_INSTR_RECV) return receive(instr);
   for (RankGroup* group; (group = meeting(instr, met_)); ++met_) {
-    // A norm meets over as many axes as the rank's own buckets want.
+    // The number of a norm's meetings depends on this rank's buckets.
     if (!posted_) meeting_index_ = group->post(spot(), instr.kind == GSEL_INSTR_NORM ? 0 : met_);
     posted_ = true;
     if (awaited(instr, *group) >= 0) return false;
@@ -162,8 +162,8 @@ bool Walker::meet(const gsel_instr& instr) {
   return true;
 }
 
-// The first rank that this one waits for at a meeting, or -1. Over the pipeline the losses are sent by the rank that
-// has them, which itself waits for nobody.
+// The first rank that this one waits for at a meeting, or -1. Over the pipeline, the rank that has the losses sends
+// them and waits for nobody.
 int32_t Walker::awaited(const gsel_instr& instr, const RankGroup& group) const {
   if (group.complete(meeting_index_) || goes_on(instr, group)) return -1;
   const auto loss = std::ranges::find_if(program_.layers, &ProgramLayer::is_loss);
@@ -217,7 +217,7 @@ bool all_finished(const std::deque<Walker>& walkers) {
   return std::ranges::all_of(walkers, &Walker::finished);
 }
 
-// The error names every rank that waits for ever, up to a few: the cause is often not with the first.
+// Names every rank that is blocked forever, up to a few: the cause is often not with the first.
 void check_finished(const std::deque<Walker>& walkers) {
   constexpr int kNamed = 4;
   int stuck = 0;

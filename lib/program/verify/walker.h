@@ -1,6 +1,6 @@
 // program/verify/walker.h: follows the program of one rank with facts instead of data: which value is written, which
 // gradient is complete, which parameters can be read, which collective is under way. It stops where the executor would
-// block. The rules hold for any program, so it does not know strategies.
+// block. The rules hold for any program and know no strategies.
 #pragma once
 
 #include <array>
@@ -16,15 +16,15 @@ namespace gsel {
 
 class Walker {
  public:
-  // transfers: how many messages to a rank are under way at most before a SEND blocks, or 0: it never does.
+  // transfers: the most messages under way to a rank before a SEND blocks; 0: unlimited.
   Walker(const Program& program, Exchange& all, Purpose purpose, int32_t transfers = 0);
 
   const Program& program() const { return program_; }
   bool finished() const { return !in_setup_ && position_ == program_.step.size(); }
-  // Goes on until it blocks or ends; true when it moved.
+  // Advances until it blocks or ends; true if it moved.
   bool advance();
   std::string where_now() const { return spot().where(); }
-  // Of a walker that is blocked.
+  // Only if blocked.
   std::string waits_for() const;
   void check_end() const;
 
@@ -45,14 +45,14 @@ class Walker {
   const std::string& name(int32_t v) const { return program_.values[v].name; }
   int32_t coordinate(gsel_axis axis) const { return program_.mesh.coordinate(program_.rank, axis); }
 
-  // An instruction is entered, then blocks until its group has met as often as it must, then is left.
+  // An instruction is entered, blocks until its group has met for all its calls, and is left.
   void enter(const gsel_instr& instr);
   bool meet(const gsel_instr& instr);
   int32_t awaited(const gsel_instr& instr, const RankGroup& group) const;
   void leave(const gsel_instr& instr);
   RankGroup* meeting(const gsel_instr& instr, int32_t i) const;  // the i-th, or nullptr
-  bool has_room(const gsel_instr& instr) const;              // to be entered
-  int32_t full_channel() const;                              // a rank that has not taken what was sent, or -1
+  bool has_room(const gsel_instr& instr) const;                  // whether it can be entered
+  int32_t full_channel() const;                                  // a rank that has not taken enough messages, or -1
   void check_purpose(const gsel_instr& instr) const;
   void begin_step();
 
@@ -82,13 +82,13 @@ class Walker {
   void release(const gsel_instr& instr);
   // walker_step.cc
   void need_all_contributions(int32_t bucket) const;
-  std::string lacks(int32_t bucket) const;  // what the gradients of a bucket still lack; empty: nothing
+  std::string lacks(int32_t bucket) const;  // what the bucket's gradients lack; empty: nothing
   std::string lacks_on_data_axis(int32_t bucket) const;
   std::string lacks_on_sharing_axis(int32_t bucket) const;
-  // An axis of several ranks that a reduction still has to run over, or -1.
+  // An axis of several ranks that still needs a reduction, or -1.
   gsel_axis missing_reduction(const std::array<bool, kAxes>& done, bool over_tensor) const;
   gsel_axis missing_loss_axis() const;
-  gsel_axis missing_overflow_axis() const;  // -1 where nobody looks for overflow at all
+  gsel_axis missing_overflow_axis() const;  // -1 if no instruction checks for overflow
   void need_loss_reduced() const;
   void loss_allreduce(const gsel_instr& instr);
   void look_at_gradients(const char* what);
@@ -108,31 +108,31 @@ class Walker {
   const int32_t transfers_;
   const bool partial_loss_;
   std::vector<RankGroup*> groups_;       // by axis
-  std::vector<RankGroup*> tied_groups_;  // by bucket; nullptr: not summed with other pipeline ranks
-  std::vector<int32_t> bucket_of_;   // by parameter; -1: frozen
-  std::vector<bool> contributed_;    // by bucket: some layer of this rank contributes to its gradients
+  std::vector<RankGroup*> tied_groups_;  // by bucket; nullptr: not tied
+  std::vector<int32_t> bucket_of_;       // by parameter; -1: frozen
+  std::vector<bool> contributed_;        // by bucket: a layer of this rank contributes to its gradients
 
   bool in_setup_ = true;
   size_t position_ = 0;
-  // Of the instruction at position_.
+  // Of the current instruction.
   bool entered_ = false, posted_ = false;
   int32_t met_ = 0;
   size_t meeting_index_ = 0;
 
   std::map<int32_t, Channel*> sent_to_;            // by rank
-  std::unordered_map<uint64_t, bool> comes_back_;  // by value and rank it is sent to
+  std::unordered_map<uint64_t, bool> comes_back_;  // by value and receiver
   std::array<bool, kAxes> loss_reduced_{}, overflow_checked_{};
   bool normed_ = false, any_stepped_ = false, validated_ = false;
   std::unordered_map<uint64_t, ValueFacts> values_;
   std::unordered_map<uint64_t, LayerFacts> layers_;
   std::vector<BucketFacts> buckets_;
-  std::vector<int32_t> pending_;  // by parameter: forwards whose weight gradient is not produced yet
+  std::vector<int32_t> pending_;  // by parameter: forwards whose weight gradient is still due
 };
 
-// Lets all of them go on until nobody moves.
+// Advances all walkers until none moves.
 void follow(std::deque<Walker>& walkers);
 bool all_finished(const std::deque<Walker>& walkers);
-// Refuses those that wait for ever.
+// Throws if a walker is blocked forever.
 void check_finished(const std::deque<Walker>& walkers);
 
 }  // namespace gsel

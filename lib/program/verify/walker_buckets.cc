@@ -1,5 +1,5 @@
-// program/verify/walker_buckets.cc: rules of the collectives of buckets: when parameters can be read, and that every
-// contribution to a gradient is reduced, once, while nobody writes it.
+// program/verify/walker_buckets.cc: rules of bucket collectives: when parameters can be read, and that every
+// contribution to a gradient is reduced exactly once, while nothing writes it.
 #include "base/axis.h"
 #include "base/dtype.h"
 #include "program/shards.h"
@@ -25,7 +25,7 @@ const char* why_unreadable(const ProgramBucket& bucket, Holding holding) {
 
 }  // namespace
 
-// unread: bit i for a parameter that the callback leaves alone.
+// unread: bit i: the callback does not read parameter i.
 void Walker::need_params(const ProgramLayer& l, uint64_t unread) const {
   for (size_t i = 0; i < l.params.size(); ++i) {
     const int32_t b = bucket_of_[l.params[i]];

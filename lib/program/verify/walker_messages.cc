@@ -1,5 +1,4 @@
-// program/verify/walker_messages.cc: rules of values that go from rank to rank: messages, and parts of a whole
-// micro-batch.
+// program/verify/walker_messages.cc: rules of transfers between ranks: messages, and parts of a whole micro-batch.
 #include <algorithm>
 
 #include "program/stages.h"
@@ -7,7 +6,7 @@
 
 namespace gsel {
 
-// A value, or its complete gradient, goes out. owes: the gradient of what goes out comes back.
+// Sends a value, or its complete gradient. owes: the value's gradient comes back.
 void Walker::give(ValueFacts& v, bool gradient, bool owes) {
   if (!gradient) {
     if (!v.written) refuse("the value is not written");
@@ -30,7 +29,7 @@ void Walker::take(ValueFacts& v, bool gradient) {
   v.written = true;
 }
 
-// Whether the gradient of a value that is sent does; asked once for each value and receiver.
+// Whether the gradient of a sent value comes back; cached by value and receiver.
 bool Walker::comes_back(const gsel_instr& instr) {
   const auto [found, is_new] = comes_back_.try_emplace(key(instr.value, instr.peer));
   if (is_new)
@@ -53,8 +52,7 @@ void Walker::send(const gsel_instr& instr) {
   ++channel.sent;
 }
 
-// A message has left once its receive is posted, which is when the one as many before it as there are transfers has
-// been taken.
+// A send ends once its receive is posted, which is when the message `transfers` before it has been taken.
 int32_t Walker::full_channel() const {
   for (const auto& [rank, channel] : sent_to_)
     if (channel->taken + transfers_ < channel->sent) return rank;
@@ -86,8 +84,8 @@ bool Walker::receive(const gsel_instr& instr) {
   return true;
 }
 
-// SCATTER gives the root's whole and every rank takes its part; GATHER the other way round. A gradient is scattered
-// back to the parts that were gathered.
+// SCATTER distributes the root's whole micro-batch as parts; GATHER is the reverse. The gradient of a gathered value is
+// scattered.
 void Walker::enter_parts(const gsel_instr& instr) {
   const int32_t whole = program_.microbatches[instr.microbatch].whole;
   const bool gradient = instr.flags & GSEL_INSTR_GRADIENT, owes = program_.values[instr.value].needs_gradient;

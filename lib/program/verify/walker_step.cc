@@ -1,6 +1,6 @@
-// program/verify/walker_step.cc: rules of the end of a step: the loss, the norm, the overflow and the optimizer see
-// what is complete, and nothing is left open. Of an optimistic step: POST_VALIDATE comes before everything that the
-// step before might still change, and nothing reads the number of an optimistic instruction.
+// program/verify/walker_step.cc: rules of the end of a step: the loss, norm, overflow and optimizer need complete data,
+// and nothing is left open. For optimistic steps: POST_VALIDATE comes before anything that the previous step might
+// still change, and nothing reads the number of an optimistic instruction.
 #include <algorithm>
 
 #include "base/axis.h"
@@ -21,7 +21,7 @@ void Walker::loss_allreduce(const gsel_instr& instr) {
   loss_reduced_[instr.axis] = true;
 }
 
-// A sum over the data axis is wanted even of one rank: it says that nothing is added any more.
+// A sum over the data axis is required even with one rank: it marks the end of contributions.
 gsel_axis Walker::missing_reduction(const std::array<bool, kAxes>& done, bool over_tensor) const {
   auto missing = [&](gsel_axis axis) { return program_.mesh.size[axis] > 1 && !done[axis]; };
   if (!done[GSEL_AXIS_DATA]) return GSEL_AXIS_DATA;
@@ -80,7 +80,7 @@ std::string Walker::lacks_on_sharing_axis(int32_t b) const {
       b, axis_name(program_.mesh.sharing_axis()));
 }
 
-// What looks at all gradients; no contribution and no reduction may come behind it.
+// For instructions that read all gradients: no contribution and no reduction may follow.
 void Walker::look_at_gradients(const char* what) {
   if (any_stepped_) refuse(fmt::format("a bucket is already stepped; {} comes before", what));
   for (size_t b = 0; b < buckets_.size(); ++b) {
@@ -90,7 +90,7 @@ void Walker::look_at_gradients(const char* what) {
   }
 }
 
-// What a sum over another axis than the data axis, of what this rank steps, takes to be done.
+// Requirements of a sum of what this rank steps over an axis other than data.
 void Walker::need_reducible(const gsel_instr& instr) const {
   const BucketFacts& bucket = buckets_[instr.bucket];
   if (bucket.stepped) refuse("the bucket is already stepped");
@@ -132,7 +132,7 @@ void Walker::norm() {
   need_loss_reduced();
   look_at_gradients("the norm");
   normed_ = true;
-  // Where nothing is summed it is each rank's own affair, but all must clip or none.
+  // Without a sum the norm is local, but either all ranks clip or none.
   for (gsel_axis axis : {program_.mesh.sharing_axis(), GSEL_AXIS_DATA})
     if (!norm_sums_over(program_, axis)) groups_[axis]->post(spot(), 0);
 }
@@ -180,7 +180,7 @@ void Walker::post_validate() {
   validated_ = true;
 }
 
-// Pipeline ranks exchange the numbers asynchronously, while they go on with what follows.
+// Pipeline ranks exchange optimistic numbers asynchronously while they go on.
 bool Walker::goes_on(const gsel_instr& instr, const RankGroup& group) const {
   return is_optimistic(instr) && &group == groups_[GSEL_AXIS_PIPELINE];
 }

@@ -1,5 +1,5 @@
-// program/verify/walker_values.cc: rules of inputs and callbacks: nothing is read before it is written, no gradient is
-// used before all its contributions have arrived.
+// program/verify/walker_values.cc: rules of inputs and callbacks: nothing is read before it is written, and no gradient
+// is used before all its contributions have arrived.
 #include <algorithm>
 
 #include "program/stages.h"
@@ -54,8 +54,8 @@ void Walker::forward(const gsel_instr& instr) {
   }
 }
 
-// What it writes has been written before, and memory may have been given back in between. Another recomputation may
-// have read it already, where a value skips over a layer that is not recomputed: it read the first life.
+// Its outputs were written before and may have been freed since. Another recomputation may have read the first copy
+// already, if a value skips a layer that is not recomputed.
 void Walker::recompute(const gsel_instr& instr) {
   const ProgramLayer& l = program_.layers[instr.layer];
   LayerFacts& facts = layer(instr.layer, instr.microbatch);

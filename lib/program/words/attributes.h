@@ -1,4 +1,4 @@
-// program/words/attributes.h: words that the text form has for attributes of a program, shared by printing and reading.
+// program/words/attributes.h: words of the text form for attributes of a program, used by printing and parsing.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// program/words/lines.h: cuts a text into lines and words, each with its place, and reads values from single words.
+// program/words/lines.h: splits a text into lines and words, each with its place, and parses values of single words.
 // '#' begins a comment. Does not know what a program is.
 #pragma once
 
@@ -36,19 +36,19 @@ class TextLines {
   // GSEL_ERR_PARSE with file, line, column and token.
   [[noreturn]] void refuse_at(const Word& word, const std::string& why) const;
   [[noreturn]] void refuse(size_t word, const std::string& why) const;
-  [[noreturn]] void refuse_text(const std::string& why) const;  // as a whole
-  // Nothing may stand behind the words of a line that are read.
+  [[noreturn]] void refuse_text(const std::string& why) const;  // without a place
+  // Refuses further words after the first n_words.
   void end_of_line(size_t n_words) const;
 
-  // `digits` is the word, or a part of it.
+  // digits: the word, or a part of it.
   int64_t number(const Word& word, std::string_view digits, int64_t low, int64_t high) const;
   int64_t number(size_t word, int64_t low, int64_t high) const;
   int32_t axis(const Word& word, std::string_view name) const;
   int32_t id(const Word& word, std::string_view name, const Ids& ids, const char* kind) const;
   std::vector<int32_t> ids(const Word& word, const Ids& ids, const char* kind) const;
-  // The name that the line declares.
+  // Adds the name that the line declares to ids.
   std::string declare(const char* kind, Ids& ids) const;
-  // A text cut at each comma.
+  // Splits a text at commas.
   static std::vector<std::string_view> items(std::string_view list);
 
  private:

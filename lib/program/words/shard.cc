@@ -9,9 +9,9 @@
 namespace gsel {
 namespace {
 
-constexpr int64_t kMostElems = int64_t{1} << 50;  // of all blocks of a dimension
+constexpr int64_t kMostElems = int64_t{1} << 50;  // over all blocks of a dimension
 
-// Cuts what stands before `mark` off the text; false where there is none.
+// Splits off the text before `mark`; false if there is no mark.
 bool take(std::string_view& text, char mark, std::string_view& head) {
   const size_t at = text.find(mark);
   if (at == text.npos) return false;

@@ -1,6 +1,5 @@
-// program/words/shard.h: the text form of the part that a rank of the sharing axis has of a tensor:
-// DIM:BEGIN-END/WHOLE, and xBLOCKS behind it if the dimension has several blocks. Printing and reading are side by
-// side, so that they agree.
+// program/words/shard.h: the text form of a tensor's shard: DIM:BEGIN-END/WHOLE, followed by xBLOCKS if the dimension
+// has several blocks. Printing and parsing are in one file so that they agree.
 #pragma once
 
 #include <string>
@@ -11,9 +10,9 @@
 namespace gsel {
 
 std::string text_of(const Shard& shard);
-// `word` is part=...; first_dim: the least that can be split.
+// word: part=...; first_dim: the first dim that can be split.
 Shard read_shard(const TextLines& lines, const Word& word, int32_t first_dim);
-// Refused at the word unless `amount`, of elements or bytes, is made of as many equal pieces as the part.
+// Refuses the word unless `amount` elements or bytes divide evenly into the shard's positions.
 void check_shard(const TextLines& lines, const Word& word, const Shard& shard, int64_t amount, const char* noun,
                  const char* of = "");
 

@@ -92,7 +92,7 @@ void allreduce_numbers(State& s, gsel_instr_kind poster, gsel_axis axis, std::sp
   if (s.axis_size(axis) > 1) call_on_host(s, s.axis_comm(axis), poster, axis, call);
 }
 
-// ---- asynchronous calls ------------------------------------------------------------------------------------------
+// ---- asynchronous calls -----------------------------------------------------------------------------------------
 
 void begin_async(State& s, const gsel_instr& instr, gsel_collective_kind kind) {
   BucketState& bucket = s.buckets[instr.bucket];

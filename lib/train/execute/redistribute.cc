@@ -47,7 +47,7 @@ void Redistributor::copy_rows(void* dst, const void* src, const Rows& rows, gsel
   device_->enqueue(&gsel_device_v1::copy_rows, dst, to, src, from, row, static_cast<uint64_t>(rows.count));
 }
 
-// ---- packing ------------------------------------------------------------------------------------------------------
+// ---- packing -----------------------------------------------------------------------------------------------------
 
 const Redistributor::Parts& Redistributor::parts_of(int32_t v, int32_t tensor, bool whole, int64_t n) {
   const auto [it, is_new] = parts_.try_emplace({v, tensor, whole, n});

@@ -72,7 +72,7 @@ Communication::Communication(const Fixed& fixed, const Program& program, Communi
   if (comm.world_size() > 1) comm_stream = std::make_unique<Stream>(fixed.device);
 }
 
-// ---- the whole state -------------------------------------------------------------------------------------------
+// ---- the whole state --------------------------------------------------------------------------------------------
 
 State::State(const Model& m, const Program& program, const Config& c, const Optimizer& o, Communicator& comm)
     : Fixed(m, program, c, o, comm.device_context()),

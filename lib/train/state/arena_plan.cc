@@ -51,7 +51,7 @@ class ArenaPlanner {
     bool has_gradients = false;                // the shard has gradients of this step
   };
 
-  // ---- operands: buffer numbers until place() ---- -------------------
+  // ---- operands: buffer numbers until place() ----
 
   void make_operands(const gsel_instr& instr) {
     const InstrForm& form = *form_of(instr.kind);

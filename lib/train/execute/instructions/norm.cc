@@ -43,8 +43,8 @@ void find_overflow(State& s, const gsel_instr& instr) {
   s.run->overflowed = found != 0;
 }
 
-// Every gradient counts once. Shards are summed over their axis; gradients that all ranks of an axis have are not. A tied
-// parameter counts on the first pipeline rank that holds it, a whole parameter on the first rank of the sharing axis.
+// Every gradient counts once. Shards are summed over their axis; gradients that all ranks of an axis have are not. A
+// tied parameter counts on its first pipeline rank, a whole parameter on the first rank of the sharing axis.
 void norm(State& s, const gsel_instr& instr) {
   const bool is_first = s.axis_coordinate(s.sharing_axis()) == 0;
   auto counts = [&](const Param& param) {
