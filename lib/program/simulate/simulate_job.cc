@@ -146,8 +146,8 @@ class JobSimulator {
     if (++r.step < n_steps_) begin_step(place);
   }
 
-  // Whether the rank slept while it waited and so resumes late. Only for collectives: a message's time already ends when
-  // its receiver has it.
+  // Whether the rank slept while it waited and so resumes late. Only for collectives: a message's time already ends
+  // when its receiver has it.
   bool sleeps(int32_t place, Rank& r, const Activity& a, double since) {
     const bool meets = a.kind == Activity::Kind::exchange || a.kind == Activity::Kind::wait;
     if (!meets || wake_.takes <= 0 || agenda_.now() - since <= wake_.after) return false;
