@@ -1,6 +1,5 @@
 // device/device.h: an opened device: the table of gsel/device.h with its context, and RAII owners for the objects that
-// it returns. All memory, streams and kernels of a trainer go through here. Does not know which device is behind the
-// table.
+// it returns. A trainer uses memory, streams and kernels only through this file. Does not know which device it is.
 #pragma once
 
 #include <gsel/device.h>
@@ -19,7 +18,7 @@ const gsel_device_v1& host_device_table();
 
 class DeviceContext {
  public:
-  // uuid: what the device must be; empty: any.
+  // uuid: the expected device; empty: any.
   DeviceContext(const gsel_device_v1& table, int32_t ordinal, std::string_view uuid = {});
   ~DeviceContext();
   DeviceContext(const DeviceContext&) = delete;
@@ -65,7 +64,7 @@ class DeviceContext {
   mutable double* number_ = nullptr;  // page-locked, where the device writes what is waited for
 };
 
-// Memory of a device, or, of another kind, what it copies from and to.
+// Device memory, or host memory for copies to and from the device.
 class Memory {
  public:
   Memory() = default;

@@ -1,5 +1,5 @@
-// model/divide.cc: see divide.h. Layers are taken in order. A value is redistributed right before the layer that needs
-// another placement; partial sums are reduced right behind the layer that writes them.
+// model/divide.cc: see divide.h. Processes layers in order. A value is redistributed right before the layer that needs
+// another placement; partial sums are reduced right after the layer that writes them.
 #include "model/divide.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class Divider {
   }
 
  private:
-  // How a value lies between layers.
+  // The placement of a value between layers.
   struct Spec {
     Placement placement = Placement::replicate;
     Shard shard;
@@ -50,7 +50,7 @@ class Divider {
 
   size_t ranks() const { return division_.weights.size(); }
 
-  // ---- parts ----
+  // ---- shards ----
 
   Shard shard_of(int64_t elems, int32_t dim, int32_t blocks, int32_t granularity) const {
     const std::vector<int64_t> bounds = shard_bounds(elems / blocks / granularity, division_.weights);
@@ -104,7 +104,7 @@ class Divider {
     return {Placement::shard, shard_of(elems, as.dim, blocks, granularity)};
   }
 
-  // A value's dims do not have the batch dimension that its shard counts.
+  // A value's dims do not include the batch dimension, which shard.dim counts.
   void set_placement(Value& v, const Spec& spec) const {
     v.placement = spec.placement;
     v.shard = spec.shard;
@@ -252,14 +252,14 @@ class Divider {
     if (left_[v].key() == spec.key()) return v;
     const auto known = redistributions_.find({v, spec.key()});
     if (known != redistributions_.end()) return known->second;
-    // From partial sums that are summed already it is free.
+    // Free if the partial sums have been reduced already.
     if (left_[v].placement == Placement::partial && spec.placement == Placement::copy)
       if (const auto sum = redistributions_.find({v, Spec{}.key()}); sum != redistributions_.end())
         return redistributions_[{v, spec.key()}] = insert_redistribution(v, sum->second, spec);
     return redistributions_[{v, spec.key()}] = insert_redistribution(v, v, spec);
   }
 
-  // Readers to come want partial sums with these placements; replicate and shard cost one sum.
+  // Inserts the reductions of partial sums that later readers want; replicate and shard need one sum each.
   void sum_up(int32_t v) {
     if (left_[v].placement != Placement::partial || from_.values()[v].is_scalar()) return;
     std::vector<Spec> wants;
@@ -315,7 +315,7 @@ class Divider {
 
   // ---- gradients of parameters ----
 
-  // A whole one has a gradient in parts where layers that have parts of values use it, and all of it where others do.
+  // A whole parameter has a partial gradient if divided layers use it, and a whole gradient if other layers do.
   void mark_partial_gradients() {
     struct Users {
       const Layer *divided = nullptr, *whole = nullptr;
@@ -340,7 +340,7 @@ class Divider {
   const Division& division_;
   const int32_t coordinate_;
   Model to_;
-  std::vector<Spec> left_;                 // by described value: as its layer leaves it
+  std::vector<Spec> left_;                 // by described value: placement after its layer
   std::unordered_set<std::string> taken_;  // names of values and layers
   std::map<std::pair<int32_t, std::tuple<Placement, int32_t>>, int32_t> redistributions_;
 };

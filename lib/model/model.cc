@@ -1,4 +1,4 @@
-// model/model.cc: see model.h. Each piece is checked as it is added, so that the message names the call at fault.
+// model/model.cc: see model.h. Items are checked when they are added, so that the error comes from the call at fault.
 #include "model/model.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace gsel {
 namespace {
 
-// Names stand in program text and in messages, so they are single printable words.
+// Names appear in program text and messages, so they are single printable words.
 template <class Piece>
 std::string checked_name(gsel_str given_name, const char* kind, const std::vector<Piece>& others) {
   const std::string name = text(given_name);
@@ -111,7 +111,7 @@ std::vector<int32_t> each_its_own(const std::vector<gsel_phase>& phases) {
   return result;
 }
 
-// A batch is never split: that is the data axis's affair.
+// The batch dimension cannot be split: the data axis divides batches.
 void check_split(const Value& v) {
   const auto n = static_cast<int32_t>(v.dims.size());
   if (v.sequence_dim < 0 || v.sequence_dim > n)
@@ -318,7 +318,7 @@ void Model::finish(Loss loss) {
 }
 
 void Model::derive_gradients() {
-  // Forward: which values depend on a trainable parameter.
+  // Forward pass: finds values that depend on a trainable parameter.
   std::vector<bool> depends(values_.size()), leads(values_.size()), active(layers_.size());
   auto trains = [&](const Layer& layer) {
     return layer.owns_params() ||
@@ -330,7 +330,7 @@ void Model::derive_gradients() {
     for (int32_t v : layer.outputs)
       depends[v] = any && is_floating(values_[v].dtype) && !(values_[v].flags & GSEL_VALUE_NOT_DIFFERENTIABLE);
   }
-  // Backward: which layers and values lead to the loss.
+  // Backward pass: finds layers and values that lead to the loss.
   for (int32_t l = static_cast<int32_t>(layers_.size()) - 1; l >= 0; --l) {
     const Layer& layer = layers_[l];
     active[l] = l == loss_layer_ ||

@@ -1,5 +1,5 @@
-// model/model.h: the description of a model: parameters, values, layers, and what follows from them (which layers write
-// and read a value, which values need a gradient). Does not know ranks, memory and data.
+// model/model.h: the description of a model: parameters, values, layers, and properties derived from them (which layers
+// write and read a value, which values need a gradient). Does not know ranks, memory and data.
 #pragma once
 
 #include <gsel/model.h>
@@ -28,10 +28,10 @@ struct Param {
   int32_t shard_kind = GSEL_SHARD_NONE, shard_dim = 0, shard_blocks = 1, shard_granularity = 1;
   double lr_factor = 1;
 
-  // In a model of one rank of a sharing axis (model/divide.h) dims and n_elems are of what is here.
+  // In a rank's divided model (model/divide.h) dims and n_elems are the shard's.
   Shard shard;
   std::vector<int64_t> whole_dims;  // as described
-  bool partial_gradient = false;    // it is whole, and layers that have parts of values use it
+  bool partial_gradient = false;    // whole, and used by layers that have shards of values
 
   bool trainable() const { return !(flags & GSEL_PARAM_FROZEN); }
 };
@@ -44,8 +44,8 @@ struct Value {
   uint32_t flags = 0;
   int32_t declared = GSEL_PLACEMENT_REPLICATE, shard_dim = 0, shard_granularity = 1, shard_blocks = 1, sequence_dim = 0;
 
-  // In a model of one rank of a sharing axis dims and sample_elems are of what is here; shard.dim counts the batch
-  // dimension as 0, dims do not have it.
+  // In a rank's divided model dims and sample_elems are the shard's; shard.dim counts the batch dimension as 0, dims do
+  // not include it.
   Placement placement = Placement::replicate;
   Shard shard;
   std::vector<int64_t> whole_dims;  // as described
@@ -68,21 +68,21 @@ struct Layer {
   void* user_data = nullptr;
   uint64_t backward_input_unread = 0, backward_weight_unread = 0;  // GSEL_UNREAD_*
   uint64_t backward_unread_params = 0;                             // bit i: params[i]
-  // Buffers that a call gets for its phases: one for each phase that was described. A ring shift stands for
-  // several phases on one buffer, or for none; *_buffer_of has the buffer of each phase.
+  // *_buffers: one per described phase. A ring shift becomes several phases on one buffer, or none; *_buffer_of has the
+  // buffer of each phase.
   std::vector<gsel_phase> forward_phases, backward_phases;
   std::vector<gsel_phase> forward_buffers, backward_buffers;
   std::vector<int32_t> forward_buffer_of, backward_buffer_of;
 
-  // In a model of one rank of a sharing axis: its id in the description, or -1: the library's own, which
-  // redistributes its input to the placement of its output, and the gradient back (program/redistribution.h).
+  // In a rank's divided model: the layer's id in the description, or -1 for the library's redistributions of a value
+  // and its gradient (program/redistribution.h).
   int32_t origin = -1;
   bool redistributes = false;
-  bool divided = false;         // something of it is sharded or partial
-  bool some_positions = false;  // it has a part of the positions, and reduces nothing over the sharing axis
+  bool divided = false;         // a value or parameter is sharded or partial
+  bool some_positions = false;  // has a shard of the positions, and does not reduce over the sharing axis
 
-  bool needs_backward_input = false;   // set by finish: some input needs a gradient
-  bool needs_backward_weight = false;  // set by finish: some parameter, declared or its own, is trained through it
+  bool needs_backward_input = false;   // set by finish: an input needs a gradient
+  bool needs_backward_weight = false;  // set by finish: a parameter, declared or its own, is trained
 
   bool is_loss() const { return flags & GSEL_LAYER_LOSS; }
   bool pull_only() const { return !forward && !redistributes; }
@@ -92,7 +92,7 @@ struct Layer {
   bool recomputable() const { return flags & GSEL_LAYER_RECOMPUTABLE; }
   bool always_accumulates() const { return flags & GSEL_LAYER_ALWAYS_ACCUMULATES; }
 
-  // What a backward does not read: of one half, or of both at once.
+  // GSEL_UNREAD_* bits of a half, or of the whole backward.
   uint64_t unread(gsel_instr_kind kind) const;
   bool reads_input(gsel_instr_kind kind, size_t i) const { return i > 30 || !(unread(kind) & GSEL_UNREAD_INPUT(i)); }
   bool reads_output(gsel_instr_kind kind, size_t i) const { return i > 30 || !(unread(kind) & GSEL_UNREAD_OUTPUT(i)); }
@@ -107,8 +107,7 @@ class Model {
   int32_t add_layer(const gsel_layer_options& options);
 
   enum class Loss : uint8_t { required, optional };
-  // Checks the whole and derives what needs a gradient; further adds are refused. A model without a loss is computed
-  // forward alone.
+  // Checks the model and derives which gradients are needed; later adds fail. A model without a loss runs forward only.
   void finish(Loss loss = Loss::required);
   bool finished() const { return finished_; }
 
@@ -118,7 +117,7 @@ class Model {
   int32_t loss_layer() const { return loss_layer_; }
   int64_t element_count() const;
 
-  // Of the callbacks of what was added; freed with the model.
+  // User data of added callbacks; freed with the model.
   std::vector<UserData>& user_data() { return user_data_; }
 
  private:

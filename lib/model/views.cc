@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 56;
 
-// A product of sizes that memory can hold.
+// The product, if memory can be that large.
 uint64_t times(uint64_t size, int64_t n, const char* kind, const std::string& name) {
   uint64_t product = 0;
   if (__builtin_mul_overflow(size, static_cast<uint64_t>(n), &product) || product > kMaxBytes)

@@ -1,4 +1,4 @@
-// schedule/schedule.cc: schedules by name, and their text.
+// schedule/schedule.cc: named schedules, and the text of schedules.
 #include "schedule/schedule.h"
 
 #include <algorithm>
@@ -14,11 +14,11 @@ namespace {
 
 struct Form {
   std::string_view name;
-  std::string_view torch_name;  // empty: it has none
-  int32_t chunks;               // where none were asked for
+  std::string_view torch_name;  // empty: torch does not have it
+  int32_t chunks;               // default
   bool any_chunks;
-  bool in_rounds;    // micro-batches go in rounds of equal size
-  int32_t per_rank;  // micro-batches for each rank that it takes at least; 0: any number
+  bool in_rounds;    // needs rounds of equal size
+  int32_t per_rank;  // minimum of micro-batches per rank; 0: any number
   ScheduleRow (*row)(const PipelineShape&, int32_t rank);
   int32_t (*rank_of)(const PipelineShape&, int32_t stage);
 };

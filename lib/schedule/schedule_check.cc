@@ -1,5 +1,5 @@
-// schedule/schedule_check.cc: checks that a schedule is complete. Counts are checked first: when each stage has
-// as many actions as there are micro-batches, tables of stages x micro-batches are no larger than the schedule itself.
+// schedule/schedule_check.cc: checks that a schedule is complete. Counts are checked first: if each stage has as many
+// actions as there are micro-batches, tables of stages x micro-batches are no larger than the schedule itself.
 #include <algorithm>
 
 #include "base/text.h"
@@ -9,7 +9,7 @@
 namespace gsel {
 namespace {
 
-// Which actions of a (stage, micro-batch) have been met.
+// The actions seen so far of a (stage, micro-batch).
 enum Met : uint8_t { met_forward = 1, met_input = 2, met_weight = 4 };
 
 class Checker {
@@ -46,7 +46,7 @@ class Checker {
     throw Error(GSEL_ERR_PROGRAM, std::move(message)).about_rank(rank).at(std::move(place));
   }
 
-  // About the schedule as a whole, or about a rank of which no one action is at fault.
+  // An error of the whole schedule, or of a rank (-1: none) without a single action at fault.
   [[noreturn]] void refuse_whole(int32_t rank, const std::string& why) const {
     Place place;
     if (!s_.places.empty()) place.file = s_.name;
@@ -101,7 +101,7 @@ class Checker {
     }
   }
 
-  // The first micro-batch that the stage does not see; at most as far as it has actions.
+  // Names the first micro-batch that the stage lacks.
   [[noreturn]] void refuse_missing(int32_t stage, char kind) const {
     const int32_t rank = s_.rank_of[static_cast<size_t>(stage)];
     const auto& row = s_.rows[static_cast<size_t>(rank)];
@@ -145,7 +145,7 @@ class Checker {
       refuse(rank, i, fmt::format("{}W{}, the other half of backward, is missing", action.stage, action.microbatch));
   }
 
-  // Follows who waits for whom, which comes round: each stuck rank waits for an action of a stuck rank.
+  // Follows the waits until a rank repeats: each stuck rank waits for an action of a stuck rank.
   [[noreturn]] void refuse_deadlock(const ScheduleWalk& walk, int32_t rank) const {
     std::vector<bool> seen(s_.rows.size());
     for (; !seen[static_cast<size_t>(rank)]; rank = holder(walk, rank)) seen[static_cast<size_t>(rank)] = true;
@@ -163,7 +163,7 @@ class Checker {
     refuse(rank, walk.position(rank), "the schedule comes to a standstill: " + ring);
   }
 
-  // As its rank has it: a backward may be written I or B.
+  // As written in its rank's row: a backward may be I or B.
   gsel_action awaited(const ScheduleWalk& walk, int32_t rank) const {
     gsel_action action = at(rank, walk.position(rank));
     action.stage = *stage_read(s_, action);
@@ -180,7 +180,7 @@ class Checker {
 
   const Schedule& s_;
   std::vector<uint8_t> met_;  // by cell
-  std::vector<bool> whole_;   // by cell: backward came whole
+  std::vector<bool> whole_;   // by cell: undivided backward
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// schedule/schedule_handle.h: what gsel_schedule points to: a schedule and its text, made when first asked for.
+// schedule/schedule_handle.h: the object behind gsel_schedule: a schedule and its text, made on demand.
 #pragma once
 
 #include <mutex>

@@ -1,6 +1,5 @@
-// schedule/schedule_read.cc: reads rows of actions as torch.distributed.pipelining writes them: comma-separated
-// cells, a row for each rank. Actions that move data or gather parameters are accepted and ignored, since a program has
-// its own.
+// schedule/schedule_read.cc: parses rows of actions as torch.distributed.pipelining writes them: comma-separated cells,
+// one row per rank. Actions that move data or gather parameters are accepted and ignored, since a program has its own.
 #include <algorithm>
 #include <charconv>
 
@@ -21,7 +20,7 @@ struct Cell {
 
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::string_view kDigits = "0123456789";
-constexpr std::string_view kOverlap = "OVERLAP_F_B";  // of a forward and a backward, which are done in turn here
+constexpr std::string_view kOverlap = "OVERLAP_F_B";  // a forward and a backward, executed in turn here
 constexpr std::string_view kLeftOut[] = {"SEND_F", "RECV_F", "SEND_B", "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD"};
 
 Cell trimmed(const Cell& cell) {
@@ -30,7 +29,7 @@ Cell trimmed(const Cell& cell) {
   return cell.part(begin, cell.text.find_last_not_of(kBlanks) + 1 - begin);
 }
 
-// Calls visit for each part between separators, blanks around it removed.
+// Calls visit for each part between separators, without surrounding blanks.
 template <class Visit>
 void split(const Cell& whole, char separator, Visit&& visit) {
   for (size_t begin = 0; begin <= whole.text.size();) {

@@ -1,6 +1,5 @@
-// schedule/schedule_rows.cc: rows that alternate forward and backward; see schedule_rows.h. In each kind of
-// action, every stage takes its micro-batches in ascending order, so that gradients are summed in the same order
-// whatever the schedule.
+// schedule/schedule_rows.cc: rows that alternate forward and backward; see schedule_rows.h. In each kind of action,
+// every stage takes its micro-batches in ascending order, so that all schedules sum gradients in the same order.
 #include "schedule/schedule_rows.h"
 
 #include <algorithm>
@@ -10,23 +9,23 @@ namespace {
 
 enum class Backward { whole, in_halves };
 
-// One forward, one backward: after `warm_up` forwards each further forward is followed by a backward. In halves,
-// backward_weight begins `late` backwards after backward_input did, and fills the time in which others drain.
+// 1F1B: after `warm_up` forwards, each further forward is followed by a backward. In halves, backward_weight starts
+// `late` backwards after backward_input, and fills the time in which other ranks drain.
 struct Alternation {
   int32_t warm_up = 0;
   Backward backward = Backward::whole;
   int32_t late = 0;
 };
 
-// Steps count the (chunk, micro-batch) pairs of a rank in the order in which it meets them: a round of micro-batches
-// through a chunk, then through the next.
+// Steps number a rank's (chunk, micro-batch) pairs in order: a round of micro-batches through one chunk, then through
+// the next.
 class Turns {
  public:
   Turns(const PipelineShape& shape, int32_t rank, int32_t round) : shape_(shape), rank_(rank), round_(round) {}
 
   int32_t count() const { return shape_.microbatches * shape_.chunks; }
   gsel_action forward(int32_t step) const { return {GSEL_FORWARD, stage(chunk(step)), microbatch(step)}; }
-  // Through the chunks the other way round.
+  // Backward visits the chunks in reverse order.
   gsel_action backward(int32_t kind, int32_t step) const {
     return {kind, stage(shape_.chunks - 1 - chunk(step)), microbatch(step)};
   }
@@ -57,7 +56,7 @@ ScheduleRow alternate(const Turns& turns, const Alternation& order) {
   return row;
 }
 
-// With a stage per rank, a round is all there is.
+// With one stage per rank, all micro-batches are one round.
 Turns single(const PipelineShape& shape, int32_t rank) {
   return Turns(shape, rank, shape.microbatches);
 }
@@ -66,7 +65,7 @@ Turns in_rounds(const PipelineShape& shape, int32_t rank) {
   return Turns(shape, rank, microbatches_of_round(shape.ranks, shape.microbatches));
 }
 
-// Forwards of an interleaved schedule before a rank's first backward, for all its chunks but the last.
+// Forwards of all chunks but the last before a rank's first backward in an interleaved schedule.
 int32_t earlier_chunks(const PipelineShape& shape) {
   return (shape.chunks - 1) * microbatches_of_round(shape.ranks, shape.microbatches);
 }

@@ -1,5 +1,5 @@
-// schedule/schedule_rows.h: one rank's row of each named schedule, as pure functions of the pipeline's shape.
-// The caller, schedule.cc, has checked that the schedule can have this shape.
+// schedule/schedule_rows.h: one rank's row of each named schedule, as pure functions of the pipeline's shape. The
+// caller, schedule.cc, checks the shape beforehand.
 #pragma once
 
 #include <gsel/schedule.h>
@@ -25,12 +25,12 @@ ScheduleRow zb_h2_row(const PipelineShape& shape, int32_t rank);
 ScheduleRow zb_v_row(const PipelineShape& shape, int32_t rank);
 ScheduleRow dualpipe_v_row(const PipelineShape& shape, int32_t rank);
 
-// Rank of a stage where ranks take turns, 0 1 2 0 1 2, and where the second half goes back, 0 1 2 2 1 0.
+// Rank of a stage: looping as in 0 1 2 0 1 2, V-shaped as in 0 1 2 2 1 0.
 int32_t looping_rank(const PipelineShape& shape, int32_t stage);
 int32_t v_rank(const PipelineShape& shape, int32_t stage);
 
-// Micro-batches go through the chunks of an interleaved schedule in rounds of equal size, of as many as there are ranks
-// or more; with fewer than that in one round. 0 where they cannot be divided so.
+// In an interleaved schedule, micro-batches go through the chunks in rounds of equal size: `ranks` or more
+// micro-batches, or all in one round if there are fewer. 0 if this is impossible.
 int32_t microbatches_of_round(int32_t ranks, int32_t microbatches);
 
 }  // namespace gsel

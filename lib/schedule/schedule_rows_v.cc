@@ -1,6 +1,6 @@
-// schedule/schedule_rows_v.cc: rows of V-shaped schedules, whose stages go down the ranks and come back: each
-// rank has a stage on the way down (chunk 0) and one on the way back (chunk 1). Rows are written as the phases of their
-// papers; micro-batches are numbered in order.
+// schedule/schedule_rows_v.cc: rows of V-shaped schedules, whose stages go down the ranks and back: each rank has a
+// stage on the way down (chunk 0) and one on the way back (chunk 1). Rows are written as the phases of their papers;
+// micro-batches are numbered in order.
 #include <algorithm>
 #include <deque>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int32_t kDown = 0, kBack = 1;
 
-// Actions in the order in which they are added. What would be beyond the last micro-batch is left out.
+// Actions in the order of the calls. Actions after the last micro-batch are left out.
 class VRow {
  public:
   VRow(const PipelineShape& shape, int32_t rank)
@@ -19,8 +19,8 @@ class VRow {
 
   void forward(int32_t chunk) { add(GSEL_FORWARD, chunk, forwards_[chunk]++); }
   void backward(int32_t chunk) { add(GSEL_BACKWARD, chunk, backwards_[chunk]++); }
-  // The half that others wait for; weight(chunk) makes up for the other half of the chunk's oldest one, weight() for
-  // the oldest of both chunks.
+  // input: the half of a backward that other ranks wait for. weight(chunk): the other half of the chunk's oldest
+  // backward; weight(): of the oldest of both chunks.
   void input(int32_t chunk) {
     pending_[chunk].push_back({backwards_[chunk], inputs_++});
     add(GSEL_BACKWARD_INPUT, chunk, backwards_[chunk]++);
@@ -66,7 +66,7 @@ int32_t v_rank(const PipelineShape& shape, int32_t stage) {
   return stage < shape.ranks ? stage : 2 * shape.ranks - 1 - stage;
 }
 
-// Laid out for at least 2 * ranks - 1 micro-batches, of which those that are not there are left out.
+// Generated for at least 2 * ranks - 1 micro-batches; actions of nonexistent ones are left out.
 ScheduleRow zb_v_row(const PipelineShape& shape, int32_t rank) {
   const int32_t n = std::max(2 * shape.ranks - 1, shape.microbatches), after = shape.ranks - rank;
   VRow row(shape, rank);
@@ -96,10 +96,10 @@ ScheduleRow zb_v_row(const PipelineShape& shape, int32_t rank) {
   return row.take();
 }
 
-// DualPipe folded into a V, so that no stage is on two ranks. A forward beside a backward, which DualPipe merges, are
-// done one after the other. Needs 2 * ranks micro-batches or more.
+// DualPipe folded into a V, so that no stage is on two ranks. A forward and a backward that DualPipe overlaps run one
+// after the other. Needs at least 2 * ranks micro-batches.
 ScheduleRow dualpipe_v_row(const PipelineShape& shape, int32_t rank) {
-  const int32_t behind = shape.ranks - 1 - rank;  // ranks further down
+  const int32_t behind = shape.ranks - 1 - rank;  // ranks after this one
   VRow row(shape, rank);
   for (int32_t i = 0; i < 2 * behind; ++i) row.forward(kDown);
   for (int32_t i = 0; i <= rank; ++i) {
@@ -121,7 +121,7 @@ ScheduleRow dualpipe_v_row(const PipelineShape& shape, int32_t rank) {
     row.forward(kBack);
     row.backward(kDown);
   }
-  // The second half of these is in halves, whose weights fill the end.
+  // The second half of these run as backward_input only; their weight halves fill the end.
   for (int32_t i = 0; i < 2 * (rank + 1); ++i) {
     const int32_t chunk = i % 2 == 0 ? kBack : kDown;
     i <= rank ? row.backward(chunk) : row.input(chunk);

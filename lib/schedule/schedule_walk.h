@@ -1,6 +1,6 @@
-// schedule/schedule_walk.h: goes through a schedule as its ranks would: each rank in the order of its row, each
-// action after the action of another stage that it depends on. Each action's stage and micro-batch must be in range.
-// Does not know what is done at an action.
+// schedule/schedule_walk.h: walks through a schedule as its ranks do: each rank in the order of its row, each action
+// after the action of another stage that it depends on. Each action's stage and micro-batch must be in range. Does not
+// know what actions do.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ inline bool is_backward(int32_t kind) {
   return kind == GSEL_BACKWARD || kind == GSEL_BACKWARD_INPUT;
 }
 
-// Stage whose action for the same micro-batch this one reads: forward the one before, backward the one after.
+// The stage that this action reads from, for the same micro-batch: forward the previous one, backward the next one.
 inline std::optional<int32_t> stage_read(const Schedule& schedule, const gsel_action& action) {
   if (action.kind == GSEL_FORWARD && action.stage > 0) return action.stage - 1;
   if (is_backward(action.kind) && action.stage + 1 < schedule.n_stages()) return action.stage + 1;
@@ -32,8 +32,8 @@ class ScheduleWalk {
     for (int32_t rank = schedule.n_ranks(); rank-- > 0;) runnable_.push_back(rank);
   }
 
-  // Calls visit(rank, i) for every action that is reached. Each is looked at when its rank comes to it and again when
-  // what it reads is done: O(actions).
+  // Calls visit(rank, i) for every reachable action. An action is tried when its rank reaches it and again when its
+  // input is done: O(actions).
   template <class Visit>
   void run(Visit&& visit) {
     while (!runnable_.empty()) {
@@ -48,7 +48,7 @@ class ScheduleWalk {
     }
   }
 
-  // Whether the rank stands before an action whose input never came, and which it is.
+  // Whether the rank is blocked before an action without input; the action's position.
   bool is_stuck(int32_t rank) const { return position(rank) < schedule_.rows[static_cast<size_t>(rank)].size(); }
   size_t position(int32_t rank) const { return next_[static_cast<size_t>(rank)]; }
 

@@ -52,7 +52,7 @@ class Simulator {
     if (action.kind != GSEL_BACKWARD_WEIGHT) ends(action.kind)[s_.cell(action.stage, action.microbatch)] = end;
   }
 
-  // When what the action reads of another stage can be used, counted as a message where it comes from another rank.
+  // When the input from another stage is available; it is a message if that stage is on another rank.
   double arrival(int32_t rank, const gsel_action& action) {
     const std::optional<int32_t> read = stage_read(s_, action);
     if (!read) return 0;

@@ -1,5 +1,5 @@
-// schedule/simulate_json.cc: a simulation as JSON. Written piece by piece: a schedule has many actions, and the
-// first key says what the document is.
+// schedule/simulate_json.cc: a simulation as JSON, written incrementally since a schedule has many actions. The first
+// key names the kind of document.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -74,7 +74,7 @@ class Writer {
     print("]");
   }
 
-  // The bulk of the document: put together without format strings.
+  // The bulk of the document, written without format strings for speed.
   void rows() {
     print(",\n  \"rows\": [\n");
     each(s_.rows, ",\n", [&](const std::vector<TimedAction>& row) {
@@ -96,7 +96,7 @@ class Writer {
   void put(std::string_view text) { text_.append(text.data(), text.data() + text.size()); }
 
   void put_number(double number) {
-    constexpr double kExact = 1e15;  // whole numbers below it print as they are
+    constexpr double kExact = 1e15;  // integers below this print without exponent
     if (number < kExact && number == std::floor(number))
       put({fmt::format_int(static_cast<int64_t>(number)).c_str()});
     else
@@ -110,7 +110,7 @@ class Writer {
     return ranks;
   }
 
-  // Most stages of a rank.
+  // The most stages on a rank.
   int64_t chunks() const {
     std::vector<int64_t> stages(s_.rows.size());
     for (size_t rank : ranks_of_stages()) ++stages[rank];

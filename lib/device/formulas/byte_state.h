@@ -1,5 +1,5 @@
-// device/formulas/byte_state.h: the codes of 8-bit optimizer state, and the numbers of a step that works on it; see
-// device/host/optimizer_kernels.h for the codes' values. Does not know memory and loops.
+// device/formulas/byte_state.h: the codes of 8-bit optimizer state, and the factors of a step that uses them.
+// device/host/optimizer_kernels.h defines the codes' values. Does not know memory and loops.
 #pragma once
 
 #include <gsel/device.h>
@@ -12,9 +12,9 @@
 namespace gsel {
 
 constexpr int kDecades = 7;
-constexpr double kScales[kDecades] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};  // value of a decade's upper end
+constexpr double kScales[kDecades] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};  // upper ends of the decades
 
-// kFirst: parts of the lowest decade. The codes of decade i are [kFirst * 2^i, kFirst * 2^(i+1)).
+// kFirst: parts of the lowest decade. Decade i has the codes [kFirst * 2^i, kFirst * 2^(i+1)).
 template <int kFirst, int kOne>
 struct Format {
   static constexpr double value(int code) {
@@ -26,7 +26,7 @@ struct Format {
   }
   static constexpr int lowest(int decade) { return kFirst << decade; }
 
-  // From where on a decade's lowest code is nearer than the code below it. Decade 7 is the 1.
+  // The midpoint between a decade's lowest code and the code below it. Decade 7 is the value 1.
   static constexpr double threshold(int decade) {
     const double above = decade == kDecades ? 1.0 : value(lowest(decade));
     const double below = decade == 0 ? 0.0 : value(lowest(decade) - 1);
@@ -34,12 +34,12 @@ struct Format {
   }
 };
 
-// Of magnitudes: codes 1 to 127 and, for 1, 128; a sign makes it no code of its own, so minus 1 becomes the nearest.
+// Codes of magnitudes: 1 to 127, and 128 for the value 1. -1 has no code, so it becomes the nearest one.
 using Signed = Format<1, 128>;
-// Codes 2 to 255 and, for 1, 1.
+// Codes 2 to 255, and 1 for the value 1.
 using Unsigned = Format<2, 1>;
 
-// The values of all codes, of scale 1.
+// The values of all codes, for scale 1.
 struct CodeValues {
   float of[256];
 };
@@ -63,8 +63,8 @@ GSEL_INLINE void reach_decade(float x, float& parts, float& per_part) {
   per_part = reached ? per_part_here : per_part;
 }
 
-// The code of the decade that x falls in: the highest one whose threshold x has reached, and the part of it. Written as
-// a chain of choices, which is vector code without look-ups.
+// The code for x: finds the highest decade whose threshold x has reached, then the part of it. A chain of selects,
+// which vectorises without table look-ups.
 template <class F>
 GSEL_INLINE int32_t magnitude_code(float x) {
   constexpr float first_parts = static_cast<float>(F::lowest(0)),
@@ -76,7 +76,7 @@ GSEL_INLINE int32_t magnitude_code(float x) {
   reach_decade<F, 4>(x, parts, per_part);
   reach_decade<F, 5>(x, parts, per_part);
   reach_decade<F, 6>(x, parts, per_part);
-  // parts + (x / scale - 0.1) / 0.9 * parts, and the decade's own codes only.
+  // parts + (x / scale - 0.1) / 0.9 * parts, clamped to the decade's codes.
   const float code = x * per_part + parts * static_cast<float>(8.0 / 9.0);
   const float bounded = code < parts ? parts : code, most = parts + parts - 1;
   return static_cast<int32_t>(bounded < most ? bounded : most);

@@ -1,16 +1,16 @@
-// device/formulas/floats.h: the floating point types that C++ has no name for, and their conversion to f32 and back.
-// Each format is a struct of its bits with widen() (exact) and narrow() (to nearest, ties to even). narrow() turns
-// every NaN into the format's one positive quiet NaN. Does not know buffers and operations. The headers of this folder
-// are compiled into kernels of the host and of device plugins, so that both give the same bits.
+// device/formulas/floats.h: floating-point types that C++ does not have, and their conversion to and from f32. A format
+// is a struct of its bits with widen() (exact) and narrow() (to nearest, ties to even). narrow() maps every NaN to one
+// positive quiet NaN of the format. Does not know buffers and operations. The headers of this folder are compiled into
+// kernels of the host and of device plugins, so that both give the same bits.
 //
-// There are no branches and tables, so that a loop over conversions becomes vector code. There are no subnormal f32
-// values in between, so that a thread which flushes those to zero gets the same result.
+// Without branches and tables, so that conversion loops vectorise, and without subnormal f32 intermediates, so that
+// threads that flush these to zero get the same result.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
-// Taken into the loop that calls it, and so compiled for the processor that loop is compiled for.
+// Always inlined, and so compiled for the instruction set of the calling loop.
 #if defined(__CUDACC__)
 #define GSEL_INLINE __host__ __device__ __forceinline__
 #else
@@ -33,9 +33,9 @@ GSEL_INLINE float float_of(uint32_t bits) {
 
 constexpr uint32_t kF32Infinity = 0x7f800000;
 
-// What the formats below f32's exponent range have in common.
+// Common code of the formats with a smaller exponent range than f32.
 //   kLargest  bits of the largest finite number
-//   kAbove    what rounds to more than that: infinity, or the NaN where there is none
+//   kAbove    result of overflow: infinity, or NaN in a format without infinity
 template <class Bits, int kFraction, int kBias, int32_t kLargest, int32_t kAbove, int32_t kNan>
 struct SmallFloat {
   Bits bits;
@@ -46,7 +46,7 @@ struct SmallFloat {
     const uint32_t normal = placed + (static_cast<uint32_t>(127 - kBias) << 23);
     const uint32_t subnormal = bits_of(static_cast<float>(magnitude) * float_of(kStepBits));
     uint32_t wide = magnitude < (1 << kFraction) ? subnormal : normal;
-    wide = magnitude > kLargest ? placed | kF32Infinity : wide;  // infinity stays one, so does a NaN
+    wide = magnitude > kLargest ? placed | kF32Infinity : wide;  // keeps infinity and NaN
     return float_of(wide | static_cast<uint32_t>(bits & ~kMagnitude) << (32 - kBits));
   }
 
@@ -54,7 +54,7 @@ struct SmallFloat {
     const uint32_t magnitude = bits_of(x) & 0x7fffffffu;
     const uint32_t half = (1u << (kShift - 1)) - 1 + ((magnitude >> kShift) & 1);
     const uint32_t normal = ((magnitude + half) >> kShift) - (static_cast<uint32_t>(127 - kBias) << kFraction);
-    // The sum's last place is the format's smallest step, so the addition rounds.
+    // The sum's last place is the format's smallest step, so the addition rounds correctly.
     const uint32_t subnormal = bits_of(float_of(magnitude) + float_of(kAlignBits)) - kAlignBits;
     const auto kept = static_cast<int32_t>(static_cast<int32_t>(magnitude) < kLeastNormal ? subnormal : normal);
     const bool above = kept > kLargest;
@@ -76,7 +76,7 @@ using F16 = SmallFloat<uint16_t, 10, 15, 0x7bff, 0x7c00, 0x7e00>;
 using F8E5M2 = SmallFloat<uint8_t, 2, 15, 0x7b, 0x7c, 0x7e>;
 using F8E4M3 = SmallFloat<uint8_t, 3, 7, 0x7e, 0x7f, 0x7f>;
 
-// The upper half of an f32, subnormal numbers and all.
+// The upper half of an f32, including subnormal numbers.
 struct BF16 {
   uint16_t bits;
 

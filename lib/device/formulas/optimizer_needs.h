@@ -1,5 +1,5 @@
-// device/formulas/optimizer_needs.h: what each kind of optimizer step needs, checked before its kernel is enqueued. Does
-// not know devices.
+// device/formulas/optimizer_needs.h: the arguments that each kind of optimizer step needs, checked before its kernel is
+// enqueued. Does not know devices.
 #pragma once
 
 #include <gsel/device.h>
@@ -10,10 +10,10 @@
 namespace gsel {
 
 struct StepNeeds {
-  const char* name;  // nullptr: of no kind that there is
+  const char* name;  // nullptr: unknown kind
   int states;
   bool scales;  // of 8-bit state
-  bool counts;  // corrects a bias by the number of the step
+  bool counts;  // needs the step number for bias correction
 };
 
 inline StepNeeds needs_of(const gsel_optimizer_step& step) {
@@ -36,7 +36,7 @@ inline StepNeeds needs_of(const gsel_optimizer_step& step) {
 }
 
 struct StepProblem {
-  gsel_status status;  // GSEL_OK: there is none
+  gsel_status status;  // GSEL_OK: no problem
   std::string text;
 };
 
@@ -55,10 +55,10 @@ inline StepProblem problem_of(const gsel_optimizer_step& step) {
       return {GSEL_ERR_ARG, std::string("optimizer step ") + needs.name + " on " + std::to_string(step.count) +
                                 " elements needs " + array.name + " and it is NULL"};
   if (needs.counts && step.t < 1)
-    return {GSEL_ERR_ARG,
-            std::string(needs.name) + " step number is " + std::to_string(step.t) + "; it counts from 1"};
+    return {GSEL_ERR_ARG, std::string(needs.name) + " step number is " + std::to_string(step.t) + "; it counts from 1"};
   if (step.param16 && step.param16_dtype != GSEL_F16 && step.param16_dtype != GSEL_BF16)
-    return {GSEL_ERR_UNSUPPORTED, std::string(needs.name) + " rounds parameters to f16 (9) or bf16 (10); param16_dtype is " +
+    return {GSEL_ERR_UNSUPPORTED, std::string(needs.name) +
+                                      " rounds parameters to f16 (9) or bf16 (10); param16_dtype is " +
                                       std::to_string(step.param16_dtype)};
   return {GSEL_OK, ""};
 }

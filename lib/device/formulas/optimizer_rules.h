@@ -1,5 +1,5 @@
-// device/formulas/optimizer_rules.h: what a step of each optimizer does to one element. A rule is made on the host from
-// the step's numbers and passed by value. Does not know memory and loops.
+// device/formulas/optimizer_rules.h: the update of one element by each optimizer. A rule is made on the host from the
+// step's factors and passed by value. Does not know memory and loops.
 #pragma once
 
 #include <gsel/device.h>
@@ -10,7 +10,7 @@
 
 namespace gsel {
 
-// p, m and v are what the loops have loaded and will store; a rule with fewer states leaves the others alone.
+// p, m and v are loaded and stored by the loops; a rule with fewer states does not touch the others.
 struct Sgd {
   static constexpr int kStates = 0;
   float scale, rate, decay;
@@ -67,7 +67,7 @@ struct Lion {
   }
 };
 
-// Of step t the bias corrections are in `step` and `root`. Decay is decoupled (kept) or a part of the gradient (added).
+// `step` and `root` include the bias corrections of step t. Decay is decoupled (kept) or added to the gradient (added).
 struct Adam {
   static constexpr int kStates = 2;
   float scale, step, root, kept, added, epsilon, beta1, rest1, beta2, rest2;

@@ -1,5 +1,5 @@
-// device/host/byte_state_kernels.cc: AdamW with moments of one byte; see optimizer_kernels.h for what is stored. The
-// loops stand in byte_state_loops.inc, once per instruction set.
+// device/host/byte_state_kernels.cc: AdamW with 8-bit moments; see optimizer_kernels.h for the format. The loops are in
+// byte_state_loops.inc, compiled once per instruction set.
 #include <cmath>
 
 #include "device/formulas/byte_state.h"

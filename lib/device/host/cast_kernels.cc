@@ -1,4 +1,4 @@
-// device/host/cast_kernels.cc: see cast_kernels.h. The loops stand in cast_loops.inc, once per instruction set.
+// device/host/cast_kernels.cc: see cast_kernels.h. The loops are in cast_loops.inc, compiled once per instruction set.
 #include "device/host/cast_kernels.h"
 
 #include "device/host/vector_loops.h"

@@ -1,4 +1,4 @@
-// device/host/cast_kernels.h: conversion between f32 and the 16-bit floating point types, as floats.h defines it.
+// device/host/cast_kernels.h: conversion between f32 and 16-bit floating-point types by floats.h.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gsel::host {
 
-// [count] each, not overlapping. T is F16 or BF16.
+// [count] each, without overlap. T: F16 or BF16.
 template <class T>
 void widen(Isa isa, float* dst, const T* src, uint64_t count);
 template <class T>

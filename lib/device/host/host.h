@@ -1,5 +1,5 @@
-// device/host/host.h: the parts of the host device. Each part fills its functions into the table, which is all that other
-// files see, and runs them inside guard() (base/guard.h), so that no exception leaves the table.
+// device/host/host.h: the parts of the host device. Each part adds its functions to the table, and runs them inside
+// guard() (base/guard.h), so that no exception leaves the table.
 #pragma once
 
 #include <gsel/device.h>

@@ -1,5 +1,5 @@
-// device/host/kernels.cc: see kernels.h. Loops are written for the compiler to vectorise; nothing here adds in an order
-// that depends on the width of its vectors, and products are not contracted into fused additions.
+// device/host/kernels.cc: see kernels.h. Loops are written for auto-vectorisation; no sum depends on the vector width,
+// and products are not contracted into fused additions.
 #include "device/host/kernels.h"
 
 #include <cmath>
@@ -15,8 +15,8 @@ namespace {
 using Half = F16;
 using Brain = BF16;
 
-// From double, so that no value is rounded twice. `fraction_bits` and `least` (exponent of the smallest normal) say
-// which format; returns the magnitude's bits.
+// Rounds from double, so that no value is rounded twice. `fraction_bits` and `least` (exponent of the smallest normal)
+// define the format; returns the bits of the magnitude.
 uint16_t round_to(double value, int fraction_bits, int least, uint16_t infinity) {
   const double magnitude = std::fabs(value);
   if (std::isnan(magnitude)) return static_cast<uint16_t>(infinity | (1u << (fraction_bits - 1)));
@@ -36,7 +36,7 @@ struct Convert {
   template <class From>
   static To from(From x) {
     if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
-      // 2^digits is exact in every floating point type and is the first value too large.
+      // 2^digits is exact in every floating-point type and is the first value that overflows.
       const From above = std::ldexp(From{1}, std::numeric_limits<To>::digits);
       if (x >= above) return std::numeric_limits<To>::max();
       if (std::is_signed_v<To> && x < -above) return std::numeric_limits<To>::min();
@@ -128,7 +128,7 @@ bool can_cast(gsel_dtype dtype) {
 
 namespace {
 
-// Between f32 and 16 bits, which is what a step of mixed precision does all the time; false for any other pair.
+// Conversions between f32 and 16 bits, the common case of mixed precision; false for other pairs.
 bool cast_often(void* dst, gsel_dtype dst_dtype, const void* src, gsel_dtype src_dtype, uint64_t count) {
   const Isa isa = best_isa();
   if (src_dtype == GSEL_F32 && dst_dtype == GSEL_F16)
@@ -193,7 +193,7 @@ double squares_of_chunk(const T* src, uint64_t count) {
   return folded(lanes);
 }
 
-// Sums of chunks as they come, each level in chunks of its own.
+// Adds sums of chunks; each level is summed in chunks again.
 class ChunkSums {
  public:
   // NOLINTNEXTLINE(misc-no-recursion): a level for each power of kChunk
@@ -227,7 +227,7 @@ class ChunkSums {
 
 }  // namespace
 
-// The order of gsel_device_v1.sum_squares.
+// In the order of gsel_device_v1.sum_squares.
 template <class T>
 double sum_squares(const T* src, uint64_t count) {
   if (count <= kChunk) return squares_of_chunk(src, count);

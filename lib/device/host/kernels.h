@@ -1,5 +1,5 @@
-// device/host/kernels.h: plain loops over host memory. Does not know streams and errors: for each kernel that does not
-// take every type, a function says beforehand which types it takes.
+// device/host/kernels.h: plain loops over host memory. Does not know streams and errors: kernels that do not take every
+// type have a function that checks the type beforehand.
 #pragma once
 
 #include <gsel/device.h>
@@ -10,19 +10,19 @@ namespace gsel::host {
 
 bool can_cast(gsel_dtype dtype);  // integers, f32, f64, f16, bf16
 
-// Between floating point types with round to nearest even; to integers towards zero, saturating, NaN to 0.
+// Floating-point types round to nearest even; conversions to integers truncate and saturate, and NaN becomes 0.
 void cast(void* dst, gsel_dtype dst_dtype, const void* src, gsel_dtype src_dtype, uint64_t count);
 
 // f32 and f64.
 template <class T>
 void scale(T* dst, double factor, uint64_t count);
-// Types of 8 and 16 bits (device/formulas/floats.h): multiplied in f32, then rounded once to nearest even.
+// Types of 8 and 16 bits (device/formulas/floats.h): computed in f32, then rounded once to nearest even.
 template <class T>
 void scale_narrow(T* dst, double factor, uint64_t count);
 // f32 and f64.
 template <class T>
 void add(T* dst, const T* src, uint64_t count);
-// In eight interleaved sums of double that are added in order: the same on every run and processor.
+// Eight interleaved double sums that are added in order: the same result on every run and processor.
 template <class T>
 double sum_squares(const T* src, uint64_t count);
 

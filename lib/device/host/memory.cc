@@ -1,4 +1,4 @@
-// device/host/memory.cc: memory of the host device: the heap, on cache line boundaries.
+// device/host/memory.cc: memory of the host device: the heap, aligned to cache lines.
 #include <cstdlib>
 #include <cstring>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kAlignment = 64;
 
-// Both kinds are the same here.
+// Both kinds of memory are the same.
 gsel_status alloc(void*, int32_t kind, uint64_t bytes, void** out, gsel_error** err) {
   return guard(err, [&] {
     *out = nullptr;
@@ -39,7 +39,7 @@ gsel_status memory_of(void*, const void* memory, gsel_memory_info* out, gsel_err
   });
 }
 
-// Every direction is the same here.
+// All directions are the same.
 gsel_status copy(void*, void* dst, const void* src, uint64_t bytes, int32_t, gsel_stream* stream, gsel_error** err) {
   return guard(err, [&] {
     run_on(stream, [=] {

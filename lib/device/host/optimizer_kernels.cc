@@ -1,5 +1,5 @@
-// device/host/optimizer_kernels.cc: see optimizer_kernels.h. The loops stand in optimizer_loops.inc and are compiled
-// once per instruction set.
+// device/host/optimizer_kernels.cc: see optimizer_kernels.h. The loops are in optimizer_loops.inc, compiled once per
+// instruction set.
 #include "device/host/optimizer_kernels.h"
 
 #include "device/formulas/floats.h"

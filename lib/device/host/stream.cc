@@ -79,7 +79,7 @@ int64_t EventState::time_ns() const {
 
 namespace {
 
-// Threads have no priority here.
+// Threads have no priority, so the flag is ignored.
 gsel_status stream_create(void*, uint32_t flags, gsel_stream** out, gsel_error** err) {
   return guard(err, [&] {
     *out = nullptr;
@@ -100,7 +100,7 @@ void* stream_native(void*, gsel_stream*) {
 }
 
 void stream_free(void*, gsel_stream* stream) {
-  if (stream && !stream->of_parent()) delete stream;  // else left: its locks may be held by a thread that is not here
+  if (stream && !stream->of_parent()) delete stream;  // else leaked: a thread of the parent may hold its locks
 }
 
 gsel_status stream_wait(void*, gsel_stream* stream, gsel_error** err) {
@@ -209,7 +209,7 @@ void gsel_stream::enqueue(std::function<void()> work) {
 
 void gsel_stream::record(std::shared_ptr<gsel::host::EventState> event) {
   std::lock_guard lock(mutex_);
-  queue_.push_back({{}, std::move(event), 0});  // first what may fail: a record that is counted is always reached
+  queue_.push_back({{}, std::move(event), 0});  // first, as it may fail: a counted record is always reached
   queue_.back().event->follow(waiters_);
   queue_.back().record = queue_.back().event->start_record();
   changed_.notify_all();
@@ -242,7 +242,7 @@ void gsel_stream::run_queue() {
   }
 }
 
-// failure_ is written by this thread only, under the lock for those who wait.
+// Only this thread writes failure_, under the lock for waiting threads.
 void gsel_stream::run_item(const Item& item) {
   if (item.event) {
     item.event->reach(item.record, failure_);

@@ -1,5 +1,5 @@
-// device/host/stream.h: streams of the host. A stream is a thread that works off a queue; the NULL stream is the
-// caller. A failure stays with its stream: later work there is skipped, and every wait reports the failure.
+// device/host/stream.h: streams of the host. A stream is a thread with a queue; the NULL stream is the calling thread.
+// A failed stream stays failed: later work is skipped, and every wait throws the failure.
 #pragma once
 
 #include <gsel/device.h>
@@ -19,16 +19,16 @@
 
 namespace gsel::host {
 
-// What an event knows. Work in queues keeps it alive.
+// State of an event; shared with queued work, which keeps it alive.
 class EventState {
  public:
   uint64_t start_record();  // number of the record now enqueued
   void reach(uint64_t record, const std::optional<Error>& failure);
   uint64_t last_record() const;
-  bool is_done() const;              // what stood before the last record; throws its failure
+  bool is_done() const;              // all work before the last record; throws its failure
   void wait(uint64_t record) const;  // throws the failure of the work before it
   int64_t time_ns() const;
-  // The stream that it was last recorded on, by its count of waiters; nullptr: none.
+  // Sets the stream of the last record, as its count of waiters; nullptr: none.
   void follow(std::shared_ptr<std::atomic<int>> waiters);
 
  private:
@@ -41,7 +41,7 @@ class EventState {
   std::optional<Error> failure_;
 };
 
-// Threads that wait for the stream whose thread this is, or for an event on it; nullptr on other threads.
+// Number of threads that wait for the current thread's stream or an event on it; nullptr on other threads.
 const std::atomic<int>* waiters_of_this_stream();
 
 }  // namespace gsel::host
@@ -53,11 +53,11 @@ struct gsel_event {
 struct gsel_stream {
  public:
   gsel_stream();
-  ~gsel_stream();  // works off what is queued
+  ~gsel_stream();  // finishes queued work
   gsel_stream(const gsel_stream&) = delete;
   gsel_stream& operator=(const gsel_stream&) = delete;
 
-  // In a forked child: its thread stayed with the parent, so nothing of it can be used, waited for or destroyed.
+  // True in a forked child: the stream's thread exists only in the parent, so the stream cannot be used or destroyed.
   bool of_parent() const { return gsel::os::fork_generation() != fork_generation_; }
 
   void enqueue(std::function<void()> work);
@@ -67,7 +67,7 @@ struct gsel_stream {
  private:
   struct Item {
     std::function<void()> work;
-    std::shared_ptr<gsel::host::EventState> event;  // to reach, when set
+    std::shared_ptr<gsel::host::EventState> event;  // event to reach, if set
     uint64_t record = 0;
   };
   void run_queue();
@@ -86,7 +86,7 @@ struct gsel_stream {
 
 namespace gsel::host {
 
-// At once on the NULL stream, else behind what the stream has queued.
+// Runs immediately on the NULL stream, else queues the work.
 template <class Work>
 void run_on(gsel_stream* stream, Work&& work) {
   if (stream)

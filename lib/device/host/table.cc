@@ -1,4 +1,4 @@
-// device/host/table.cc: the host device's table. There is one, the host itself, and nothing to open.
+// device/host/table.cc: the host device's table. There is one device, the host, and nothing to open.
 #include <unistd.h>
 
 #include "base/options.h"
@@ -9,7 +9,7 @@
 namespace gsel {
 namespace {
 
-char the_host;  // a context that is not NULL
+char the_host;  // any non-NULL context
 
 gsel_status open_device(const gsel_host_v1*, const gsel_device_options* options, void** out, gsel_error** err) {
   return guard(err, [&] {

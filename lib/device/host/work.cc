@@ -1,4 +1,4 @@
-// device/host/work.cc: kernels as work on streams. What a kernel cannot do is refused when it is asked, not later.
+// device/host/work.cc: kernels as work on streams. Unsupported arguments fail when a kernel is called, not later.
 #include "base/dtype.h"
 #include "device/formulas/floats.h"
 #include "device/formulas/optimizer_needs.h"
@@ -22,7 +22,7 @@ gsel_status cast_work(void*, void* dst, gsel_dtype dst_dtype, const void* src, g
   });
 }
 
-// Calls body with a null pointer of the type.
+// Calls body with a typed null pointer.
 template <class Body>
 void for_float_type(gsel_dtype dtype, const char* kernel, Body&& body) {
   if (dtype == GSEL_F32) return body(static_cast<float*>(nullptr));
@@ -30,7 +30,7 @@ void for_float_type(gsel_dtype dtype, const char* kernel, Body&& body) {
   fail(GSEL_ERR_UNSUPPORTED, "{} of {} is not supported on the host; use f32 or f64", kernel, dtype_name(dtype));
 }
 
-// Calls body with a null pointer of a type of 8 or 16 bits; false for another type.
+// Calls body with a typed null pointer for types of 8 or 16 bits; false for other types.
 template <class Body>
 bool for_narrow_type(gsel_dtype dtype, Body&& body) {
   switch (dtype) {
@@ -60,7 +60,7 @@ gsel_status scale_work(void*, void* dst, gsel_dtype dtype, double factor, uint64
   });
 }
 
-// As a reduction does it: in f32, rounded once.
+// Like a reduction: in f32, rounded once.
 void add_narrow(void* dst, const void* src, gsel_dtype dtype, uint64_t count) {
   const void* const both[] = {dst, src};
   reduce({.dtype = dtype, .op = GSEL_SUM}, dst, both, 2, count);

@@ -1,5 +1,5 @@
-// device/host/reduce/kernels.cc: see kernels.h. What is done to one element stands here once; the loops around it stand
-// in kernels_loops.inc and are compiled once per instruction set, by the compiler's own vectoriser.
+// device/host/reduce/kernels.cc: see kernels.h. This file has the operation on one element; the loops are in
+// kernels_loops.inc, auto-vectorised and compiled once per instruction set.
 #include "device/host/reduce/kernels.h"
 
 #include <bit>
@@ -9,7 +9,7 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-// GCC 12 takes the undefined halves of its own AVX-512 functions for mistakes.
+// GCC 12 warns about the undefined halves in its own AVX-512 functions.
 #pragma GCC diagnostic push
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -29,13 +29,13 @@ namespace {
 
 constexpr size_t kTileBytes = 4096;
 
-// A reduction as the loops see it. Behind the first three inputs a tree differs from the order of inputs.
+// A reduction's arguments for the loops. With more than three inputs a tree differs from the order of inputs.
 struct Work {
   const Fold& fold;
   void* out;
   const void* const* in;
   int n;
-  size_t first, count;  // elements of the inputs; the first one's result goes to the start of out
+  size_t first, count;  // elements of the inputs; results go to the start of out
 
   bool scaled() const { return fold.op == GSEL_SCALED_SUM; }
   bool tree() const { return fold.order == GSEL_ORDER_TREE && n > 3; }
@@ -50,11 +50,11 @@ struct Work {
   }
 };
 
-// What an element is while it is folded.
+// The type of an element during a fold.
 template <class T>
 using Partial = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
 
-// Which of its bit patterns a NaN has depends on the processor and on the order of operands; one is as good.
+// The bit pattern of a NaN depends on the processor and the order of operands, so all become the same one.
 template <class T>
 GSEL_INLINE T one_nan(T x) {
   if constexpr (std::is_same_v<T, float>)
@@ -65,7 +65,7 @@ GSEL_INLINE T one_nan(T x) {
     return x;
 }
 
-// Integer arithmetic without overflow: in an unsigned type no narrower than int.
+// Integer arithmetic without undefined overflow: in an unsigned type at least as wide as int.
 template <class T>
 struct Wide {
   using type = std::conditional_t<(sizeof(T) < sizeof(uint32_t)), uint32_t, std::make_unsigned_t<T>>;
@@ -78,7 +78,7 @@ struct Wide<T> {
 template <class T>
 using wide = typename Wide<T>::type;
 
-// kRounds: of floating point numbers, so that the order matters.
+// kRounds: floating-point results are rounded, so order matters.
 struct Sum {
   static constexpr bool kRounds = true;
   template <class T>
@@ -93,7 +93,7 @@ struct Prod {
     return static_cast<T>(static_cast<wide<T>>(a) * static_cast<wide<T>>(b));
   }
 };
-// Of equal numbers, such as zeros of either sign, the first stays; a NaN wins. Without short cuts, which are branches.
+// Of equal numbers, such as zeros of either sign, the first stays; a NaN wins. Bitwise operators avoid branches.
 struct Min {
   static constexpr bool kRounds = false;
   template <class T>
@@ -121,7 +121,7 @@ struct Xor {
   GSEL_INLINE static uint8_t apply(uint8_t a, uint8_t b) { return a ^ b; }
 };
 
-// What is done to a folded element before it is put back.
+// The operation on a folded element before it is stored.
 struct Keep {
   template <class T>
   GSEL_INLINE static T apply(T x, int) {
@@ -146,7 +146,7 @@ namespace baseline {
 
 #if defined(__x86_64__)
 #define GSEL_BLOCKS
-// What kernels_blocks.inc needs of a set, by names that differ in their prefix.
+// The functions of an instruction set that kernels_blocks.inc needs and that differ only in their prefix.
 #define GSEL_BINARY(name, intrinsic)             \
   GSEL_INLINE static Bits name(Bits a, Bits b) { \
     return intrinsic(a, b);                      \
@@ -177,7 +177,7 @@ struct Set {
     return _mm256_set_m128i(_mm256_cvtps_ph(high, _MM_FROUND_TO_NEAREST_INT),
                             _mm256_cvtps_ph(low, _MM_FROUND_TO_NEAREST_INT));
   }
-  // After both packs: undoes them and what widen_f16 did to the halves.
+  // After both packs: restores the order that they and widen_f16 have changed.
   GSEL_INLINE static Bits in_order(Bits x) {
     return _mm256_permutevar8x32_epi32(x, _mm256_setr_epi32(0, 4, 2, 6, 1, 5, 3, 7));
   }
@@ -209,7 +209,7 @@ struct Set {
 }  // namespace avx512
 GSEL_FOR_ISA_END
 
-bool has_f16c() {  // Clang's __builtin_cpu_supports does not know it
+bool has_f16c() {  // Clang's __builtin_cpu_supports does not have f16c
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
@@ -246,7 +246,7 @@ Isa best_isa() {
 
 namespace {
 
-// The operation on bits that does the same to 0 and 1.
+// The equivalent operation on bytes that are 0 or 1.
 Fold fold_of_bits(const Fold& fold) {
   Fold bits = fold;
   bits.dtype = GSEL_U8;

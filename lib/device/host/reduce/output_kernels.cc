@@ -1,7 +1,7 @@
-// device/host/reduce/output_kernels.cc: writes results to several places at once, and past the caches. A store that
-// bypasses the caches saves reading the line that it overwrites. It is faster if results are larger than the caches and
-// go to several places, and slower if a rank reads them soon. Tiles are small, so that reads and such stores alternate
-// often and neither waits for the other. Does not know what is reduced.
+// device/host/reduce/output_kernels.cc: writes results to several places, optionally with non-temporal stores. These
+// save reading the line that they overwrite. They are faster if results are larger than the caches and go to several
+// places, and slower if a rank reads them soon. Tiles are small, so that reads and such stores alternate often and
+// neither waits for the other. Does not know what is reduced.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kTileBytes = 4096, kLine = 64;
 
 #if defined(__x86_64__)
-// Whole cache lines; a set with wide vectors writes one in one go or in two, so that none leaves the processor in
+// Whole cache lines. Sets with wide vectors write a line in one or two stores, so that no line leaves the processor in
 // parts.
 using Lines = void (*)(char* to, const char* from, size_t lines);
 
@@ -44,7 +44,7 @@ Lines lines_for(Isa isa) {
   return isa == Isa::avx2 ? stream_lines_avx2 : stream_lines;
 }
 
-// What is left at both ends goes the usual way.
+// The ends before and after whole cache lines are copied normally.
 void stream(char* to, const char* from, size_t bytes) {
   const size_t head = std::min(bytes, (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine);
   const size_t body = (bytes - head) / kLine * kLine, tail = head + body;
@@ -67,7 +67,7 @@ char* at(void* base, size_t offset) {
   return static_cast<char*>(base) + offset;
 }
 
-// body(first element, elements) over tiles that end where a cache line of outs[0] does, or where a record does.
+// Calls body(first element, elements) for tiles that end at a cache line of outs[0], or at a record.
 template <class Body>
 void for_tiles(const void* out, size_t count, size_t element, size_t record, Body&& body) {
   const size_t per_tile = kTileBytes / element / record * record;

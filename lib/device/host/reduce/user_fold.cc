@@ -1,5 +1,5 @@
-// device/host/reduce/user_fold.cc: see user_fold.h. Works tile by tile on copies, since out may be an input that is
-// still to be read, and inputs must not be written.
+// device/host/reduce/user_fold.cc: see user_fold.h. Works in tiles on copies, since out may be an input that is still
+// to be read, and inputs must not be written.
 #include "device/host/reduce/user_fold.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class Tile {
   Tile(const Fold& fold, const void* const* in, size_t first, size_t count)
       : fold_(fold), in_(in), element_(dtype_bytes(fold.dtype)), offset_(first * element_), count_(count) {}
 
-  // accumulated = the fold of inputs from, from + 1 ... of which there are n.
+  // accumulated = the fold of n inputs from `from` on.
   // NOLINTNEXTLINE(misc-no-recursion): half of n at each level
   void fold(void* accumulated, int from, int n) const {
     int done = tree() ? half_of(n) : 1;
@@ -34,7 +34,7 @@ class Tile {
 
  private:
   bool tree() const { return fold_.order == GSEL_ORDER_TREE; }
-  // The largest power of two that leaves something.
+  // The largest power of two below n.
   static int half_of(int n) { return n < 2 ? 1 : static_cast<int>(std::bit_floor(static_cast<unsigned>(n - 1))); }
   const char* input(int q) const { return static_cast<const char*>(in_[q]) + offset_; }
 
