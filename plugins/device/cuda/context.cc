@@ -6,9 +6,9 @@
 namespace gsel_cuda {
 namespace {
 
-// After these no call of CUDA in this process does any work (cuda.h, "the context cannot be used").
+// After these results no CUDA call in this process works (cuda.h, "the context cannot be used").
 bool ends_cuda(CUresult result) {
-  constexpr int kContained = 226, kTensorMemoryLeak = 721;  // which older headers do not have
+  constexpr int kContained = 226, kTensorMemoryLeak = 721;  // missing in older headers
   switch (int{result}) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
@@ -40,7 +40,7 @@ gsel_status status_of(CUresult result) {
   }
 }
 
-// What would help, where that is known.
+// Advice for the user, if known.
 const char* remedy_of(CUresult result) {
   switch (result) {
     case CUDA_ERROR_NO_BINARY_FOR_GPU:

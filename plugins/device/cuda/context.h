@@ -1,7 +1,6 @@
-// plugins/device/cuda/context.h: an opened device: its primary context, which CUDA programs of this process share, and
-// what every function of the table does around its work: the context is current inside and as it was before outside, a
-// failed call of the driver becomes an error with its number, and a failure that ends CUDA in this process is
-// remembered.
+// plugins/device/cuda/context.h: an opened device: its primary context, which all CUDA programs of this process share.
+// Every function of the table makes the context current and restores the previous one, converts a failed driver call to
+// an error with its number, and remembers a failure that ends CUDA in this process.
 #pragma once
 
 #include <gsel/device.h>
@@ -19,7 +18,7 @@ struct Failure {
   std::string text;
 };
 
-// Memory of a stream for kernels that work in several steps; grows, and is freed with the stream.
+// Memory of a stream for kernels in several steps; grows, and is freed with the stream.
 struct Scratch {
   CUdeviceptr memory = 0;
   uint64_t bytes = 0;
@@ -45,15 +44,15 @@ struct Context {
   const Driver* driver;
   CUdevice device;
   CUcontext context;
-  CUmodule module;         // nullptr: the kernels do not load here
-  std::string no_kernels;  // and why
+  CUmodule module;         // nullptr: the kernels do not load
+  std::string no_kernels;  // reason why module is nullptr
   int32_t ordinal;
   int processors;  // multiprocessors
   std::string name, uuid;
-  std::mutex mutex;                // of what follows
-  std::map<void*, int32_t> kinds;  // of memory that alloc gave
+  std::mutex mutex;                // guards the members below
+  std::map<void*, int32_t> kinds;  // by address from alloc
   std::map<std::string, CUfunction> functions;
-  std::string poison;  // why CUDA is over in this process; empty: it is not
+  std::string poison;  // reason why CUDA has ended in this process; empty: it has not
   gsel_stream default_stream{reinterpret_cast<CUstream>(kLegacyStream), false, {}};
 };
 
@@ -66,17 +65,17 @@ inline gsel_stream& stream_of(Context& c, gsel_stream* stream) {
 
 [[noreturn]] void fail(gsel_status status, const std::string& text);
 
-// Throws a Failure for what is not CUDA_SUCCESS; `what` was asked for.
+// Throws a Failure unless result is CUDA_SUCCESS; `what`: the operation, for the message.
 void check(Context& c, CUresult result, const std::string& what);
 
-// Status and error of a failure; takes what is being thrown.
+// Status and error of the exception being handled.
 gsel_status failed(const gsel_host_v1* host, gsel_error** err) noexcept;
 
-// Makes the device current on this thread, and what was before again.
+// Makes the device current on this thread; restores the previous context.
 void enter(Context& c);
 void leave(Context& c);
 
-// The same for the time of its life.
+// RAII for enter and leave.
 class Current {
  public:
   explicit Current(Context& c) : c_(c) { enter(c); }
@@ -88,7 +87,7 @@ class Current {
   Context& c_;
 };
 
-// A function of the table: body(context) with the device current.
+// Implements a function of the table: body(context) with the device current.
 template <class Body>
 gsel_status run(void* ctx, gsel_error** err, Body&& body) noexcept {
   Context& c = context_of(ctx);

@@ -6,7 +6,7 @@
 namespace gsel_cuda {
 namespace {
 
-// libcuda.so without a number is no driver: the toolkit links programs against it.
+// libcuda.so without a number is the toolkit's link stub, not a driver.
 constexpr const char* kLibrary = "libcuda.so.1";
 
 struct Loaded {
@@ -22,7 +22,7 @@ class Finder {
         get_v2_(reinterpret_cast<GetProcAddressV2*>(dlsym(library, "cuGetProcAddress_v2"))),
         get_v1_(reinterpret_cast<GetProcAddress*>(dlsym(library, "cuGetProcAddress"))) {}
 
-  // An unknown name is a success with a NULL address. Streams: NULL is the legacy default stream.
+  // An unknown name gives success with a NULL address. A NULL stream is the legacy default stream.
   void* find(const char* name, int version, const char* symbol) const {
     void* address = nullptr;
     int result;

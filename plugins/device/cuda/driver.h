@@ -1,6 +1,6 @@
-// plugins/device/cuda/driver.h: the functions of the CUDA driver, found at run time, so that this plugin loads where
-// there is no driver. Each name is asked for in the version of its interface that this file was written for, never in
-// that of the headers at hand: a newer one than the driver's would not be found.
+// plugins/device/cuda/driver.h: the functions of the CUDA driver, found at run time, so that this plugin loads without
+// a driver. Each function is requested in the interface version for which this file was written, not in the version of
+// installed headers, which an older driver would not have.
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@ struct Driver {
 #undef GSEL_CUDA_MEMBER
 };
 
-// The driver of this process, loaded by the first call and never again; nullptr when there is none, and then *why says
-// what was tried. Calls none of its functions. Any thread.
+// The driver of this process, loaded by the first call only; nullptr if there is none, and then *why says what was
+// tried. Does not call the driver. Any thread.
 const Driver* driver(std::string* why);
-// The same, started.
+// The same, initialised.
 const Driver* started_driver(std::string* why);
 
 }  // namespace gsel_cuda

@@ -1,4 +1,4 @@
-// plugins/device/cuda/image.cc: the fatbin that nvcc made of kernels.cu, as bytes of this plugin; without nvcc a 0.
+// plugins/device/cuda/image.cc: embeds the fatbin that nvcc made of kernels.cu; without nvcc a single 0 byte.
 #ifdef GSEL_CUDA_FATBIN
 asm(R"(
   .section .rodata

@@ -1,5 +1,5 @@
-// plugins/device/cuda/interface.h: the interface of the CUDA driver as far as this plugin calls it, under the names of
-// cuda.h, which is not needed to build. Where a toolkit is installed, tests/fake/cuda/cuda_check.cc compares the two at
+// plugins/device/cuda/interface.h: the part of the CUDA driver's interface that this plugin uses, with the names of
+// cuda.h, which is not needed to build. If a toolkit is installed, tests/fake/cuda/cuda_check.cc compares the two at
 // compile time.
 #pragma once
 
@@ -91,8 +91,7 @@ struct CUDA_MEMCPY2D {
   size_t WidthInBytes, Height;
 };
 
-// name in cudaTypedefs.h, version of the interface, symbol that libcuda exports it under, parameters. A driver of 525
-// has them all.
+// name in cudaTypedefs.h, interface version, exported symbol in libcuda, parameters. Driver 525 has them all.
 #define GSEL_CUDA_FUNCTIONS(X)                                                                                     \
   X(cuInit, 2000, "cuInit", (unsigned))                                                                            \
   X(cuDriverGetVersion, 2020, "cuDriverGetVersion", (int*))                                                        \

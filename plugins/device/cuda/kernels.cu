@@ -1,13 +1,13 @@
-// plugins/device/cuda/kernels.cu: what the device computes. nvcc compiles this file into a fatbin; tests/fake/cuda
-// compiles it for the host. Every loop goes over the threads there are, and nothing depends on how many those are. What is
-// done to one element stands in lib/device/formulas.
+// plugins/device/cuda/kernels.cu: the kernels. nvcc compiles this file into a fatbin; tests/fake/cuda compiles it for
+// the host. Every loop strides over the threads, and no result depends on their number. The operations on one element
+// are in lib/device/formulas.
 #include "device/formulas/byte_state.h"
 #include "device/formulas/floats.h"
 #include "device/formulas/optimizer_rules.h"
 #include "kernels.h"
 
-// Nothing here has internal linkage: nvcc names what has it after the folder of the source, so a build elsewhere gives
-// other bytes.
+// Nothing has internal linkage: nvcc derives such names from the source's folder, so builds in different folders would
+// differ.
 namespace gsel_cuda_kernels {
 
 using namespace gsel;
@@ -31,7 +31,7 @@ __device__ inline bool aligned_for_fours(const Pointers*... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) | ...) & (sizeof(FourFloats) - 1)) == 0;
 }
 
-// Four elements at a time where `fours`, one at a time for what is left.
+// Four elements at a time if `fours`, and the remaining ones one at a time.
 template <class Four, class One>
 __device__ inline void over(uint64_t count, bool fours, Four four, One one) {
   const uint64_t n = fours ? count / 4 : 0;
@@ -99,7 +99,7 @@ struct Plain {
   __device__ double operator()(double x) const { return x; }
 };
 
-// The order of gsel_device_v1.sum_squares: a block takes one chunk after the other.
+// In the order of gsel_device_v1.sum_squares: a block of threads takes one chunk after the other.
 template <class Term, class T>
 __device__ void sum_chunks(const T* src, uint64_t count, double* sums) {
   __shared__ double lanes[gsel_cuda::kLanes];
@@ -163,7 +163,7 @@ __device__ void step(const Rule& rule, const gsel_cuda::StepMemory& s) {
 __constant__ CodeValues kSignedValues = code_values<Signed, true>();
 __constant__ CodeValues kUnsignedValues = code_values<Unsigned, false>();
 
-// Of magnitudes, by their bits: a NaN is the largest.
+// The largest magnitude, compared as bits: a NaN is the largest.
 __device__ float largest(const float* x, uint64_t n, uint32_t* bits) {
   for (uint64_t i = threadIdx.x; i < gsel_cuda::kStateBlock; i += blockDim.x)
     bits[i] = i < n ? bits_of(x[i]) & 0x7fffffffu : 0;

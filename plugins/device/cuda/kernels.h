@@ -1,4 +1,4 @@
-// plugins/device/cuda/kernels.h: what kernels take, for those who launch them and for those who compile them.
+// plugins/device/cuda/kernels.h: arguments of kernels, shared by kernels.cu and launch.cc.
 #pragma once
 
 #include <gsel/types.h>
@@ -10,7 +10,7 @@ namespace gsel_cuda {
 constexpr uint64_t kChunk = 4096, kLanes = 256;  // of gsel_device_v1.sum_squares
 constexpr uint64_t kStateBlock = 256;            // elements of 8-bit state that share a scale
 
-// Of an optimizer step; see gsel_optimizer_step. param16 may be NULL.
+// For an optimizer step; see gsel_optimizer_step. param16 may be NULL.
 struct StepMemory {
   float* param;
   const float* gradient;

@@ -1,4 +1,4 @@
-// plugins/device/cuda/launch.cc: kernels as work on streams. What a kernel cannot do is refused when it is asked.
+// plugins/device/cuda/launch.cc: kernels as work on streams. Unsupported arguments fail when a kernel is called.
 #include <algorithm>
 #include <utility>
 
@@ -12,9 +12,9 @@ namespace gsel_cuda {
 namespace {
 
 constexpr unsigned kThreads = 256;
-constexpr unsigned kBlocksPerProcessor = 8;  // all that a multiprocessor holds of that many threads
+constexpr unsigned kBlocksPerProcessor = 8;  // fills a multiprocessor with kThreads each
 
-// Of the types that kernels have names for.
+// For types that kernel names contain.
 const char* name_of(gsel_dtype dtype) {
   switch (dtype) {
     case GSEL_F16:
@@ -52,7 +52,7 @@ CUfunction function(Context& c, const std::string& name) {
   return found;
 }
 
-// items: what threads share out among themselves; a thread may take several.
+// items: divided among the threads; a thread may take several.
 template <class... Args>
 void launch(Context& c, const std::string& name, uint64_t items, gsel_stream* stream, Args... args) {
   const CUfunction kernel = function(c, name);
@@ -101,7 +101,7 @@ gsel_status add(void* ctx, void* dst, const void* src, gsel_dtype dtype, uint64_
   });
 }
 
-// Room for so many doubles, on the stream's device memory.
+// Memory for this many doubles in the stream's scratch.
 double* scratch_of(Context& c, gsel_stream* given, uint64_t doubles) {
   gsel_stream& stream = stream_of(c, given);
   const uint64_t bytes = doubles * sizeof(double);
@@ -121,7 +121,7 @@ uint64_t chunks_of(uint64_t count) {
   return (count + kChunk - 1) / kChunk;
 }
 
-// Chunks' sums, then sums of those in chunks, and so on; two halves of the scratch memory take turns.
+// Sums chunks, then chunks of these sums, and so on, alternating between the two halves of the scratch.
 gsel_status sum_squares(void* ctx, const void* src, gsel_dtype dtype, uint64_t count, double* out, gsel_stream* stream,
                         gsel_error** err) {
   return run(ctx, err, [&](Context& c) {

@@ -1,4 +1,4 @@
-// plugins/device/cuda/memory.cc: memory of the device and page-locked memory of the host, and copies between any two.
+// plugins/device/cuda/memory.cc: device memory, page-locked host memory, and copies between any two.
 #include "context.h"
 
 namespace gsel_cuda {
@@ -30,7 +30,7 @@ gsel_status alloc(void* ctx, int32_t kind, uint64_t bytes, void** out, gsel_erro
   });
 }
 
-// Where CUDA has ended there is nothing to give back.
+// After CUDA has ended, nothing can be freed.
 void free_memory(void* ctx, void* memory) {
   if (!memory) return;
   run(ctx, nullptr, [&](Context& c) {
@@ -68,14 +68,14 @@ gsel_status memory_of(void* ctx, const void* memory, gsel_memory_info* out, gsel
     if (type != CU_MEMORYTYPE_DEVICE) return;
     out->kind = GSEL_MEMORY_DEVICE;
     out->ordinal = ordinal;
-    // Of a mapping made with the virtual memory calls: one physical segment.
+    // For a mapping made by the virtual memory calls: one physical segment.
     check(c, c.driver->cuMemGetAddressRange(&start, &bytes, address_of(memory)), "the range of an address");
     out->base = reinterpret_cast<void*>(start);
     out->bytes = bytes;
   });
 }
 
-// Only mappings have access rights; what else the driver says to the question is no answer to it.
+// Only mappings have access rights; a driver error means that the memory is no mapping.
 gsel_status memory_closed(void* ctx, const void* memory, int32_t ordinal, int32_t* closed, gsel_error** err) {
   *closed = 0;
   return run(ctx, err, [&](Context& c) {

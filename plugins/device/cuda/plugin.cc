@@ -1,4 +1,4 @@
-// plugins/device/cuda/plugin.cc: the device "cuda", as gsel/device.h asks for it: NVIDIA's driver, found at run time.
+// plugins/device/cuda/plugin.cc: the device "cuda" of gsel/device.h: NVIDIA's driver, found at run time.
 #include <gsel/plugin.h>
 
 #include <cstdio>
@@ -9,15 +9,15 @@
 
 #include "context.h"
 
-// The compiled kernels, for the GPUs that the toolkit at hand knows, and as PTX for later ones; a 0 where there was no
-// toolkit. Its version, as cuda.h writes it.
+// The compiled kernels, for the GPUs of the toolkit and as PTX for later ones; a single 0 without a toolkit.
+// kernels_version: the toolkit's, as in cuda.h.
 extern "C" const unsigned char gsel_cuda_kernels[];
 extern "C" const int gsel_cuda_kernels_version;
 
 namespace gsel_cuda {
 namespace {
 
-// Of a whole GPU; an instance of MIG has the like of it, with another word in front.
+// For a whole GPU; a MIG instance has the same form with another prefix.
 std::string uuid_text(const CUuuid& uuid) {
   std::string text = "GPU-";
   char two[3];
@@ -42,8 +42,8 @@ std::string_view view(gsel_str text) {
   return text.len == GSEL_NUL ? std::string_view(text.data) : std::string_view(text.data, text.len);
 }
 
-// Of a device, once for all who have it open: loaded with the first, before any work of other ranks can stand in the
-// way, and unloaded with the last.
+// Kernels of a device, shared by its open contexts: loaded by the first one, before work of other ranks can block it,
+// and unloaded by the last.
 struct Kernels {
   CUmodule module = nullptr;
   int users = 0;
@@ -61,7 +61,7 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// Where they do not load, the device still has memory, streams, and calls of other libraries.
+// Without kernels the device still has memory, streams, and calls of other libraries.
 void load_kernels(Context& c) {
   if (gsel_cuda_kernels[0] == 0) {
     c.no_kernels = "gsel was built without a CUDA toolkit; build it with one of 12.0 or newer";
@@ -194,7 +194,7 @@ gsel_status describe(void* ctx, gsel_device_description* out, gsel_error** err) 
   });
 }
 
-// The driver keeps what was current before.
+// The driver keeps the previous context on its stack.
 gsel_status enter_device(void* ctx, void** before, gsel_error** err) {
   *before = nullptr;
   Context& c = context_of(ctx);
@@ -224,7 +224,7 @@ gsel_device_v1 make_table() {
   return table;
 }
 
-// Whether there is a device, and a kernel for it: open tells, which may start the driver. Higher than the host's.
+// Only looks for a driver: open checks for a device and kernels, which initialises it. Preferred to the host.
 int32_t probe(const gsel_host_v1*, char* reason, size_t capacity) {
   std::string why;
   if (driver(&why)) return 100;

@@ -1,5 +1,5 @@
-// plugins/device/cuda/stream.cc: streams and events, made here or imported from the program. A stream made here never
-// waits for the legacy default stream.
+// plugins/device/cuda/stream.cc: streams and events, created here or imported from the program. Streams created here
+// never wait for the legacy default stream.
 #include <cstdio>
 
 #include "context.h"
@@ -106,8 +106,8 @@ gsel_status event_wait(void* ctx, gsel_event* event, gsel_error** err) {
              [&](Context& c) { check(c, c.driver->cuEventSynchronize(event->native), "waiting for an event"); });
 }
 
-// A thread of the library's looks at events while the program captures a stream elsewhere, which a capture of the whole
-// process would not survive.
+// A library thread may query events while the program captures a stream elsewhere; a capture in global mode would
+// otherwise fail.
 class ApartFromCaptures {
  public:
   explicit ApartFromCaptures(Context& c) : c_(c) { c_.driver->cuThreadExchangeStreamCaptureMode(&mode_); }
@@ -117,7 +117,7 @@ class ApartFromCaptures {
 
  private:
   Context& c_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;  // then that of before
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;  // afterwards the previous mode
 };
 
 gsel_status event_done(void* ctx, gsel_event* event, int32_t* done, gsel_error** err) {
@@ -126,7 +126,7 @@ gsel_status event_done(void* ctx, gsel_event* event, int32_t* done, gsel_error**
     const ApartFromCaptures apart(c);
     const CUresult result = c.driver->cuEventQuery(event->native);
     if (result == CUDA_ERROR_NOT_READY) return;
-    if (result == CUDA_ERROR_CAPTURED_EVENT) {  // a graph has the record, which has not happened
+    if (result == CUDA_ERROR_CAPTURED_EVENT) {  // the record is part of a graph and has not run
       *done = 1;
       return;
     }

@@ -1,20 +1,20 @@
-/* common/buckets.c: parameters in buckets, and where backward completes their gradients. The order of a layer list is
- * known, so buckets need no observing and no agreeing on the order in which gradients arrive. */
+/* common/buckets.c: groups parameters into buckets, and finds where backward completes their gradients. The order of
+ * layers is known, so the order of gradients need not be observed or agreed on. */
 #include <stdlib.h>
 
 #include "rewrite.h"
 
-/* A parameter to be put in a bucket. */
+/* A parameter for a bucket. */
 struct item {
   int32_t param;
-  int32_t first_layer; /* that uses it: the last whose backward adds to its gradient */
-  uint64_t readers;    /* hash of the set of layers that use it; 0 where that does not matter */
+  int32_t first_layer; /* first layer that uses it, whose backward completes its gradient */
+  uint64_t readers;    /* hash of the layers that use it; 0: not grouped by readers */
   int32_t dtype;
   int32_t tie;
 };
 
-/* The order in which backward completes gradients: later layers first. What is tied comes last, in an order that is the
- * same on every pipeline rank, because layers are those of the whole model. */
+/* The order in which backward completes gradients: later layers first. Tied parameters come last, in the same order on
+ * every pipeline rank, because layers are those of the whole model. */
 static int by_backward_order(const void* a, const void* b) {
   const struct item *x = a, *y = b;
   if (x->tie != y->tie) return x->tie < y->tie ? -1 : 1;
@@ -24,7 +24,7 @@ static int by_backward_order(const void* a, const void* b) {
   return x->param < y->param ? -1 : x->param > y->param;
 }
 
-/* FNV-1a over the layers' numbers. Two sets with one hash would share a bucket, which is allowed. */
+/* FNV-1a of the layers' ids. Parameters with equal hashes of different sets would share a bucket, which is harmless. */
 static void hash_readers(const struct rewrite* w, struct item* items) {
   for (int32_t p = 0; p < w->n_params; ++p) items[p].readers = UINT64_C(14695981039346656037);
   for (int32_t l = 0; l < w->n_layers; ++l)
@@ -34,7 +34,7 @@ static void hash_readers(const struct rewrite* w, struct item* items) {
     }
 }
 
-/* items[param id] for all parameters, then those not wanted are dropped. */
+/* Fills items[param id] for all parameters, then keeps the wanted ones in backward order. */
 static int32_t find_items(struct rewrite* w, struct item* items, int by_readers, wanted_fn wanted, void* user) {
   for (int32_t p = 0; p < w->n_params; ++p) items[p] = (struct item){p, 0, 0, w->params[p].dtype, w->params[p].tie};
   for (int32_t l = w->n_layers - 1; l >= 0; --l)
@@ -107,7 +107,7 @@ static int by_position(const void* a, const void* b) {
   return x->bucket < y->bucket ? -1 : x->bucket > y->bucket;
 }
 
-/* Back to front: the first backward met, of the step or of a micro-batch, is the one that completes. */
+/* Scans back to front: the first backward found in the step or micro-batch completes the bucket's gradients. */
 static int32_t scan(const struct rewrite* w, int per_microbatch, int32_t* last_seen, struct completion* out) {
   int32_t n = 0;
   for (int32_t b = 0; b < w->n_buckets; ++b) last_seen[b] = -1;

@@ -57,7 +57,7 @@ const char* placements_value_without_positions(const struct placements* p, const
   return NULL;
 }
 
-/* The first value with a sequence_dim; its name is NULL where there is none. */
+/* The first value with a sequence_dim; its name is NULL if there is none. */
 static gsel_value_info value_with_positions(const struct placements* p, const gsel_layer_info* layer) {
   for (int32_t i = 0; i < layer->n_inputs + layer->n_outputs; ++i) {
     const gsel_value_info v = value_of_layer(p, layer, i);
@@ -92,7 +92,7 @@ static gsel_placement by_position(const gsel_value_info* v) {
   return (gsel_placement){GSEL_PLACEMENT_SHARD, v->sequence_dim};
 }
 
-/* Partial sums are read summed. */
+/* Readers get reduced values instead of partial sums. */
 static gsel_placement as_declared(const gsel_value_info* v, int reads) {
   if (v->placement == GSEL_PLACEMENT_SHARD) return (gsel_placement){GSEL_PLACEMENT_SHARD, v->shard_dim};
   return (gsel_placement){

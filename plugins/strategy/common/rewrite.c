@@ -1,4 +1,4 @@
-/* common/rewrite.c: see rewrite.h. Reading, writing and what stands at the ends of a step; buckets are in buckets.c. */
+/* common/rewrite.c: see rewrite.h. Reading and writing a step, and its beginning and end; buckets are in buckets.c. */
 #include "rewrite.h"
 
 #include <stdio.h>

@@ -1,20 +1,20 @@
-/* common/rewrite.h: what strategies share. A rank's step is read once, written anew front to back, and put in place of
- * the old one; on the data axis, parameters are grouped in buckets in the order in which backward completes their
- * gradients. Does not know what a strategy does with a bucket. */
+/* common/rewrite.h: shared by strategies. Reads a rank's step, writes a new one front to back, and replaces the old
+ * one. On the data axis, groups parameters into buckets in the order in which backward completes their gradients. Does
+ * not know what a strategy does with a bucket. */
 #ifndef GSEL_STRATEGY_REWRITE_H
 #define GSEL_STRATEGY_REWRITE_H
 
 #include <gsel/plugin.h>
 
 struct bucket {
-  int32_t id; /* the host's; equal to its index in rewrite.buckets */
+  int32_t id; /* the host's id; equal to the index in rewrite.buckets */
   int32_t n_params;
   int64_t elems;
   uint32_t flags;            /* GSEL_BUCKET_*, set by describe */
-  gsel_instr_kind in_flight; /* collective of it started and not awaited, at this point of what is written; 0: none */
+  gsel_instr_kind in_flight; /* its collective under way at the end of `out`; 0: none */
 };
 
-/* Where backward has produced the last gradient of a bucket. */
+/* The instruction that produces the last gradient of a bucket. */
 struct completion {
   int32_t position; /* in base */
   int32_t bucket;
@@ -25,10 +25,10 @@ struct rewrite {
   const gsel_pass_api_v1* api;
   gsel_pass* pass;
   gsel_axis axis;
-  const char* name;    /* the plugin's, for messages */
-  int32_t ranks, rank; /* of the axis */
-  gsel_instr* base;    /* [n_base] the step as it came */
-  gsel_instr* out;     /* [n_out] as it becomes */
+  const char* name;    /* plugin name for messages */
+  int32_t ranks, rank; /* size of the axis, and this rank's coordinate */
+  gsel_instr* base;    /* [n_base] the old step */
+  gsel_instr* out;     /* [n_out] the new step */
   int32_t n_base, n_out, capacity;
   int32_t end_of_backward; /* position in base of the first loss_allreduce over ranks of one pipeline rank: what
                               stands before it is computation */
@@ -36,60 +36,59 @@ struct rewrite {
   gsel_param_info* params; /* [n_params] */
   int32_t n_layers, n_params;
   struct bucket* buckets; /* [n_buckets] */
-  int32_t* bucket_of;     /* [n_params] -1: in none (yet) */
+  int32_t* bucket_of;     /* [n_params] -1: none yet */
   int32_t n_buckets;
   struct completion* completions; /* [n_completions] in order of position, then of bucket */
   int32_t n_completions;
   gsel_status status; /* the first failure; later steps do nothing */
-  char why[512];      /* its reason */
-  gsel_error* error;  /* the host's, where it said more */
+  char why[512];      /* reason of the failure */
+  gsel_error* error;  /* the host's error, if any */
 };
 
-/* Reads the step and the model. On failure status is set; rewrite_end must follow all the same. */
+/* Reads the step and the model. Failures set status; call rewrite_end in any case. */
 void rewrite_begin(struct rewrite* w, const char* name, const gsel_host_v1* host, const gsel_pass_api_v1* api,
                    gsel_pass* pass, gsel_axis axis);
-/* Puts the new step in place of the old one, unless something failed, and releases everything. */
+/* Replaces the old step unless something failed; frees everything. */
 gsel_status rewrite_end(struct rewrite* w, gsel_error** err);
 
-/* Notes a failure; `why` is NULL or printf-like, with one %s for `what` at most. */
+/* Records a failure; `why` is NULL or printf-like, with at most one %s for `what`. */
 void rewrite_fail(struct rewrite* w, gsel_status status, const char* why, const char* what);
-/* The same for a call of the host that gave an error object. */
+/* The same, with an error object from the host. */
 void rewrite_fail_with(struct rewrite* w, gsel_status status, gsel_error* error);
-/* Index of a text option's value in words[n]; a failure that names them otherwise. */
+/* Index of a text option's value in words[n]; fails, naming the words, if it is none of these. */
 int32_t rewrite_word(struct rewrite* w, const char* option, const char* const* words, int32_t n);
-/* calloc of `n` + 1 things; a failure when there is no memory. */
+/* calloc of `n` + 1 elements; fails if there is no memory. */
 void* rewrite_alloc(struct rewrite* w, int64_t n, size_t bytes);
 
 /* Appends to the new step. */
 void emit(struct rewrite* w, gsel_instr instr);
-/* The same for a bucket's instruction: axis and, where there is one, the root (coordinate 0) are filled in. */
+/* The same for a bucket's instruction: sets the axis and, if it needs one, the root (coordinate 0). */
 void emit_bucket(struct rewrite* w, gsel_instr_kind kind, int32_t bucket);
-/* A wait, if the bucket has a collective under way. */
+/* Appends a WAIT if the bucket has a collective under way. */
 void emit_settle(struct rewrite* w, int32_t bucket);
 
-/* Parameters that are here, are trained and for which wanted(param) holds (NULL: all), as buckets in the order in which
- * backward completes their gradients: later layers first, and tied parameters last. A bucket is closed when it has
- * reached its cap, so it may exceed it by part of one parameter, and where the dtype or the tie changes. first_cap: of
- * the first bucket alone, unless it is tied: then all its holders must make the same buckets, whatever else they hold.
- */
+/* Groups this rank's trained parameters for which wanted(param) holds (NULL: all) into buckets in the order in which
+ * backward completes their gradients: later layers first, tied parameters last. A bucket ends when it reaches its cap
+ * (so it may exceed the cap by part of a parameter) and where the dtype or the tie changes. first_cap applies to the
+ * first bucket unless it is tied, since all holders of tied parameters must make the same buckets. */
 typedef int (*wanted_fn)(const gsel_param_info* param, void* user);
 void make_buckets(struct rewrite* w, int64_t first_cap, int64_t cap, wanted_fn wanted, void* user);
-/* A bucket for each set of layers that read the same parameters. */
+/* The same, with one bucket per set of layers that read the same parameters. */
 void make_buckets_by_readers(struct rewrite* w, wanted_fn wanted, void* user);
 void describe_buckets(struct rewrite* w, int32_t from, gsel_bucket_options options);
 
-/* Fills completions: once per step, or once per micro-batch. A bucket that no backward of this rank touches completes
- * at the end of backward. */
+/* Fills completions: once per step, or once per micro-batch. A bucket that no backward of this rank writes completes at
+ * the end of backward. */
 void find_completions(struct rewrite* w, int per_microbatch);
 
-/* 1 where an instruction produces gradients of a layer's parameters; where it reads its parameters[i]. */
+/* Whether an instruction produces gradients of its layer's parameters; whether it reads the layer's params[i]. */
 int writes_gradients(const gsel_instr* instr);
 int reads_param(const struct rewrite* w, const gsel_instr* instr, int32_t i);
 
-/* Setup: the parameters of coordinate 0 for all, of buckets that do not shard them. */
+/* Setup: broadcasts the parameters of coordinate 0, for buckets that do not shard them. */
 void broadcast_at_start(struct rewrite* w);
-/* Writes what follows end_of_backward: the loss's sum, then, where all gradients are looked at together (overflow,
- * norm), the waits for all, then step(bucket) for each bucket, awaited before it. */
+/* Writes the instructions from end_of_backward on: the sum of the loss; all waits, if an instruction reads all
+ * gradients (overflow, norm); then step(bucket) for each bucket, after its wait. */
 void write_end_of_step(struct rewrite* w, void (*step)(struct rewrite* w, int32_t bucket));
 
 #endif

@@ -1,7 +1,7 @@
-/* cp.c: context parallelism: every layer that computes each position by itself takes a part of the positions, with
- * whole parameters; layers that look across positions, such as attention, get their values as these are declared, which
- * is by heads, and the host exchanges one for the other (Jacobs et al., DeepSpeed-Ulysses, arXiv 2309.14509); or, where
- * they shift blocks round the ring of the axis, keep their positions (Liu et al., Ring Attention, arXiv 2310.01889). */
+/* cp.c: context parallelism: every positionwise layer works on a shard of the positions, with whole parameters. Layers
+ * that mix positions, such as attention, get their values as declared, which is sharded by heads; the host exchanges
+ * one for the other (Jacobs et al., DeepSpeed-Ulysses, arXiv 2309.14509). If such layers use ring shifts, they keep
+ * their positions (Liu et al., Ring Attention, arXiv 2310.01889). */
 #include <gsel/plugin.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "common/placements.h"
 
-/* What the layer lacks to take a part of the positions. */
+/* What the layer needs in order to take a shard of the positions. */
 static void remedy(const struct placements* p, const gsel_layer_info* layer, char* text, size_t bytes) {
   const char* value = placements_value_without_positions(p, layer);
   if (!(layer->flags & GSEL_LAYER_POSITIONWISE))
@@ -19,7 +19,7 @@ static void remedy(const struct placements* p, const gsel_layer_info* layer, cha
              value ? value : "");
 }
 
-/* Parts of columns would meet all rows of a matrix. */
+/* A shard of a matrix's columns would be multiplied with all of its rows. */
 static gsel_status refuse_matrix(const struct placements* p, const gsel_layer_info* layer, gsel_error** err) {
   for (int32_t i = 0; i < layer->n_params; ++i) {
     gsel_param_info param = {.struct_size = sizeof param};

@@ -1,8 +1,8 @@
-/* ddp: distributed data parallel. Every rank holds the whole model and computes its part of the batch; gradients are
+/* ddp: distributed data parallel. Every rank holds the whole model and computes its share of the batch. Gradients are
  * summed over the data axis in buckets, each as soon as backward has produced its last gradient, while backward goes
- * on. Parameters of a bucket are stored side by side, so a bucket is reduced where its gradients already are.
- * Source: Li et al., "PyTorch Distributed", VLDB 2020, section 4; bucket caps as in torch (1 MiB first, then 25 MiB);
- * compression as its communication hooks. */
+ * on. The parameters of a bucket are contiguous, so a bucket is reduced in place. Source: Li et al., "PyTorch
+ * Distributed", VLDB 2020, section 4; bucket caps as in torch (1 MiB first, then 25 MiB); compression like torch's
+ * communication hooks. */
 #include <inttypes.h>
 
 #include "common/advice.h"
@@ -23,7 +23,7 @@ static const gsel_option_v1 options[] = {
 };
 static const char* const compressions[] = {"none", "f16", "bf16", "low_rank"}; /* in the order of GSEL_COMPRESS_* */
 
-/* A low rank says little about the gradients of a model that has just begun to learn. */
+/* A low-rank approximation is poor for the gradients of the first steps. */
 enum { LOW_RANK_START = 10 };
 
 static gsel_bucket_options description(struct rewrite* w) {
@@ -75,7 +75,7 @@ static int32_t count_buckets(struct rewrite* w, int64_t first_cap, int64_t cap) 
   return w->n_buckets;
 }
 
-/* The first bucket has a size of its own, and may take what several buckets were asked for. */
+/* The first bucket has its own cap, and may hold what several buckets were configured for. */
 static gsel_status find_idle(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
                              gsel_error** err) {
   const int64_t cap = api->option_integer(pass, "bucket_bytes"),

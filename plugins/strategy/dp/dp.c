@@ -1,7 +1,7 @@
-/* dp: data parallelism with a master, as torch's DataParallel and for comparison with it: coordinate 0 of the data axis
- * alone has the data, the optimizer and the loss. Each step it sends parameters and parts of the inputs out, gathers
- * what the loss reads, sends the parts of its gradient out, and sums the gradients of the parameters.
- * A micro-batch of the program as it came becomes this rank's part of a whole one, of which the master has memory. */
+/* dp: data parallelism with a master, like torch's DataParallel, for comparison with it: only coordinate 0 of the data
+ * axis has the data, the optimizer and the loss. In each step it broadcasts parameters and scatters inputs, gathers
+ * what the loss reads, scatters its gradient, and sums the gradients of the parameters. Each micro-batch of the
+ * original program becomes this rank's part of a whole micro-batch on the master. */
 #include <stdlib.h>
 
 #include "common/advice.h"
@@ -19,18 +19,18 @@ enum { MASTER = 0 };
 struct value {
   int needs_gradient;
   int is_input;
-  int in_parts;    /* some layer computes with parts of it */
-  int whole;       /* an input, or written by a layer that works on the whole */
-  int32_t arrived; /* last micro-batch whose parts were gathered; -1: none */
-  int32_t owed;    /* last micro-batch whose gradient is still to be scattered; -1: none */
+  int in_parts;    /* a layer works on its parts */
+  int whole;       /* an input, or written by a layer on the master */
+  int32_t arrived; /* last micro-batch that was gathered; -1: none */
+  int32_t owed;    /* last micro-batch whose gradient must be scattered; -1: none */
 };
 
 struct dp {
-  struct rewrite w; /* first, so that a rewrite's callbacks find the rest */
+  struct rewrite w; /* first, so that callbacks of rewrite can be cast to dp */
   struct value* values;
   int32_t n_values;
-  int* on_master;  /* [n_layers] the loss and what reads its results */
-  int32_t n_parts; /* micro-batches as they came; the whole of j is n_parts + j */
+  int* on_master;  /* [n_layers] the loss layer and layers that read its results */
+  int32_t n_parts; /* original micro-batches; part j belongs to whole n_parts + j */
   int overlap;
 };
 
@@ -38,7 +38,7 @@ static int is_master(const struct dp* d) {
   return d->w.rank == MASTER;
 }
 
-/* ---- who works on what ---- */
+/* ---- which layers run on the master ---- */
 
 static void read_values(struct dp* d) {
   struct rewrite* w = &d->w;
@@ -52,7 +52,7 @@ static void read_values(struct dp* d) {
   }
 }
 
-/* Scalars are the loss's alone, so whatever the master needs of others has parts. */
+/* Only the loss has scalars, so all other values that the master needs have parts. */
 static void find_master_layers(struct dp* d) {
   const struct rewrite* w = &d->w;
   for (int32_t l = 0; l < w->n_layers && !w->status; ++l) {
@@ -70,7 +70,7 @@ static void find_master_layers(struct dp* d) {
 
 /* ---- parts and wholes ---- */
 
-/* The rule by which everything uneven in gsel is split: sizes differ by at most one, larger ones first. */
+/* The library's rule for uneven division: sizes differ by at most one, larger ones first. */
 static int64_t part_begin(int64_t n, int32_t parts, int32_t index) {
   const int64_t extra = n % parts;
   return index * (n / parts) + (index < extra ? index : extra);
@@ -86,8 +86,8 @@ static void refuse_weights(struct dp* d) {
                    NULL);
 }
 
-/* Samples of the largest micro-batch on any rank, which is the first of rank 0. The first one here is as large where
- * micro-batches have a size; where a share is cut in a number of them, that of a smaller share may be smaller. */
+/* Samples of the largest micro-batch on any rank, which is rank 0's first. If micro-batches have a configured size,
+ * this rank's first one has it; if their number is configured, this rank's may be smaller. */
 static int64_t largest_part(const struct dp* d, int64_t batch) {
   gsel_microbatch_info first = {.struct_size = sizeof first};
   const int64_t of_rank_0 = part_begin(part_begin(batch, d->w.ranks, 1), d->n_parts, 1);
@@ -100,7 +100,7 @@ static void make_parts(struct dp* d) {
   d->n_parts = w->api->microbatch_count(w->pass);
   const int64_t batch = w->api->batch(w->pass);
   const int64_t size = largest_part(d, batch) * w->ranks;
-  for (int pass = 0; pass < 2; ++pass) /* the parts, then the wholes behind them */
+  for (int pass = 0; pass < 2; ++pass) /* the parts, then the whole ones */
     for (int32_t j = 0; j < d->n_parts; ++j) {
       const int64_t first = j * size < batch ? j * size : batch, n = first + size < batch ? size : batch - first;
       gsel_microbatch_info whole = {sizeof whole, -1, first, n};
@@ -138,7 +138,7 @@ static void write_master_forward(struct dp* d, gsel_instr instr) {
   emit_whole(d, instr);
 }
 
-/* The master's backward is over: everybody gets its part. */
+/* After the master's backward: scatters gradients to all ranks. */
 static void scatter_gradients(struct dp* d, int32_t part) {
   for (int32_t v = 0; v < d->n_values; ++v)
     if (d->values[v].owed == part) {

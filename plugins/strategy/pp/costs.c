@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Gradient in f32 and two states of an optimizer: what a trained element takes beside itself. */
+/* Memory of a trained element besides itself: the gradient in f32 and two optimizer states. */
 enum { BESIDE_AN_ELEMENT = 12, BYTES_OF_HALF = 2, BYTES_OF_FLOAT = 4 };
 
 static int is_produced(const gsel_layer_info* layer, uint32_t what) {
   return (layer->backward & what) != 0;
 }
 
-/* Forward and, alike, each half of backward; recomputation is one more forward. */
+/* A forward and each half of backward count equally; recomputation is one more forward. */
 static double hinted_time(const struct pp* pp, int32_t l) {
   const gsel_layer_info* layer = &pp->w.layers[l];
   const int times = 1 + is_produced(layer, GSEL_BACKWARD_PRODUCES_INPUT) +
@@ -60,14 +60,14 @@ static double live_bytes(const struct pp* pp, int32_t l, int64_t samples) {
   return bytes * (double)samples;
 }
 
-/* Of any rank: all must come to the same cuts. */
+/* On any rank, since all ranks must choose the same cuts. */
 static int64_t largest_microbatch(const struct pp* pp) {
   const struct rewrite* w = &pp->w;
   const int64_t n = (int64_t)w->api->axis_size(w->pass, GSEL_AXIS_DATA) * pp->n_microbatches;
   return (w->api->batch(w->pass) + n - 1) / n;
 }
 
-/* By following every row. */
+/* Follows the row of every rank. */
 static void find_held(struct pp* pp, struct costs* c) {
   const struct rewrite* w = &pp->w;
   int32_t* now = rewrite_alloc(&pp->w, pp->n_stages, sizeof *now);

@@ -1,5 +1,5 @@
-/* pp/cuts.c: where the layer list is cut: as strategy.pipeline.cuts says, or where the partition of its costs does; and
- * why, in lines for people. */
+/* pp/cuts.c: chooses where to cut the layer list: by strategy.pipeline.cuts, or by partitioning costs; explains the
+ * choice in notes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "costs.h"
 #include "partition.h"
 
-/* ---- cuts as given ---- */
+/* ---- configured cuts ---- */
 
 static int32_t find_layer(const struct pp* pp, const char* name, size_t length) {
   for (int32_t l = 0; l < pp->w.n_layers; ++l)
@@ -25,7 +25,7 @@ static void refuse_cut(struct pp* pp, const char* format, int32_t stage, const c
 static void take_cut(struct pp* pp, const unsigned char* may_begin, int32_t stage, const char* name, size_t length) {
   int32_t l = find_layer(pp, name, length);
   while (l > 0 && !may_begin[l] && pp->w.layers[l - 1].redistributes)
-    --l; /* what it reads is made ready in its stage */
+    --l; /* a redistribution stays with the layer that reads it */
   if (l < 0)
     refuse_cut(pp, "cuts: stage %d is to begin with layer \"%%s\", which there is not", stage, name, length);
   else if (l <= pp->begin[stage - 1])
@@ -58,7 +58,7 @@ static void take_cuts(struct pp* pp, const unsigned char* may_begin, const char*
   }
 }
 
-/* ---- what is said about them ---- */
+/* ---- notes about cuts ---- */
 
 static void write_size(double bytes, char* out, size_t capacity) {
   static const char* const units[] = {"B", "kB", "MB", "GB", "TB"};
@@ -80,7 +80,7 @@ static void explain_stages(struct pp* pp, const struct partition* p, const struc
   }
 }
 
-/* The busiest rank's share with a cut one layer away; 0 where it may not stand there. */
+/* The busiest rank's share after moving a cut by one layer; 0 if it may not move there. */
 static double share_when_moved(struct pp* pp, const struct partition* p, const struct measure* m, int32_t cut,
                                int32_t step) {
   const int32_t old = pp->begin[cut];
@@ -122,7 +122,7 @@ static void explain_fused(struct pp* pp) {
         n, pp->w.n_layers, pp->w.layers[first].name);
 }
 
-/* ---- all of it ---- */
+/* ---- choice ---- */
 
 static void cut(struct pp* pp, const struct partition* p) {
   const char* given = pp->w.api->option_text(pp->w.pass, "cuts");
@@ -145,7 +145,7 @@ static void check_count(struct pp* pp, const struct partition* p) {
   rewrite_fail(&pp->w, GSEL_ERR_CONFIG, why, most < pp->w.n_layers ? ", since some allow no cut after them" : "");
 }
 
-/* Where ranks differ in weight, shares are reported as if they did not. */
+/* If weights differ between ranks, shares are reported as if all ranks had the mean weight. */
 static void explain_weights(struct pp* pp, const struct partition* p) {
   char text[256] = "";
   int differ = 0;

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* What is known of a value while the layers are gone through in order. */
+/* State of a value during the walk over the layers. */
 struct chain {
   int32_t first, last; /* of its hops, in order of finding; -1: none yet */
 };
@@ -12,8 +12,8 @@ struct finder {
   struct pp* pp;
   struct chain* chains; /* [n_values] */
   struct hop* found;    /* [n_found] */
-  int32_t* following;   /* [n_found] next hop of the same chain, -1: none */
-  int* contributes;     /* [n_found] a layer there adds to the gradient */
+  int32_t* following;   /* [n_found] next hop of the same chain, or -1 */
+  int* contributes;     /* [n_found] a layer on this rank adds to the gradient */
   int32_t n_found;
 };
 
@@ -21,7 +21,7 @@ static int32_t rank_of(const struct pp* pp, int32_t stage) {
   return pp->rank_of_stage[stage];
 }
 
-/* The hop of a value on a rank, made when it is met first. */
+/* The hop of a value on a rank, created if it does not exist yet. */
 static int32_t hop_on(struct finder* f, int32_t value, int32_t stage) {
   struct chain* chain = &f->chains[value];
   for (int32_t h = chain->first; h >= 0; h = f->following[h])
@@ -52,8 +52,8 @@ static void visit_layer(struct finder* f, int32_t l) {
   for (int32_t i = 0; i < layer->n_outputs; ++i) hop_on(f, layer->outputs[i], pp->stage_of_layer[l]);
 }
 
-/* A gradient comes back from where somebody adds to it, and from all ranks before. Later hops of a chain were found
- * later. */
+/* A gradient comes back from ranks that add to it, and from all ranks between these and the producer. Later hops of a
+ * chain were found later, hence the reverse loop. */
 static void find_ways_back(struct finder* f) {
   for (int32_t h = f->n_found - 1; h >= 0; --h) {
     const int32_t next = f->following[h];

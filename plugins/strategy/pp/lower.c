@@ -1,14 +1,14 @@
-/* pp/lower.c: a rank's row of the schedule as instructions. Messages of an ordered pair of ranks arrive in the order in
- * which they were sent, and a value may be needed after one that was sent later (a skip over several stages of a rank):
- * then what was sent before is received with it. So the peers' rows are followed, too. */
+/* pp/lower.c: lowers a rank's row of the schedule to instructions. Messages of an ordered pair of ranks arrive in
+ * order, but a value may be needed after one that was sent later (a skip over several stages of a rank): then all
+ * earlier messages are received with it. To know these, the rows of peers are followed as well. */
 #include <stdlib.h>
 
 #include "hops.h"
 
-/* What a peer sends to this rank, in order: its row and how far it was followed. */
+/* Follows what a peer sends to this rank, in order. */
 struct stream {
-  int32_t action; /* of its row */
-  int32_t hop;    /* of that action's stage */
+  int32_t action; /* in the peer's row */
+  int32_t hop;    /* in that action's stage */
 };
 
 struct message {
@@ -24,7 +24,7 @@ struct lower {
   struct hops hops;
   struct stream* streams; /* [n_ranks] */
   unsigned char* arrived; /* [n_values][n_microbatches] VALUE_HERE, GRADIENT_HERE */
-  int32_t* input_stage;   /* [n_values] first stage of this rank that reads an input; -1: none */
+  int32_t* input_stage;   /* [n_values] first stage of this rank that reads it; -1: none */
 };
 
 /* ---- messages ---- */
@@ -35,7 +35,7 @@ static void emit_message(struct lower* lo, gsel_instr_kind kind, struct message 
   emit(&lo->pp->w, (gsel_instr){kind, -1, m.value, m.microbatch, -1, -1, peer, m.flags});
 }
 
-/* Whether a hop's value, or in backward its gradient, leaves its rank, and where to. */
+/* The rank to which a hop's value, or in backward its gradient, is sent; -1: none. */
 static int32_t destination(const struct hop* hop, int32_t kind) {
   if (kind == GSEL_FORWARD) return hop->next;
   return kind == GSEL_BACKWARD_WEIGHT || !hop->gives ? -1 : hop->previous;
@@ -67,7 +67,7 @@ static unsigned char* arrival(struct lower* lo, const struct message* m) {
   return &lo->arrived[m->value * (int64_t)lo->pp->n_microbatches + m->microbatch];
 }
 
-/* Receives what is needed and all that the same rank has sent before it. */
+/* Receives the needed message and all that the same rank has sent before it. */
 static void receive(struct lower* lo, struct message needed, int32_t from) {
   const unsigned char mark = needed.flags ? GRADIENT_HERE : VALUE_HERE;
   while (!lo->pp->w.status && !(*arrival(lo, &needed) & mark)) {
@@ -117,8 +117,8 @@ static void write_forward(struct lower* lo, const gsel_action* action) {
   send_all(lo, action);
 }
 
-/* What a layer's backward is in an action. The base's own form where the action is both halves; halves where there are
- * some; what has none runs whole with the first half. */
+/* A layer's backward in an action. If the action is both halves, the form of the base program; else the halves, or, if
+ * the layer has no halves, the whole backward with the first half. */
 static void emit_backward(struct lower* lo, int32_t l, const gsel_action* action) {
   const uint32_t b = lo->pp->w.layers[l].backward;
   const int whole = b & GSEL_BACKWARD_IN_ONE && (action->kind == GSEL_BACKWARD || !(b & GSEL_BACKWARD_IN_HALVES));
@@ -133,7 +133,7 @@ static void emit_backward(struct lower* lo, int32_t l, const gsel_action* action
     emit_layer(lo, GSEL_BACKWARD_WEIGHT, l, action->microbatch);
 }
 
-/* The layers of l's run that are in its stage, up to l, before l's backward. */
+/* The layers of l's run in this stage, up to l, before l's backward. */
 static void emit_recomputation(struct lower* lo, int32_t l, const gsel_action* action) {
   const struct pp* pp = lo->pp;
   int32_t first = l;
@@ -189,14 +189,14 @@ static int is_pipeline_loss(const gsel_instr* instr) {
   return instr->kind == GSEL_INSTR_LOSS_ALLREDUCE && instr->axis == GSEL_AXIS_PIPELINE;
 }
 
-/* The losses of the whole pipeline, sent by the rank that has them and received by the others. */
+/* The losses of the pipeline: sent by the rank that has them and received by the others. */
 static void write_losses(struct pp* pp) {
   struct rewrite* w = &pp->w;
   for (int32_t i = 0; i < w->n_base; ++i)
     if (is_pipeline_loss(&w->base[i])) emit(w, w->base[i]);
 }
 
-/* The action of this rank's row after which all losses are known; -1 where the loss is another rank's. */
+/* The action of this rank's row after which all losses are known; -1 if another rank has the loss. */
 static int32_t last_loss(const struct pp* pp) {
   const struct rewrite* w = &pp->w;
   for (int32_t l = 0; l < w->n_layers; ++l) {
@@ -210,12 +210,12 @@ static int32_t last_loss(const struct pp* pp) {
   return -1;
 }
 
-/* Whether an instruction brings together what all ranks of the pipeline say of their gradients. */
+/* Whether the instruction reduces a property of the gradients over all pipeline ranks. */
 static int can_be_optimistic(const gsel_instr* instr) {
   return instr->kind == GSEL_INSTR_NORM || (instr->kind == GSEL_INSTR_OVERFLOW && instr->axis == GSEL_AXIS_PIPELINE);
 }
 
-/* The buckets are those of this rank alone. What is optimistic comes last: behind it the step is optimistic. */
+/* The buckets are this rank's. Optimistic instructions come last: the step is optimistic from there on. */
 static void write_end(struct pp* pp) {
   struct rewrite* w = &pp->w;
   for (int optimistic = 0; optimistic <= pp->post_validates; ++optimistic)
@@ -230,8 +230,8 @@ static void write_end(struct pp* pp) {
     emit(w, (gsel_instr){GSEL_INSTR_STEP, -1, -1, -1, b, -1, -1, 0});
 }
 
-/* The step before is validated before the first backward and before anything of the loss is sent. The host sees
- * to it that no message crosses it. */
+/* Validates the previous step before the first backward and before anything of the loss is sent. The host moves
+ * POST_VALIDATE so that no message crosses it. */
 static void write_validation(struct lower* lo, int* open) {
   if (*open) emit(&lo->pp->w, (gsel_instr){GSEL_INSTR_POST_VALIDATE, -1, -1, -1, -1, -1, -1, 0});
   *open = 0;

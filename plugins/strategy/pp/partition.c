@@ -1,6 +1,6 @@
-/* pp/partition.c: see partition.h. Dynamic programming over (stages so far, layers so far): first the least bottleneck,
- * then, within it, the least bottleneck of the second measure, then the most even one within both. Ranks with several
- * stages go on from there (ranks.c). */
+/* pp/partition.c: see partition.h. Dynamic programming over (stages so far, layers so far): minimises the bottleneck,
+ * then, within it, the bottleneck of the second measure, then, within both, the unevenness. Ranks with several stages
+ * start from the result (ranks.c). */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -54,10 +54,10 @@ int32_t most_stages(const struct partition* p) {
 enum goal { LEAST_FIRST, LEAST_SECOND, LEAST_SQUARES };
 
 struct limits {
-  double first, second; /* of a stage */
+  double first, second; /* per stage */
 };
 
-/* DBL_MAX where it breaks a limit. A longer stage never costs less. */
+/* DBL_MAX if it exceeds a limit. More layers never cost less. */
 static double cost(const struct search* q, enum goal goal, const struct limits* limits, int32_t s, int32_t begin,
                    int32_t end) {
   const double first = amount(q->p, &q->p->first, &q->first, s, begin, end);
@@ -66,8 +66,8 @@ static double cost(const struct search* q, enum goal goal, const struct limits* 
   return goal == LEAST_FIRST ? first : goal == LEAST_SECOND ? second : first * first;
 }
 
-/* Where stages can begin at the latest and at the earliest when each is within the limits, wherever cuts are allowed.
- * Limits that are near the least leave few positions. 0: no way is within them. */
+/* The earliest and latest positions at which stages can begin within the limits, ignoring may_begin. Limits near the
+ * minimum leave few positions. 0: no solution. */
 static int find_windows(struct search* q, const struct limits* limits) {
   const int32_t n = q->p->n_stages, n_layers = q->p->n_layers;
   int32_t l = 0;
@@ -99,7 +99,7 @@ static void extend(struct search* q, enum goal goal, const struct limits* limits
   }
 }
 
-/* DBL_MAX where there is no way. */
+/* DBL_MAX if there is no solution. */
 static double solve(struct search* q, enum goal goal, const struct limits* limits, int32_t* begin) {
   const int32_t width = q->p->n_layers + 1, n = q->p->n_stages;
   if (!find_windows(q, limits)) return DBL_MAX;
@@ -112,10 +112,10 @@ static double solve(struct search* q, enum goal goal, const struct limits* limit
   return result;
 }
 
-/* Cuts as soon as the weights of the ranks before them have their part of the first measure: a bound from above. */
+/* Cuts as soon as the ranks so far have their weighted part of the first measure: an upper bound. */
 static double cut_evenly(const struct search* q, int32_t* begin) {
   const struct partition* p = q->p;
-  int32_t left = most_stages(p) - 1, s = 0; /* cuts that can be made */
+  int32_t left = most_stages(p) - 1, s = 0; /* possible cuts */
   double weights = 0, largest = 0;
   for (int32_t i = 0; i < p->n_stages; ++i) weights += weight_of(p, i);
   double due = weight_of(p, 0);
@@ -133,7 +133,7 @@ static double cut_evenly(const struct search* q, int32_t* begin) {
   return largest;
 }
 
-/* ---- all of it ---- */
+/* ---- entry points ---- */
 
 static int prepare(struct search* q) {
   const size_t cells = ((size_t)q->p->n_stages + 1) * ((size_t)q->p->n_layers + 1);

@@ -1,7 +1,7 @@
-/* pp: pipeline parallelism. The layer list is cut into stages, stages are laid on the ranks of the pipeline axis as a
- * schedule says, and each rank's step becomes its row of that schedule: forward and backward of its stages for one
- * micro-batch after another, with the values that cross a cut sent and received. Every schedule is compiled alike; what
- * distinguishes them stands in their rows. Source: gsel/schedule.h names the schedules and docs/strategies.md their
+/* pp: pipeline parallelism. The layer list is cut into stages, a schedule assigns the stages to the ranks of the
+ * pipeline axis, and each rank's step becomes its row of the schedule: forward and backward of its stages for one
+ * micro-batch after another, with the values that cross cuts sent and received. All schedules are lowered in the same
+ * way; they differ only in their rows. Source: gsel/schedule.h names the schedules and docs/strategies.md their
  * papers. */
 #include "pp.h"
 
@@ -62,7 +62,7 @@ static void read_values(struct pp* pp) {
   }
 }
 
-/* A run of recomputations stands right before the backward that it is for; every micro-batch has the same. */
+/* A run of recomputations comes right before its backward, and is the same in every micro-batch. */
 static void read_recomputation(struct pp* pp) {
   struct rewrite* w = &pp->w;
   pp->run_of_layer = rewrite_alloc(w, w->n_layers, sizeof *pp->run_of_layer);
@@ -103,7 +103,7 @@ static int has_optimistic(const struct rewrite* w) {
   return 0;
 }
 
-/* What a schedule gains whose ranks end one after the other: each begins its next step when it has ended this one. */
+/* Schedules whose ranks end one after the other gain: each rank begins its next step when it has ended this one. */
 static void choose_validation(struct pp* pp) {
   static const char* const words[] = {"auto", "on", "off"};
   enum { AUTO, ON, OFF };

@@ -1,4 +1,4 @@
-/* pp/pp.h: what the pipeline strategy's files share: the schedule, the stages, and the step being rewritten. */
+/* pp/pp.h: shared by the pipeline strategy's files: the schedule, the stages, and the step being rewritten. */
 #ifndef GSEL_STRATEGY_PP_H
 #define GSEL_STRATEGY_PP_H
 
@@ -15,20 +15,20 @@ struct pp {
   int32_t* rank_of_stage;  /* [n_stages] */
   int32_t* begin;          /* [n_stages] first layer */
   int32_t* stage_of_layer; /* [n_layers] */
-  int32_t* run_of_layer;   /* [n_layers] layers with one number are recomputed together, before a backward; -1: never */
-  int post_validates;      /* norm and overflow of all ranks are looked at in the next step */
+  int32_t* run_of_layer;   /* [n_layers] layers recomputed together have equal numbers; -1: not recomputed */
+  int post_validates;      /* norm and overflow of all ranks are validated in the next step */
 };
 
 /* Action i of a rank's row of the schedule. */
 gsel_action action_of(const struct pp* pp, int32_t rank, int32_t i);
 int32_t end_of_stage(const struct pp* pp, int32_t stage);
-/* A line for people; printf-like. */
+/* A note for the user; printf-like. */
 void note(struct pp* pp, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
-/* cuts.c: fills begin and stage_of_layer as the options say, and explains it. */
+/* cuts.c: fills begin and stage_of_layer by the options, with notes. */
 void choose_cuts(struct pp* pp);
 
-/* lower.c: the new step, in the schedule's order. */
+/* lower.c: writes the new step, in the schedule's order. */
 void write_step(struct pp* pp);
 
 #endif

@@ -1,5 +1,5 @@
-/* pp/ranks.c: see search.h. Of two partitions the better one has the smaller largest rank, then the smaller largest
- * stage, then the smaller second measure of the largest rank, then is the more even. */
+/* pp/ranks.c: see search.h. The better of two partitions has the smaller largest rank, then the smaller largest stage,
+ * then the smaller second measure of the largest rank, then is more even. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@ struct score {
   double rank_first, stage_first, rank_second, squares;
 };
 
-/* Loads of ranks that differ by less are as good: a schedule waits longer for a long stage among short ones. */
+/* Loads of ranks closer than this count as equal: then shorter stages matter more for a schedule. */
 static const double kAsGood = 0.01;
 
 static struct score score_of(const struct search* q, const int32_t* begin) {
@@ -58,14 +58,14 @@ static int take_if_better(const struct search* q, const int32_t* begin, struct s
   return 1;
 }
 
-/* The next position for a cut on one side; itself where there is none between its neighbours. */
+/* The next possible position of a cut in one direction; its own if its neighbours leave none. */
 static int32_t neighbour(const struct partition* p, const int32_t* begin, int32_t cut, int32_t step) {
   for (int32_t l = begin[cut] + step; l > begin[cut - 1] && l < end_of(p, begin, cut); l += step)
     if (p->may_begin[l]) return l;
   return begin[cut];
 }
 
-/* Each cut to every position between its neighbours. */
+/* Tries each cut at every position between its neighbours. */
 static int move_one(const struct search* q, int32_t* begin, struct score* score) {
   int moved = 0;
   for (int32_t cut = 1; cut < q->p->n_stages; ++cut) {
@@ -82,7 +82,7 @@ static int move_one(const struct search* q, int32_t* begin, struct score* score)
   return moved;
 }
 
-/* Two cuts by one layer each. */
+/* Tries pairs of cuts, each moved to its next position. */
 static int move_two(const struct search* q, int32_t* begin, struct score* score) {
   for (int32_t a = 1; a < q->p->n_stages; ++a)
     for (int32_t b = a + 1; b < q->p->n_stages; ++b)
@@ -104,7 +104,7 @@ static void move_cuts(const struct search* q, int32_t* begin) {
     if (!move_one(q, begin, &score) && !(q->p->n_stages <= MOST_STAGES_IN_PAIRS && move_two(q, begin, &score))) return;
 }
 
-/* ---- all ways, within a budget ---- */
+/* ---- exhaustive search within a budget ---- */
 
 enum { MOST_VISITS = 50000 };
 
@@ -112,7 +112,7 @@ struct walk {
   const struct search* q;
   struct score score; /* of best */
   int32_t* best;      /* [n_stages] */
-  int32_t* begin;     /* [n_stages] of the way that is looked at */
+  int32_t* begin;     /* [n_stages] of the current partition */
   double* load;       /* [n_ranks] of its stages so far */
   int32_t visits;
 };

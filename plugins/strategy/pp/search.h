@@ -1,14 +1,14 @@
-/* pp/search.h: what the partition of layers is found with: sums of its measures, and what a stage takes by them. Only
- * partition.c and ranks.c know it. */
+/* pp/search.h: the state of the partition search: sums of the measures, and amounts of stages from these. Private to
+ * partition.c and ranks.c. */
 #ifndef GSEL_STRATEGY_PP_SEARCH_H
 #define GSEL_STRATEGY_PP_SEARCH_H
 
 #include "partition.h"
 
-/* Sums of doubles in another order differ in their last bits. */
+/* Tolerance: sums of doubles in another order differ in their last bits. */
 static const double kSlack = 1e-9;
 
-/* Sums of a measure over layers before i. */
+/* Prefix sums of a measure over the layers before i. */
 struct sums {
   double *fixed, *scaled;
 };
@@ -17,8 +17,8 @@ struct search {
   const struct partition* p;
   struct sums first, second;
   double* best;               /* [n_stages + 1][n_layers + 1] */
-  int32_t* from;              /* the same: where the last stage begins */
-  int32_t *earliest, *latest; /* [n_stages + 1]: where a stage can begin; the last entry is the end of all */
+  int32_t* from;              /* the same: first layer of the last stage */
+  int32_t *earliest, *latest; /* [n_stages + 1]: first layers of stages; the last entry is the end */
   double* load;               /* [2][n_ranks] */
 };
 
@@ -36,8 +36,8 @@ static inline int32_t end_of(const struct partition* p, const int32_t* begin, in
   return stage + 1 < p->n_stages ? begin[stage + 1] : p->n_layers;
 }
 
-/* ranks.c: moves cuts while that makes the ranks more even, then looks at all ways that could be better still, as far
- * as patience goes. For ranks with several stages, whose sums depend on all cuts at once. */
+/* ranks.c: moves cuts while that makes the ranks more even, then tries all partitions that could be better, within a
+ * budget. For ranks with several stages, whose sums depend on all cuts together. */
 int share_among_ranks(const struct search* q, int32_t* begin);
 
 #endif

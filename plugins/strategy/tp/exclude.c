@@ -1,12 +1,12 @@
-/* exclude.c: see exclude.h. The list has names with commas between; a * in a name stands for any characters. Whoever
- * mistypes a name is told the nearest one, by edit distance. */
+/* exclude.c: see exclude.h. The list has comma-separated names; a * in a name matches any characters. The error for an
+ * unknown name suggests the nearest one, by edit distance. */
 #include "tp/exclude.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST = 100 }; /* of names that are compared by distance */
+enum { LONGEST = 100 }; /* name length for edit distances */
 
 struct name {
   const char* text;
@@ -21,7 +21,7 @@ static void refuse(struct placements* p, gsel_status status, const char* text, g
 
 static int matches(struct name pattern, const char* layer) {
   size_t at = 0, star = (size_t)-1;
-  const char* behind = layer; /* where the characters of the last star end */
+  const char* behind = layer; /* end of the characters matched by the last star */
   while (*layer) {
     if (at < pattern.length && pattern.text[at] == '*') {
       star = at++, behind = layer;
@@ -37,7 +37,7 @@ static int matches(struct name pattern, const char* layer) {
   return at == pattern.length;
 }
 
-/* Insertions, deletions and replacements. */
+/* Levenshtein distance. */
 static int distance(struct name a, const char* b) {
   int row[LONGEST + 1];
   const size_t n = strlen(b) < LONGEST ? strlen(b) : LONGEST;
@@ -95,7 +95,7 @@ static void exclude_one(struct placements* p, struct name name, unsigned char* e
   }
 }
 
-/* A parameter lies in parts or it does not: all layers that have it must be of one kind. */
+/* A parameter is either split or not: all layers that use it must agree. */
 static void check_shared(struct placements* p, const unsigned char* excluded, gsel_error** err) {
   const int32_t n_layers = p->api->layer_count(p->pass), n_params = p->api->param_count(p->pass);
   struct users {

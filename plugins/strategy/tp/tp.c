@@ -1,8 +1,8 @@
-/* tp.c: tensor parallelism from what the model says of itself: every parameter with a shard rule is split, every layer
- * finds and leaves its values as they are declared, and the host puts the collectives between (Shoeybi et al.,
- * arXiv 1909.08053). With sequence_parallel the layers in between, which would run alike on every rank, take a part of
- * the positions each (Korthikanti et al., arXiv 2205.05198). Layers that are excluded are among these: their shard
- * rules are not followed. It decides placements and nothing else. */
+/* tp.c: tensor parallelism as the model declares it: every parameter with a shard rule is split, every layer reads and
+ * writes its values with their declared placements, and the host inserts the collectives (Shoeybi et al., arXiv
+ * 1909.08053). With sequence_parallel the other layers, which every rank would run in full, take a shard of the
+ * positions each (Korthikanti et al., arXiv 2205.05198); excluded layers, whose shard rules are ignored, are among
+ * these. The strategy only decides placements. */
 #include <gsel/plugin.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static int is_as_declared(const struct placements* p, const gsel_layer_info* lay
   return !is_excluded && placements_are_declared(p, layer);
 }
 
-/* Whether a layer takes a part of the positions, since nothing else divides it. */
+/* Whether a layer takes a shard of the positions because nothing else divides it. */
 static int takes_positions(const struct placements* p, const gsel_layer_info* layer, int is_excluded) {
   return p->api->option_integer(p->pass, "sequence_parallel") && !is_as_declared(p, layer, is_excluded) &&
          (layer->flags & GSEL_LAYER_POSITIONWISE) && placements_all_have_positions(p, layer);
@@ -44,7 +44,7 @@ static void set_placements(struct placements* p, int32_t id, int is_excluded) {
     placements_by_position(p, id, &layer);
 }
 
-/* Those of layers that are not excluded. */
+/* Splits the parameters of a layer that is not excluded. */
 static void split_params(struct placements* p, int32_t id) {
   gsel_layer_info layer = {.struct_size = sizeof layer};
   if (placements_layer(p, id, &layer)) return;

@@ -1,9 +1,9 @@
-/* zero/gathers.c: see gathers.h. Gathers are started in the order of first use, so that all ranks agree on it. */
+/* zero/gathers.c: see gathers.h. Gathers start in the order of first use, which is the same on all ranks. */
 #include "gathers.h"
 
 #include <stdlib.h>
 
-/* A use of a bucket; uses with one key belong to one span. */
+/* A use of a bucket; uses with equal keys belong to one span. */
 struct use {
   int32_t bucket;
   int32_t key;
@@ -29,7 +29,7 @@ static int by_first_use(const void* a, const void* b) {
   return x->bucket < y->bucket ? -1 : x->bucket > y->bucket;
 }
 
-/* All uses, into out unless it is NULL. */
+/* Finds all uses; writes them to out unless it is NULL. Returns their number. */
 static int32_t find_uses(const struct rewrite* w, enum keep keep, struct use* out) {
   int32_t n = 0;
   for (int32_t i = 0; i < w->end_of_backward; ++i) {
@@ -46,7 +46,7 @@ static int32_t find_uses(const struct rewrite* w, enum keep keep, struct use* ou
   return n;
 }
 
-/* Uses of one key become a span; spans of a bucket that overlap or follow each other at once become one. */
+/* Uses with equal keys become a span; spans of a bucket that overlap or are adjacent are merged. */
 static int32_t join(struct use* uses, int32_t n_uses, struct span* spans) {
   qsort(uses, (size_t)n_uses, sizeof *uses, by_bucket_and_key);
   int32_t n = 0, n_joined = 0;
@@ -89,7 +89,7 @@ static void gather_next(struct gathers* g) {
   emit_bucket(g->w, GSEL_INSTR_ALLGATHER, span->bucket);
 }
 
-/* A bucket's memory must be released, and its gradients must have arrived, before it is gathered again. */
+/* A bucket must have been released, and its reduction must have ended, before it is gathered again. */
 static int may_gather_ahead(const struct gathers* g) {
   if (g->next == g->n_spans) return 0;
   const int32_t b = g->spans[g->next].bucket;

@@ -1,5 +1,5 @@
 /* zero: data parallelism without redundant copies. Each rank keeps and steps one shard of every bucket's optimizer
- * state (stage 1), of its gradients too (stage 2), of its parameters too (stage 3). Gradients are reduce-scattered as
+ * state (stage 1), also of its gradients (stage 2), also of its parameters (stage 3). Gradients are reduce-scattered as
  * soon as backward has produced them; parameters are gathered after the step, or in stage 3 around each use. Source:
  * Rajbhandari et al., "ZeRO", SC 2020, sections 5 and 7; prefetching and resident small parameters as in DeepSpeed;
  * keep = "forward" is torch's SHARD_GRAD_OP. */
@@ -38,13 +38,13 @@ enum offload { OFFLOAD_NONE, OFFLOAD_STATE, OFFLOAD_ALL };
 enum { FIRST_BUCKET_BYTES = 1 << 20 };
 
 struct zero {
-  struct rewrite w; /* first, so that a rewrite's callbacks find the rest */
+  struct rewrite w; /* first, so that callbacks of rewrite can be cast to zero */
   struct gathers gathers;
   int64_t persist_elems;
   int stage;
   int overlap;
-  int32_t next;      /* completion to be reduced next */
-  int32_t in_flight; /* completions in_flight .. next - 1 are being reduced */
+  int32_t next;      /* next completion to reduce */
+  int32_t in_flight; /* completions [in_flight, next) are being reduced */
 };
 
 static int is_resident(const gsel_param_info* param, void* user) {
@@ -82,7 +82,7 @@ static int is_reduced(const struct zero* z, int32_t bucket) {
   return z->w.buckets[bucket].in_flight != GSEL_INSTR_REDUCE_SCATTER;
 }
 
-/* The memory of a bucket's gradients is on its way to other ranks; the next micro-batch must not add to it. */
+/* A bucket's gradients are still being reduced; the next micro-batch must not add to them before the WAIT. */
 static void settle_before_backward(struct zero* z, const gsel_instr* instr) {
   if (z->stage < 2 || !writes_gradients(instr)) return;
   const gsel_layer_info* layer = &z->w.layers[instr->layer];
@@ -92,8 +92,8 @@ static void settle_before_backward(struct zero* z, const gsel_instr* instr) {
   }
 }
 
-/* Starts what completes at `position`. From stage 2 on, what was started before is awaited first, which gives back the
- * memory of whole gradients: it is never more than one layer's that is reduced and what is being filled. */
+/* Starts the reductions that complete at `position`. From stage 2 on, waits for earlier ones first, which frees their
+ * whole gradients: only the gradients of one layer that are reduced and those being written are whole at a time. */
 static void reduce(struct zero* z, int32_t position) {
   struct rewrite* w = &z->w;
   const int32_t first = z->next;
@@ -149,7 +149,7 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
   return rewrite_end(w, err);
 }
 
-/* Of stage 3. */
+/* For stage 3. */
 static gsel_status find_idle(const gsel_pass_api_v1* api, gsel_pass* pass) {
   const int64_t persist = api->option_integer(pass, "persist_elems");
   const int is_default = !strcmp(api->option_text(pass, "persist_elems"), PERSIST_ELEMS);
