@@ -142,7 +142,7 @@ class Divider {
            std::ranges::any_of(layer.params, [&](int32_t p) { return !to_.params_[p].shard.is_whole(); });
   }
 
-  // Where everything it reads is whole a layer writes everything whole, whatever was meant.
+  // A layer whose inputs and parameters are all whole writes whole values; a declared shard is an error.
   void settle_outputs(const Layer& layer, const std::vector<Spec>& inputs, std::vector<Spec>& outputs) const {
     if (has_parts(layer, inputs)) return;
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -181,7 +181,7 @@ class Divider {
     layer.saved_bytes_per_sample = static_cast<uint64_t>((saved + first.whole - 1) / first.whole);
   }
 
-  // Those over the sharing axis stand for as many as it has ranks, or for nothing.
+  // A ring shift over the sharing axis becomes as many phases as needed, or none.
   void set_phases(const Layer& layer, std::vector<gsel_phase>& phases, std::vector<gsel_phase>& buffers,
                   std::vector<int32_t>& buffer_of) const {
     std::vector<gsel_phase> result;
@@ -202,7 +202,7 @@ class Divider {
     phases = std::move(result);
   }
 
-  // What is shifted round the ring has room for the most positions that any rank has.
+  // Ring-shift buffers have room for the largest shard of positions.
   int64_t of_most_positions(const Layer& layer, int64_t elems) const {
     for (int32_t v : layer.outputs) {
       const Value& value = from_.values()[v];
@@ -240,7 +240,7 @@ class Divider {
 
   // ---- redistributions ----
 
-  // The value as this layer wants it, redistributed before it where need be.
+  // The value with the placement that this layer wants, redistributed before the layer if needed.
   int32_t wanted(const Layer& layer, int32_t v, Spec spec) {
     const bool has_gradient = from_.values()[v].needs_gradient && layer.needs_backward_input;
     if (spec.placement == Placement::replicate && layer.divided && has_gradient && !reduces(layer.backward_phases))

@@ -31,7 +31,8 @@ class Ground {
   // false if there was one.
   bool take_back(std::span<Loan> loans, unsigned char guard, const Site& site, Findings& findings) const;
 
-  // Overwrites the memory with poison; whether it is still intact. Finds callbacks that keep pointers.
+  // poison: overwrites the memory. is_poisoned: nothing has written to it since, as a callback with a kept pointer
+  // does.
   void poison();
   bool is_poisoned() const;
 

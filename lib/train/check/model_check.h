@@ -10,7 +10,7 @@ namespace gsel::check {
 // model: finished. options: complete. GSEL_ERR_CALLBACK when a callback, an initialiser or the data function fails.
 Findings check_model(const Model& model, const gsel_model_check_options& options);
 
-// ---- its parts ------------------------------------------------------------------------------------------------------
+// ---- parts of check_model -------------------------------------------------------------------------------------------
 
 // The ways to divide the model over ranks of the sharing axis (tensor or context): by the model's shard dims, and by
 // positions; only ways that apply to the model. Notes what cannot be divided.

@@ -118,7 +118,7 @@ void report_non_finite(const Progress& progress, gsel_step_report& report);
 void start_optimistic(State& s, const gsel_instr& instr, double number);
 void keep_until_validated(State& s, int32_t bucket, const BucketShard& shard);
 void report_validated(const State& s, gsel_step_report& report);
-// Validates the open optimistic step, if any. False: it was undone and must be repeated.
+// Validates the open optimistic step, if any. False: it was undone and repeated with the true numbers.
 bool settle_validation(State& s);
 
 }  // namespace gsel::execute

@@ -93,7 +93,7 @@ static void settle_before_backward(struct zero* z, const gsel_instr* instr) {
 }
 
 /* Starts the reductions that complete at `position`. From stage 2 on, waits for earlier ones first, which frees their
- * whole gradients: only the gradients of one layer that are reduced and those being written are whole at a time. */
+ * whole gradients: at a time only gradients under reduction and those being written are whole. */
 static void reduce(struct zero* z, int32_t position) {
   struct rewrite* w = &z->w;
   const int32_t first = z->next;
