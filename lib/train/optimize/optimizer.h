@@ -44,7 +44,7 @@ struct StepScale {
   double clip = 1;      // clip factor, for parameters that are clipped
 };
 
-// GSEL_ERR_ARG: no function, or unknown enum values.
+// GSEL_ERR_ARG: no function, or a number out of range.
 void check_optimizer_options(const gsel_optimizer_options& user);
 
 class Optimizer {

@@ -43,7 +43,7 @@ class ParamStorage {
 
   // A parameter of this rank, in layout().dtype; nullptr while its window is closed.
   void* param(int32_t p) const;
-  float* gradient(int32_t p) const;  // nullptr when frozen
+  float* gradient(int32_t p) const;  // the same; also nullptr when frozen
   // A whole bucket with padding: [layout().padded]. nullptr while its window is closed.
   void* whole_params(int32_t bucket) const { return blocks_[bucket].whole_params; }
   float* whole_gradient(int32_t bucket) const { return blocks_[bucket].whole_gradient; }
