@@ -23,10 +23,9 @@ struct ProgramParam {
   int64_t n_elems = 0;
   gsel_dtype dtype = GSEL_F32;  // stored dtype
   bool trainable = true;
-  int64_t rows = 1;  // first dimension, rows of the matrix for low-rank compression
-  Shard shard = {};  // of the sharing axis; n_elems and rows are the shard's
-  bool partial_gradient =
-      false;  // whole, and each rank of the sharing axis has a part of every sum that is its gradient
+  int64_t rows = 1;               // first dimension, rows of the matrix for low-rank compression
+  Shard shard = {};               // of the sharing axis; n_elems and rows are the shard's
+  bool partial_gradient = false;  // whole, but each rank of the sharing axis has a summand of its gradient
   bool operator==(const ProgramParam&) const = default;
 };
 
@@ -60,10 +59,9 @@ struct ProgramLayer {
   bool needs_backward_weight = false;
   uint64_t backward_unread_params = 0;  // bit i: no backward reads params[i]
   std::vector<ProgramPhase> forward_phases, backward_phases;
-  int32_t stage = 0;  // of the pipeline
-  bool redistributes =
-      false;  // the library's: from the placement of its one input to that of its one output (program/redistribution.h)
-  bool divided = false;  // has shards of values or parameters, so its gradients of whole parameters are partial
+  int32_t stage = 0;           // of the pipeline
+  bool redistributes = false;  // a library layer: changes its input's placement (program/redistribution.h)
+  bool divided = false;        // has shards of values or parameters, so its gradients of whole parameters are partial
   bool weight_reads_params = false;  // backward_weight reads the same parameters as backward_input
   bool operator==(const ProgramLayer&) const = default;
 };

@@ -29,8 +29,7 @@ struct RankTimes {
   double optimizer_s = 0;                 // part of busy_s, in STEP
   std::array<double, kAxes> exposed_s{};  // waited during transfers, by axis
   std::array<double, kAxes> idle_s{};     // waited for other ranks, by axis
-  std::vector<InstrTimes>
-      instrs;  // by position, on the calling thread; seconds from the step's begin on the first rank
+  std::vector<InstrTimes> instrs;         // by position, on the calling thread; since the step began on the first rank
   struct Asynchronous {
     int32_t position = 0;
     InstrTimes times;
