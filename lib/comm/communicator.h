@@ -1,6 +1,5 @@
-// comm/communicator.h: what gsel_comm_* means. A communicator is one control and the backend that its memory needs:
-// that of the host, or that of a device. Checks arguments once, for every backend. Does not know how bytes travel and
-// what they mean.
+// comm/communicator.h: implements gsel_comm_*. A communicator has one control and one backend, for host memory or for
+// the memory of a device. Checks arguments once, for every backend. Does not know how bytes travel or what they mean.
 #pragma once
 
 #include <gsel/comm.h>
@@ -21,8 +20,7 @@
 
 namespace gsel {
 
-// A call as data. `root` is the root of a broadcast or the peer of a message, else -1; `op` is 0 where nothing is
-// reduced.
+// `root`: the root of a broadcast or the peer of a message, else -1; `op`: 0 if nothing is reduced.
 inline gsel_collective make_collective(gsel_collective_kind kind, const void* send, void* recv, uint64_t count,
                                        gsel_dtype dtype, gsel_op op = 0, int32_t root = -1) {
   gsel_collective call{};
@@ -37,14 +35,14 @@ inline gsel_collective make_collective(gsel_collective_kind kind, const void* se
   return call;
 }
 
-constexpr size_t kMostReasonBytes = 1900;  // of why it is aborted; what says who did has room beside it
+constexpr size_t kMostReasonBytes = 1900;  // of an abort's reason; leaves room for the rank that aborted
 
 class DeviceBackend;
 
 class Communicator {
  public:
-  // Joins; see gsel_comm_init. find: opens the accelerator once all ranks have joined, so that a rank that cannot tells
-  // the others; empty for memory of the host.
+  // Joins; see gsel_comm_init. find: opens the accelerator after all ranks have joined, so that a failure is reported
+  // to all ranks; empty for host memory.
   using FindAccelerator = std::function<std::shared_ptr<const Accelerator>()>;
   explicit Communicator(const JoinOptions& join, const FindAccelerator& find = {});
   Communicator(Communicator&& other) noexcept;
@@ -58,21 +56,21 @@ class Communicator {
   bool is_over_hosts() const { return control_->is_over_hosts(); }
   uint64_t fork_generation() const { return fork_generation_; }
 
-  // One call; a NULL stream means on the calling thread. Throws what gsel/comm.h lists.
-  // `call` is checked and put in order in place: a copy at this point would cost a small call a tenth of its time.
+  // Makes one call, on the calling thread if the stream is NULL. Throws the errors that gsel/comm.h lists. Checks and
+  // normalizes `call` in place: a copy would cost a small call a tenth of its time.
   void collective(gsel_collective& call, gsel_stream* stream = nullptr);
   void collective(gsel_collective&& call, gsel_stream* stream = nullptr) { collective(call, stream); }
-  // The same in two steps; and several at once, as gsel_group_run makes those of one communicator.
+  // The same in two steps. start(): several calls together, as gsel_group_run does for one communicator.
   void check(gsel_collective& call) const;
   void run_checked(const gsel_collective& call, gsel_stream* stream = nullptr) { backend_->run(call, stream); }
   std::unique_ptr<BackendRequest> start(std::span<const gsel_collective> checked) { return backend_->start(checked); }
-  // From now on, other threads may run requests while a call is made.
+  // From now on other threads may run requests during a call.
   void allow_overlap() { backend_->allow_overlap(); }
-  // An operation of the caller's runs on this thread, in a call of this communicator: what waited for it would hang.
+  // Whether this thread runs a caller's operation inside a call of this communicator: a wait for that call would hang.
   bool in_operation() const { return backend_->in_operation(); }
-  // about: the rank that the error is about; -1: this one.
+  // about: the rank that caused the error; -1: this rank.
   void abort(std::string_view reason, int32_t about = -1) noexcept;
-  // Behind one that differs, break_with lets every call on every rank fail with the error.
+  // If the joint calls differ, break_with makes every call on every rank fail with the error.
   std::optional<OtherJointCall> begin_joint_call(int32_t kind, uint64_t argument) {
     return control_->begin_joint_call(kind, argument);
   }
@@ -96,7 +94,7 @@ class Communicator {
   void synchronize() { backend_->synchronize(); }
   void throw_async_error() { backend_->throw_async_error(); }
 
-  // Communicators from this one; see gsel/comm.h. nullopt: none for this rank.
+  // Make communicators from this one; see gsel/comm.h. nullopt: this rank is in none.
   std::optional<Communicator> split(int32_t colour, int32_t key);
   // For the library's own use: its errors show the ranks of this communicator, or of the one that this one shows.
   // label: what its name says. on_host: its calls take memory of the host, also where this one has an accelerator.
@@ -105,13 +103,13 @@ class Communicator {
   Communicator dup();
   Communicator shrink();
   Communicator shrink_without(std::span<const int32_t> ranks);
-  // The same while the caller goes on. *made: before the end, unless there is none for this rank.
+  // The same asynchronously. Sets *made before the request ends, unless this rank is in no new communicator.
   std::unique_ptr<BackendRequest> start_making(const Making& making, std::shared_ptr<std::optional<Communicator>> made);
   void resync();
   Communicator grow(const JoinOptions& join, const FindAccelerator& find);
   void set_timeout(double timeout_s);
 
-  // Memory that the ranks reach.
+  // Memory that all ranks can access.
   void* alloc(uint64_t bytes) { return backend_->alloc(bytes); }
   void free(void* memory) { backend_->free(memory); }
   void register_memory(void* memory, uint64_t bytes) { backend_->register_memory(memory, bytes); }
@@ -126,19 +124,19 @@ class Communicator {
   void check_group(std::span<const int32_t> ranks) const;
   void check_left_out(std::span<const int32_t> ranks) const;
 
-  struct Joined {  // how, for the transport of devices
+  struct Joined {  // join options, for the transport of a device
     double timeout_s, join_timeout_s;
     uint32_t flags;
   } joined_{};
-  std::shared_ptr<const Accelerator> accelerator_;  // nullptr: memory of the host
-  std::unique_ptr<Control> control_;                // its end waits for communicators that are being made
+  std::shared_ptr<const Accelerator> accelerator_;  // nullptr: host memory
+  std::unique_ptr<Control> control_;                // the destructor waits for communicators that are being made
   void* stream_ = nullptr;                          // the caller's
   std::unique_ptr<DeviceBackend> device_;
-  Backend* backend_ = nullptr;  // one of the two: for the memory of its calls
+  Backend* backend_ = nullptr;  // the host's or device_.get()
   uint64_t fork_generation_ = os::fork_generation();
 };
 
-// Calls that run together: those of one communicator, and those of several at the same time. group.cc
+// One call of a group; the calls may be on several communicators. group.cc
 struct GroupCall {
   Communicator* communicator;
   gsel_collective call;

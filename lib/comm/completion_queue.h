@@ -1,5 +1,5 @@
-// comm/completion_queue.h: requests that have ended, in the order in which they did, behind a file descriptor that an
-// event loop waits for. Does not know what a request does, or who runs it.
+// comm/completion_queue.h: a queue of ended requests, in the order of their ends, with a file descriptor for event
+// loops. Does not know what a request does, or which thread runs it.
 #pragma once
 
 #include <condition_variable>
@@ -16,13 +16,13 @@ namespace gsel {
 
 class CompletionQueue : public std::enable_shared_from_this<CompletionQueue> {
  public:
-  // A request that somebody must ask whether it has ended, since nobody is told.
+  // A request that cannot notify a listener and must be polled.
   class Asked {
    public:
     virtual ~Asked() = default;
     virtual bool has_ended() noexcept = 0;
   };
-  // One request in the queue, once for each end; user: what the caller gets back then. It keeps the queue.
+  // A request's entry, queued at each end of the request. user: what next() returns. Keeps the queue alive.
   class Ticket final : public Listener {
    public:
     Ticket(std::shared_ptr<CompletionQueue> queue, void* user) : queue_(std::move(queue)), user_(user) {}
@@ -44,13 +44,13 @@ class CompletionQueue : public std::enable_shared_from_this<CompletionQueue> {
 
   uint64_t fork_generation() const { return fork_generation_; }
   int descriptor() const { return descriptor_.get(); }  // readable while something has ended
-  // The first that has ended, within so long; negative: whenever it does.
+  // The next ended request, after at most `seconds`; negative: no limit.
   std::optional<void*> next(double seconds);
-  void close();  // nothing comes from now on
+  void close();  // no request is returned from now on
 
-  // Asks from time to time, on a thread of the queue's, until it has ended; an earlier question has been answered.
+  // Polls a request on a thread of the queue until it ends. If it is polled already, reports the end of its last start.
   void ask(Asked& asked, Ticket& ticket);
-  // For a request that is freed: it is not asked any more, and not given out.
+  // For a request that is freed: stops polling it and removes it from the queue.
   void forget(const Asked& asked, Ticket& ticket) noexcept;
 
  private:
@@ -58,7 +58,7 @@ class CompletionQueue : public std::enable_shared_from_this<CompletionQueue> {
     Asked* asked;
     Ticket* ticket;
   };
-  bool is_forked() const { return os::fork_generation() != fork_generation_; }  // locks may be held by nobody
+  bool is_forked() const { return os::fork_generation() != fork_generation_; }  // locks may be held by lost threads
   void push(Ticket& ticket) noexcept;
   void run_thread();
   bool look_at_all();

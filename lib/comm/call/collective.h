@@ -1,6 +1,5 @@
-// comm/call/collective.h: the kinds of calls, one row for each: its shape, its roles, what ranks must agree on, its
-// text, as errors quote it: `allreduce(count 16, f32, sum)`. Checks, plans, the recorder and explanations read the row.
-// Does not know how bytes travel.
+// comm/call/collective.h: a table of the kinds of calls, used by checks, plans, the recorder and explanations; and the
+// text of a call in errors, such as `allreduce(count 16, f32, sum)`. Does not know how bytes travel.
 #pragma once
 
 #include <gsel/comm.h>
@@ -11,45 +10,45 @@
 
 namespace gsel {
 
-// How far a buffer of a call reaches.
+// Extent of a buffer of a call.
 //   part         count elements
 //   all          count elements for each rank
-//   parts        those of the counts, one for each rank, where the offsets say
-//   own_part     this rank's of these counts
+//   parts        counts[r] elements for each rank r, at offsets[r]
+//   own_part     counts[this rank] elements
 //   recv_count   recv_count elements
 enum class Reach : uint8_t { none, part, all, parts, own_part, recv_count };
 
-// Where send and recv may be one: they are equal; send is this rank's part of recv; recv is this rank's part of send.
+// How a call is made in place: send equals recv; send is this rank's part of recv; recv is this rank's part of send.
 enum class InPlace : uint8_t { equal, part_of_recv, part_of_send, never };
 
 struct CollectiveRow {
   const char* name;
   Reach send, recv;
   InPlace in_place = InPlace::equal;
-  bool reduces = false;                            // with an operation; else it copies
-  bool sent_by_root = false, got_by_root = false;  // by the root alone
+  bool reduces = false;                            // false: copies
+  bool sent_by_root = false, got_by_root = false;  // by the root only
   bool message = false;                            // between two ranks
   bool receives = false, probes = false;           // a probe finds a message and leaves it
 
   constexpr bool rooted() const { return sent_by_root || got_by_root; }
-  // The arrays of the v kinds that a call takes. Where ranks agree on one array of counts, both buffers are cut by it.
+  // The count arrays of the v kinds. A reduction has one array, the same on all ranks, that divides both buffers.
   constexpr bool counted() const { return send == Reach::parts || recv == Reach::parts; }
   constexpr bool takes_send_counts() const { return send == Reach::parts && !reduces; }
   constexpr bool takes_recv_counts() const { return counted() && (reduces || recv == Reach::parts); }
-  // Whether the caller may give the parts by their places.
+  // Whether the caller may give an address for each part.
   constexpr bool has_send_parts() const { return send == Reach::all || send == Reach::parts; }
   constexpr bool has_recv_parts() const { return recv == Reach::all || recv == Reach::parts; }
-  // Those that say how send is cut.
+  // The counts that divide the send buffer.
   constexpr const uint64_t* counts_of_send(const gsel_collective& call) const {
     return takes_send_counts() ? call.send_counts : call.recv_counts;
   }
-  // Each reader gets other bytes of an owner.
+  // Each reader gets different bytes from one owner.
   constexpr bool parts_differ() const { return !reduces && (send == Reach::all || send == Reach::parts); }
 };
 
 extern const CollectiveRow kCollectives[GSEL_COLLECTIVE_KINDS];  // by kind
 
-// Of a known kind.
+// `kind` must be known.
 inline const CollectiveRow& row_of(gsel_collective_kind kind) {
   return kCollectives[static_cast<size_t>(kind)];
 }
@@ -64,11 +63,12 @@ inline bool is_point_to_point(gsel_collective_kind kind) {
 }
 const char* collective_name(gsel_collective_kind kind);  // "unknown" when unknown
 
-// A message of `one` against a collective of `other`: each by its rank's name and its call. shown: the number of `one`.
+// Error text: the rank named `one` waits in a message and the rank named `other` in a collective. shown: the number of
+// `one` in errors.
 std::string crossed_text(std::string_view one, std::string_view message, int32_t shown, std::string_view other,
                          std::string_view collective);
 
-// `operation` is what to call it where its number is of no meaning here; `tag` a message's.
+// `operation`: its name, needed if `op` is of another process; `tag`: of a message.
 std::string describe(gsel_collective_kind kind, gsel_dtype dtype, gsel_op op, int32_t root, uint64_t count,
                      std::string_view operation = {}, int32_t tag = 0);
 

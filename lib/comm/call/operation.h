@@ -1,4 +1,4 @@
-// comm/call/operation.h: what a reduction does, and the operations that callers create. Does not know ranks and memory.
+// comm/call/operation.h: reduction operations, including those that callers create. Does not know ranks and memory.
 #pragma once
 
 #include <gsel/comm.h>
@@ -11,27 +11,27 @@
 
 namespace gsel {
 
-constexpr size_t kOperationNameBytes = 32;  // with the NUL behind it
+constexpr size_t kOperationNameBytes = 32;  // with NUL
 
-// A reduction in full. op is one of gsel/types.h below GSEL_OP_USER, or GSEL_OP_USER itself for the caller's function.
+// op: a value of gsel/types.h below GSEL_OP_USER, or GSEL_OP_USER for a caller's function.
 struct Operation {
   gsel_op op = 0;
   double factor = 1;  // of GSEL_SCALED_SUM
   gsel_op_fn function = nullptr;
   void* user_data = nullptr;
-  uint64_t record = 1;     // elements that are never cut
-  uint64_t name_hash = 0;  // of a caller's operation, its record too
+  uint64_t record = 1;     // elements that are never split
+  uint64_t name_hash = 0;  // of the name and record of a caller's operation
   char name[kOperationNameBytes] = {};
 };
 
-// What a number stands for; GSEL_ERR_ARG for a number that was not handed out or is destroyed.
+// The operation of a number; GSEL_ERR_ARG if there is none.
 Operation operation_of(gsel_op op);
 
-// For errors: `sum`, or the caller's name in quotes.
+// For errors: `sum`, or a caller's operation by its name in quotes.
 std::string operation_name(gsel_op op);
 std::string operation_name(const Operation& operation);
 
-// See gsel_op_create and its neighbours. Numbers that were destroyed are not handed out again soon.
+// See gsel_op_create and the functions after it. Numbers of destroyed operations are not reused soon.
 gsel_op create_operation(std::string_view name, uint64_t record, gsel_op_fn function, void* user_data,
                          gsel_free_fn free_user_data);
 gsel_op create_scaled_sum(double factor);

@@ -1,5 +1,5 @@
-// comm/interface/backend.h: what moves the bytes of a communicator, for one kind of memory. The arguments of its calls
-// have been checked. Does not know how a communicator found it.
+// comm/interface/backend.h: the interface of a backend, which moves the bytes of a communicator for one kind of memory.
+// The arguments of its calls have been checked. Does not know how a communicator found it.
 #pragma once
 
 #include <gsel/comm.h>
@@ -11,41 +11,41 @@
 
 namespace gsel {
 
-// Is told, on any thread, with locks held: it must be brief, and call nothing of what tells it.
+// ended() is called on any thread, with locks held: it must be brief and must not call back into its caller.
 class Listener {
  public:
   virtual ~Listener() = default;
   virtual void ended() noexcept = 0;
 };
 
-// Asynchronous calls; released once they have ended.
+// One or several asynchronous calls. Released after they have ended.
 class BackendRequest {
  public:
   BackendRequest() = default;
   virtual ~BackendRequest() = default;
   BackendRequest(const BackendRequest&) = delete;
   BackendRequest& operator=(const BackendRequest&) = delete;
-  // Whether they have ended, after at most so long; 0: a look, which does not begin the timeout of a message; negative:
-  // to the end. Throws what failed.
+  // Waits at most `seconds` and returns whether the calls have ended. 0 polls and does not start the timeout of a
+  // message; a negative value waits until the end. Throws the failure of a call.
   virtual bool wait(double seconds) = 0;
-  // This thread is in an operation that runs before their end: a wait would be for itself.
+  // This thread runs a caller's operation that must return before the calls can end: a wait would deadlock.
   virtual bool waits_for_itself() const { return false; }
-  // Has the listener told once they have ended, which may be at once; the time of a message runs from here on, as when
-  // it is waited for. false: whoever wants to know must look.
+  // Notifies the listener when the calls end, possibly before this returns. Starts the timeout of a message, as a wait
+  // does. false: not supported, poll instead.
   virtual bool tell(const std::shared_ptr<Listener>& listener) {
     static_cast<void>(listener);
     return false;
   }
-  // Whether nobody had met the call; it has ended then. false where it goes on.
+  // Cancels the call if no peer has matched it, and returns whether it did; a cancelled call has ended.
   virtual bool cancel() { return false; }
-  // The device's own event that its stream has passed the call; nullptr: there is none.
+  // The native device event recorded after the call; nullptr: none.
   virtual void* event() { return nullptr; }
-  // To the end, without its result; a message that nobody has met in its time is cancelled.
+  // Waits until the end and discards the result. A message that no peer matches before its timeout is cancelled.
   virtual void wait_or_cancel() { wait(-1); }
 };
 
-// Messages of an ordered pair that a communicator takes before the first of them is received, and bytes of each: so far
-// a send does not wait.
+// Eager limits for messages from one rank to another: a send does not wait for its receive while at most this many
+// messages are unreceived and each has at most this many bytes.
 constexpr uint64_t kBufferedMessages = 4, kBufferedBytes = 4096;
 
 class Backend {
@@ -55,19 +55,19 @@ class Backend {
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
-  // One call; a NULL stream is the calling thread, or the backend's own stream.
+  // Makes one call. With a NULL stream it runs on the calling thread, or on the backend's own stream.
   virtual void run(const gsel_collective& checked, gsel_stream* stream) = 0;
-  // Several together, as gsel_group_run makes those of one communicator; and the same asynchronously.
+  // Makes several calls together, as gsel_group_run does for one communicator. start() does the same asynchronously.
   virtual void group(std::span<const gsel_collective> checked) = 0;
-  // promptly: they begin now, whether somebody waits for them or not.
+  // promptly: the calls begin now, even while nobody waits for them.
   virtual std::unique_ptr<BackendRequest> start(std::span<const gsel_collective> checked, bool promptly = false) = 0;
-  // From now on, other threads may run requests while a call is made.
+  // From now on other threads may run requests during a call.
   virtual void allow_overlap() = 0;
-  // An operation of the caller's runs on this thread, in one of its calls.
+  // Whether this thread runs a caller's reduction operation inside a call of this backend.
   virtual bool in_operation() const { return false; }
   virtual gsel_comm_explanation explain(const gsel_collective& checked) = 0;
 
-  // Memory that all ranks reach; see gsel_mem_alloc and the functions after it.
+  // Memory that all ranks can access; see gsel_mem_alloc and the functions after it.
   virtual void* alloc(uint64_t bytes) = 0;
   virtual void free(void* memory) = 0;
   virtual void register_memory(void* memory, uint64_t bytes) = 0;

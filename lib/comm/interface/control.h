@@ -1,7 +1,6 @@
-// comm/interface/control.h: the control of a communicator. It knows the ranks: whether they live, whether they make the
-// same calls, what has ended the communicator, and which communicators come of it. Every promise of gsel/comm.h is kept
-// here, whatever moves the bytes. Does not know which backends there are, but for the one of the host, which comes with
-// it.
+// comm/interface/control.h: the control of a communicator. The control tracks whether the ranks live and make the same
+// calls, and which error broke the communicator; it creates further communicators. It keeps the promises of gsel/comm.h
+// whichever backend moves the bytes. Does not know the backends, except that of the host, which it contains.
 #pragma once
 
 #include <gsel/comm.h>
@@ -22,14 +21,14 @@ namespace gsel {
 class Backend;
 class BackendRequest;
 
-// A communicator that is to come of another one; see gsel/comm.h.
+// How to make a communicator from another one; see gsel/comm.h.
 struct Making {
   enum class Kind { split, dup, group, shrink } kind;
   int32_t colour = 0, key = 0;      // of a split
-  std::vector<int32_t> ranks = {};  // of a group; that a shrink leaves out
+  std::vector<int32_t> ranks = {};  // members of a group; ranks that a shrink leaves out
 };
 
-// What another rank began while this one began something else, see Control::begin_joint_call.
+// A joint call of another rank that differs from this rank's, see Control::begin_joint_call.
 struct OtherJointCall {
   int32_t rank, kind;
   uint64_t argument;
@@ -46,51 +45,51 @@ class Control {
   int32_t world_size() const { return world_size_; }
   virtual const char* name() const noexcept = 0;
   virtual bool is_over_hosts() const { return false; }
-  // A rank as errors show it, and as a text of them: "rank 0 (rank 2 of world)".
+  // The number of a rank in errors, and its text in errors: "rank 0 (rank 2 of world)".
   virtual int32_t shown(int32_t rank) const = 0;
   virtual std::string named(int32_t rank) const = 0;
 
-  // all[world_size][bytes]: mine[bytes] of each rank. label: what errors and recordings call it. timeout_s: 0: that of
-  // the communicator.
+  // An allgather: all[world_size][bytes] receives mine[bytes] of each rank. label: its name in errors and recordings.
+  // timeout_s: 0: the communicator's timeout.
   virtual void exchange(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s = 0) = 0;
 
-  // For calls that a backend enqueues on the stream of a device. begin_announcing: all ranks at the same time, before
-  // the first of the others. announce: before the call is enqueued; throws what has
-  // broken the communicator, or that ranks disagree; registered: its buffers are, which ranks must agree on, too.
-  // look_after_announced: whether somebody is late or gone, which breaks the communicator; any thread.
+  // For calls that a backend enqueues on the stream of a device. begin_announcing: collective, once before the first
+  // announce. announce: before a call is enqueued; throws if the communicator is broken or ranks disagree. registered:
+  // whether the call's buffers are registered, which must be the same on all ranks. look_after_announced: breaks the
+  // communicator if a rank is late or gone; any thread.
   virtual void begin_announcing() {}
   virtual void announce(const gsel_collective& checked, bool registered = false) = 0;
   virtual void look_after_announced() const = 0;
-  // How much later than a call's own time those who look may find who is late for it.
+  // How long after a call's timeout look_after_announced may take to detect the late rank.
   virtual int64_t news_ns() const { return 0; }
 
-  // Any thread. about: the rank that the error is about, as errors show it; -1: this one.
+  // Any thread. about: the rank that caused the error, numbered as in errors; -1: this rank.
   virtual void abort(const char* reason, int32_t about = -1) noexcept = 0;
   virtual void break_with(const Error& error) const noexcept = 0;
   virtual void throw_what_broke() const = 0;
   virtual bool is_broken() const = 0;
-  // Waits until the communicator is broken, or somebody calls stop_awaiting_break, or for so long at most.
+  // Waits until the communicator is broken, stop_awaiting_break is called or the time has passed. Returns is_broken().
   virtual bool await_break(int64_t nanoseconds) const = 0;
   virtual void stop_awaiting_break() const noexcept = 0;
 
-  // This rank begins its next joint call, such as a step of a trainer; kind: 1 to 255, of the caller's. On one host
-  // nobody waits; over several all ranks do, until all have begun. The first rank that began another one under the same
-  // number, if one is known.
+  // This rank begins its next joint call, such as a step of a trainer. kind: 1 to 255, chosen by the caller. On one
+  // host it does not wait; over several hosts it waits until all ranks have begun. Returns the first rank known to have
+  // begun a different joint call under the same number.
   virtual std::optional<OtherJointCall> begin_joint_call(int32_t kind, uint64_t argument) = 0;
 
   virtual gsel_comm_count counts(gsel_collective_kind kind) const = 0;
   virtual std::string trace() const = 0;  // JSON of docs/trace.md
   virtual void set_timeout(double seconds) = 0;
 
-  // Communicators from this one; see gsel/comm.h. label: empty for one that the caller gets; else what its name says,
-  // and its errors show the ranks of this communicator.
+  // Make communicators from this one; see gsel/comm.h. label: empty for a communicator of the caller's. Otherwise the
+  // communicator is internal: its name contains the label, and its errors show the ranks of this communicator.
   virtual std::unique_ptr<Control> split(int32_t colour, int32_t key, std::string_view label) = 0;  // nullptr: in none
   virtual std::unique_ptr<Control> create_group(std::span<const int32_t> ranks) = 0;
   virtual std::unique_ptr<Control> dup() = 0;
   virtual std::unique_ptr<Control> shrink(std::span<const int32_t> without) = 0;
   virtual void resync() = 0;
-  // The same while the caller goes on: a split and a dup at their place among its collectives. take gets the control,
-  // nullptr where the rank is in none, before the end, on whichever thread makes it.
+  // The same asynchronously; a split or dup keeps its place in the order of collectives. Before the request ends,
+  // `take` gets the control, or nullptr if the rank is in none, on the thread that makes the communicator.
   virtual std::unique_ptr<BackendRequest> start_making(const Making& making,
                                                        std::function<void(std::unique_ptr<Control>)> take) = 0;
 

@@ -1,10 +1,8 @@
-// comm/shm/announce.cc: what the control does for calls that a transport of devices makes on a stream. A rank
-// announces each call before it is enqueued: the call is recorded, and the fingerprint of a collective is posted and
-// compared with those that other ranks have posted, so the last rank to come finds any difference. Nobody waits for
-// that, except a rank that is kDeviceCalls ahead of another. Messages are compared in the same way by the two ranks of
-// a pair, where the later side of the two still finds what the earlier one has announced. What goes wrong later is
-// found by look_after_announced, which a thread of the caller repeats: a rank that has left, or has not made the call
-// in time.
+// comm/shm/announce.cc: announces calls that a transport of devices makes on a stream. A rank announces each call
+// before it is enqueued: it records the call, posts the fingerprint of a collective, and compares it with those that
+// other ranks have posted, so the last rank finds any difference. No rank waits, except one that is kDeviceCalls ahead
+// of another. The two ranks of a message compare in the same way, unless the earlier entry is already overwritten.
+// look_after_announced, which a thread of the caller repeats, finds later failures: a rank that has left or is late.
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,11 +53,11 @@ void Announcements::announce_collective(const Call& call, uint64_t number) {
   me.device_call[n % kDeviceCalls].fingerprint.store(print, std::memory_order_relaxed);
   me.device_call[n % kDeviceCalls].number.store(number, std::memory_order_relaxed);
   announced_until_[n % kDeviceCalls].store(os::now_ns() + call.timeout_ns, std::memory_order_relaxed);
-  me.announced.store(n, std::memory_order_seq_cst);  // of two ranks one sees the other's
+  me.announced.store(n, std::memory_order_seq_cst);  // of two ranks at least one sees the other's
   compare_announced(n, print);
 }
 
-// Pages for the two channels with another rank.
+// Reserves pages for the two channels with another rank.
 void Announcements::reserve_channels(int32_t rank) {
   std::atomic<bool>& has_channels = has_channels_[static_cast<size_t>(rank)];
   if (has_channels.load(std::memory_order_relaxed)) return;
@@ -76,7 +74,7 @@ void Announcements::announce_message(const Call& call, uint64_t number) {
   if (call.kind == GSEL_COLLECTIVE_RECV) announce_part(call.root, false, call.dtype, call.count, number);
 }
 
-// What each pair of ranks exchanges in an alltoallv is known to these two alone.
+// The counts of an alltoallv are known only to the two ranks of each pair.
 void Announcements::announce_parts(const Call& call, uint64_t number) {
   for (int32_t q = 0; q < at_.world_size(); ++q) {
     if (q == at_.rank()) continue;
@@ -97,7 +95,7 @@ void Announcements::announce_part(int32_t peer, bool sends, gsel_dtype dtype, ui
   entry.word.store(word, std::memory_order_release);
   entry.call.store(number, std::memory_order_release);
   entry.number.store(n, std::memory_order_release);
-  own.announced.store(n, std::memory_order_seq_cst);  // of two ranks one sees the other's
+  own.announced.store(n, std::memory_order_seq_cst);  // of two ranks at least one sees the other's
   if (theirs.announced.load(std::memory_order_seq_cst) < n) return;
   const DeviceMessages::Entry& other = theirs.entry[n % kDeviceMessages];
   if (other.number.load(std::memory_order_acquire) != n) return;
@@ -113,7 +111,7 @@ void Announcements::announce_part(int32_t peer, bool sends, gsel_dtype dtype, ui
                   dtype_name(static_cast<gsel_dtype>(its_word >> 56))));
 }
 
-// A line is written anew by a rank that all others have followed so far that they have read it.
+// Waits until all other ranks are less than kDeviceCalls behind, so that an entry is not overwritten before it is read.
 void Announcements::wait_until_near(uint64_t n, const Call& call, uint64_t number) {
   int64_t deadline_ns = 0;
   for (int32_t q = 0; q < at_.world_size(); ++q)
@@ -144,13 +142,13 @@ void Announcements::compare_announced(uint64_t n, uint64_t print) const {
   }
 }
 
-// "rank 0 waited for it in allreduce(count 16, f32, sum) (call 3), rank 1 ...", of a call of this rank.
+// "rank 0 waited for it in allreduce(count 16, f32, sum) (call 3), rank 1 ...", for a call of this rank.
 std::string Announcements::late_text(int32_t rank, uint64_t number) const {
   return fmt::format("{} waited for it in {} (call {}), rank {} {}", at_.named(at_.rank()),
                      recorder_.text_of(at_.rank(), number), number, at_.shown(rank), recorder_.activity_of(rank));
 }
 
-// A message to or from the rank for which it has announced nothing, the first that is remembered.
+// The first remembered message to or from the rank that the rank itself has not announced.
 const DeviceMessages::Entry* Announcements::unmet(int32_t rank) const {
   if (!has_channels_[static_cast<size_t>(rank)].load(std::memory_order_acquire)) return nullptr;
   const Channel &out = at_.arena().channel(at_.rank(), rank), &in = at_.arena().channel(rank, at_.rank());

@@ -1,6 +1,6 @@
-// comm/shm/announcements.h: what a rank makes known to the others before it does it, so that ranks that disagree find
-// out though nobody waits: calls that a backend enqueues on the stream of a device (announce.cc), and joint calls, such
-// as a step of a trainer (joint.cc). Does not know what becomes of them.
+// comm/shm/announcements.h: what a rank announces to the others before it begins, so that ranks that disagree notice
+// without waiting: calls that a backend enqueues on the stream of a device (announce.cc), and joint calls, such as a
+// step of a trainer (joint.cc). Does not know what the calls do.
 #pragma once
 
 #include <gsel/comm.h>
@@ -43,7 +43,7 @@ class Announcements {
   const Breaking& breaking_;
   Signals& signals_;
   Call announcing_{};
-  std::vector<std::atomic<bool>> has_channels_;                       // with a rank: their pages are there
+  std::vector<std::atomic<bool>> has_channels_;                       // by rank: pages of the channels are reserved
   std::array<std::atomic<int64_t>, kDeviceCalls> announced_until_{};  // deadlines of announced calls
 };
 

@@ -54,8 +54,8 @@ Endpoint::Endpoint(MemberPlace place)
 }
 
 Endpoint::~Endpoint() {
-  if (!members_.is_own_process()) {        // the parent's communicator goes on without us
-    static_cast<void>(engine_.release());  // its locks may be held by a thread that is not here
+  if (!members_.is_own_process()) {        // in a forked child; the parent's communicator goes on
+    static_cast<void>(engine_.release());  // its locks may be held by a thread that the child does not have
     return;
   }
   const bool makes = std::ranges::any_of(makers_, [](const auto& maker) { return !maker->has_ended(); });
@@ -94,7 +94,7 @@ void Endpoint::break_with(const Error& error) const noexcept {
 void Endpoint::announce(const gsel_collective& checked, bool registered) {
   members_.require_own_process(collective_name(checked.kind));
   if (!engine_->busy()) return announcements_.announce(checked, registered);
-  const Engine::Turn turn(*engine_, Engine::Thread::may_sleep);  // a communicator is made beside, on another thread
+  const Engine::Turn turn(*engine_, Engine::Thread::may_sleep);  // another thread may be making a communicator
   announcements_.announce(checked, registered);
 }
 

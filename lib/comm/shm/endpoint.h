@@ -1,10 +1,11 @@
-// comm/shm/endpoint.h: one rank's end of a communicator of one host: its control and the backend of its memory, both
-// over memory that the ranks share. It owns the parts, each of which has a file that says what it does, and which know
-// those above them in the list at the end only. Does not know who calls it.
+// comm/shm/endpoint.h: one rank's end of a communicator of one host: its control and the backend for host memory, both
+// over shared memory. Owns the components listed at the end of the class; each uses only components above it in the
+// list. Does not know its callers.
 //
 // A small allreduce goes through api/collective.cc, comm/communicator.h and comm/call/check.cc (arguments); then
-// through endpoint.cc and engine.h (is anything else under way), call.cc and plan.cc (its parameters), collectives.cc,
-// headers.cc and signals.h (the header line), small.cc and reduce/kernels.cc (the sum), and recorder.cc.
+// through endpoint.cc and engine.h (whether anything else is under way), call.cc and plan.cc (its parameters),
+// collectives.cc, headers.cc and signals.h (the header line), small.cc and reduce/kernels.cc (the sum), and
+// recorder.cc.
 #pragma once
 
 #include <gsel/comm.h>
@@ -44,16 +45,16 @@ class Endpoint final : public Control, public Backend {
   }
   gsel_comm_count counts(gsel_collective_kind kind) const override { return recorder_.counts(kind); }
   std::string trace() const override { return recorder_.trace(); }
-  // Recordings say so from now on: this is the part of a communicator over several hosts that is on `host`.
+  // Notes for recordings that this is the part on `host` of a communicator over several hosts.
   void note_part(uint64_t of, int32_t ranks, int32_t hosts, std::string_view host) const noexcept;
   void set_timeout(double seconds) override;
   std::unique_ptr<Control> split(int32_t colour, int32_t key, std::string_view label) override;
-  // The same; errors show this communicator's ranks by these numbers.
+  // The same; errors of the new communicator show this communicator's ranks by the numbers `shown`.
   std::unique_ptr<Endpoint> split_shown(int32_t colour, int32_t key, std::string_view label,
                                         std::span<const int32_t> shown);
-  // From now on errors show its ranks by these numbers; every rank says the same, and none waits.
+  // From now on errors show ranks by these numbers. Every rank calls it with the same numbers; no rank waits.
   void show_as(std::span<const int32_t> shown) { members_.show_as(shown); }
-  // What a shrink of it makes goes through this before the caller gets it.
+  // A function that finishes each communicator made by shrink().
   using Finish = std::function<std::unique_ptr<Control>(std::unique_ptr<Endpoint>)>;
   void finish_shrink_with(Finish finish) { finish_shrink_ = std::move(finish); }
   std::unique_ptr<Control> create_group(std::span<const int32_t> ranks) override;
@@ -68,11 +69,11 @@ class Endpoint final : public Control, public Backend {
   void run(const gsel_collective& checked, gsel_stream* stream) override;
   void group(std::span<const gsel_collective> checked) override;
   std::unique_ptr<BackendRequest> start(std::span<const gsel_collective> checked, bool promptly = false) override;
-  // A receive from any rank, for which a message may come from outside of this communicator: nobody is missed.
+  // A receive from any rank whose message may come from outside of this communicator, so that it does not time out.
   std::unique_ptr<BackendRequest> start_open(const gsel_collective& checked);
   bool is_ahead(int32_t rank) const { return mailbox_.is_ahead(rank); }
   bool all_others_left() const;
-  // This rank's calls are steps of others.
+  // The calls of this rank are steps of calls of `outer`.
   void serve(Outer& outer) { engine_->serve(outer); }
   void allow_overlap() override { engine_->allow_overlap(); }
   void end_overlap() { engine_->end_overlap(); }

@@ -1,7 +1,7 @@
-// comm/shm/joint.cc: joint calls: what the programs of all ranks do together on a higher level than collectives, such
-// as a step of a trainer. Each rank notes its own before it begins and compares it with what the others have noted
-// under the same number. Nobody waits: of two ranks whose joint calls differ, the later one sees it, before any of its
-// collectives meets one of the other's that happens to look the same.
+// comm/shm/joint.cc: joint calls: what all ranks do together on a higher level than collectives, such as a step of a
+// trainer. Each rank notes its joint call before it begins and compares it with the other ranks' of the same number. No
+// rank waits: if two joint calls differ, the later rank notices before one of its collectives can match a similar one
+// of the other joint call.
 #include "comm/shm/announcements.h"
 
 namespace gsel::shm {
@@ -11,9 +11,8 @@ constexpr int kKindBits = 8;
 
 }  // namespace
 
-// The stores and loads are one order for all ranks: of two that note at the same time one at least sees the other's. A
-// rank that is far ahead has overwritten its entry; it has gone through collectives since, which this rank took part
-// in.
+// Stores and loads are sequentially consistent: of two ranks that note at the same time at least one sees the other's
+// entry. A rank that is far ahead has overwritten its entry, but has since made collectives with this rank.
 std::optional<OtherJointCall> Announcements::begin_joint_call(int32_t kind, uint64_t argument) noexcept {
   RankBlock& me = at_.mine();
   const uint64_t number = me.joint_calls.load(std::memory_order_relaxed) + 1;

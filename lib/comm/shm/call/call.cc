@@ -35,7 +35,7 @@ uint64_t sum_of(const uint64_t* counts, size_t n) {
   return sum;
 }
 
-// A caller's operation is 255.
+// A caller's operation is packed as 255.
 uint64_t pack(const gsel_collective& given, bool grouped, Asked asked) {
   const gsel_op op = std::min<gsel_op>(given.op, 255);
   return static_cast<uint64_t>(static_cast<uint8_t>(given.kind)) << 56 |
@@ -45,9 +45,9 @@ uint64_t pack(const gsel_collective& given, bool grouped, Asked asked) {
          static_cast<uint16_t>(given.root);
 }
 
-// Of a v kind: the total, and a hash of what ranks must agree on.
+// For the v kinds: the total count, and a hash of the counts that ranks must agree on.
 void complete_counts(const CollectiveRow& row, size_t n, Call& call) {
-  if (row.takes_send_counts() && row.takes_recv_counts()) {  // each pair agrees for itself
+  if (row.takes_send_counts() && row.takes_recv_counts()) {  // only the ranks of each pair agree
     call.count = 0;
     call.payload_bytes = UINT64_MAX;
     return;

@@ -1,5 +1,5 @@
-// comm/shm/call/call.h: a call, and numbers that follow from its arguments. Does not know where its bytes go (plan.h)
-// and how (collectives.h, mailbox.h).
+// comm/shm/call/call.h: a call, and numbers derived from its arguments. Does not know where the bytes go (plan.h) or
+// how they travel (collectives.h, mailbox.h).
 #pragma once
 
 #include <gsel/comm.h>
@@ -11,9 +11,8 @@
 
 namespace gsel::shm {
 
-// What the caller made where it is no call of gsel_collective_kind: such calls exchange what they need by an allgather
-// that no allgather of the caller's agrees with. A call that is enqueued on a stream is made by a transport of devices,
-// which may treat registered memory in another way.
+// What the caller asked for. split and dup exchange their data by an allgather that never matches one of the caller's.
+// An enqueued call is made by a transport of devices, which may treat registered memory differently.
 enum class Asked : uint8_t { call, split, dup, enqueued, enqueued_registered };
 
 struct Call {
@@ -27,29 +26,29 @@ struct Call {
   uint64_t count = 0;
   uint64_t recv_count = 0;
   size_t element = 0;  // bytes
-  size_t unit = 0;     // bytes that are never cut: an element, or a record of the operation's
+  size_t unit = 0;     // bytes that are never split: an element, or a record of the operation
   const char* send = nullptr;
   char* recv = nullptr;
   const uint64_t* send_counts = nullptr;  // of the v kinds; offsets where given, else packed
   const uint64_t* send_offsets = nullptr;
   const uint64_t* recv_counts = nullptr;
   const uint64_t* recv_offsets = nullptr;
-  const void* const* send_parts = nullptr;  // where parts stand, each at the base or behind it: send, recv
+  const void* const* send_parts = nullptr;  // addresses of the parts; none is below send, or recv
   void* const* recv_parts = nullptr;
   int64_t timeout_ns = 0;
   uint64_t label[2] = {};
-  uint64_t detail = 0;  // what else must agree: hash of counts, of an operation's name; of a message its tag
+  uint64_t detail = 0;  // must also agree: hash of the counts and of the operation's name; the tag of a message
 
   uint64_t packed = 0;         // kind, type, operation and roots in one word, as recorded; see unpack in arena.h
-  uint64_t payload_bytes = 0;  // the most that any rank publishes; decides the protocol, alike on every rank
+  uint64_t payload_bytes = 0;  // the most that any rank publishes; the same on every rank, decides the protocol
 };
 
-// Into a call that is there already, field by field, since copying one or clearing it costs; what the kind does not
-// name may be left as it is. timeout_ns: where the call gives none.
+// Fills an existing call field by field, since copying or clearing one is slow. Fields that the kind does not use may
+// keep old values. timeout_ns: used if the call has none.
 void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_ns, Call& call, bool grouped = false,
               Asked asked = Asked::call);
 
-// The half of a reduce_scatterv's detail that says where the parts stand; the other half says how long they are.
+// The half of a reduce_scatterv's detail that hashes the offsets; the other half hashes the counts.
 constexpr uint64_t offsets_in_detail(uint64_t detail) {
   return detail & UINT32_MAX;
 }
@@ -57,7 +56,7 @@ constexpr uint64_t offsets_in_detail(uint64_t detail) {
 constexpr uint64_t kGrouped = uint64_t{1} << 39;
 // "gsel_comm_split()"; empty for a call of gsel_collective_kind.
 const char* asked_text(Asked asked);
-// What must agree between ranks, in one word.
+// A hash of everything that must agree between ranks.
 uint64_t fingerprint(const Call& call);
 
 }  // namespace gsel::shm

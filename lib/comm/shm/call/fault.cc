@@ -26,7 +26,7 @@ constexpr uint64_t kCorruption = 0x5bd1e9955bd1e995;
 constexpr uint64_t kMostMilliseconds = 3'600'000;
 constexpr size_t kMostFaults = 64;
 
-// The words of a text between separators; empty ones too.
+// Splits a text at separators; keeps empty words.
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> words;
   for (size_t end = 0; end != text.npos; text.remove_prefix(end + 1)) {
@@ -52,7 +52,7 @@ void wait_milliseconds(uint32_t milliseconds) noexcept {
 
 }  // namespace
 
-// Reads the text; every refusal quotes it and the part that is wrong.
+// Parses the variable. An error quotes the whole text and the wrong token.
 struct FaultText {
   std::string_view whole;
   int32_t world_size;
@@ -111,7 +111,7 @@ struct FaultText {
 
 Faults Faults::of_environment(int32_t rank, int32_t world_size) {
   Faults faults;
-  const char* variable = secure_getenv(kVariable);  // whoever may start a program may not kill it by that
+  const char* variable = secure_getenv(kVariable);  // ignored in setuid programs
   if (!variable || !*variable) return faults;
   const FaultText text{variable, world_size};
   const std::vector<std::string_view> all = split(text.whole, ',');
@@ -124,7 +124,7 @@ Faults Faults::of_environment(int32_t rank, int32_t world_size) {
   return faults;
 }
 
-// Messages may be under way during a collective, on another thread.
+// Atomic, since a message may run on another thread during a collective.
 bool Faults::due(One& one, Step step, uint64_t call) noexcept {
   return one.step == step && (one.call == 0 || one.call == call) &&
          std::atomic_ref(one.struck).exchange(1, std::memory_order_relaxed) == 0;

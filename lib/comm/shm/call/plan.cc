@@ -18,7 +18,7 @@ std::vector<uint64_t> starts(const uint64_t* counts, const uint64_t* offsets, si
   return all;
 }
 
-// Of parts in memory from a base on.
+// For parts given by their addresses.
 template <class Pointer>
 std::vector<uint64_t> starts(Pointer const* parts, const char* base, uint64_t element, size_t n) {
   std::vector<uint64_t> all(n);
@@ -99,7 +99,6 @@ uint64_t Plan::recv_bytes() const {
   return end;
 }
 
-// What gsel_comm_counts adds: by what is asked for, whatever the protocol.
 uint64_t Plan::sent_bytes() const {
   if (call_.kind == GSEL_COLLECTIVE_BARRIER) return 0;
   const auto slice_bytes = [&](int32_t q) {
@@ -109,7 +108,7 @@ uint64_t Plan::sent_bytes() const {
   const uint64_t others = static_cast<uint64_t>(world_size_) - 1;
   switch (call_.kind) {
     case GSEL_COLLECTIVE_ALLREDUCE:
-      if (others < 2) return others * call_.count * call_.element;  // without a division
+      if (others < 2) return others * call_.count * call_.element;  // avoids a division
       return call_.count * call_.element + (others - 1) * slice_bytes(rank_);
     case GSEL_COLLECTIVE_REDUCE:
       return call_.count * call_.element - (rank_ == call_.root ? slice_bytes(rank_) : 0);

@@ -1,5 +1,5 @@
-// comm/shm/call/plan.h: which bytes of whose buffer a call moves where, and the names of the ways by which they can
-// travel. The same arithmetic serves every protocol. Does not know how the protocols work.
+// comm/shm/call/plan.h: which bytes of which rank's buffer a call moves where, and the names of the protocols. All
+// protocols share this arithmetic. Does not know how the protocols work.
 #pragma once
 
 #include <gsel/comm.h>
@@ -14,9 +14,9 @@
 namespace gsel::shm {
 
 enum class Protocol { alone, line, slots, direct, single_copy, staged };
-const char* protocol_name(Protocol protocol);  // as gsel_comm_explain tells it
+const char* protocol_name(Protocol protocol);  // as in gsel_comm_explain
 
-// The way a call takes, and why.
+// The protocol of a call, and why it was chosen.
 struct Choice {
   Protocol protocol;
   const char* reason;
@@ -31,29 +31,29 @@ class Plan {
  public:
   Plan(const Call& call, int32_t rank, int32_t world_size);
 
-  // Copies. What `owner` publishes for `reader`, packed; where it stands in this rank's own send; where what comes from
-  // `owner` belongs in this rank's recv.
+  // For copies. packed: the bytes that `owner` publishes for `reader`, packed. source: the place of `reader`'s bytes in
+  // this rank's send. target: the place of `owner`'s bytes in this rank's recv.
   Bytes packed(int32_t owner, int32_t reader) const;
   Bytes source(int32_t reader) const;
-  Bytes sent(int32_t reader) const;  // the same, and what `reader` reduces
+  Bytes sent(int32_t reader) const;  // source(), or for a reduction the bytes that `reader` reduces
   Bytes target(int32_t owner) const;
-  uint64_t largest_part() const;  // of all; what only one rank knows left out
-  // How far this rank's buffers reach from their start.
+  uint64_t largest_part() const;  // over all ranks, without sizes that only one rank knows
+  // Extents of this rank's buffers.
   uint64_t send_bytes() const;
   uint64_t recv_bytes() const;
-  // What this rank sends to others, as gsel_comm_counts adds it: by what is asked for, whatever the protocol.
+  // Bytes that this rank sends to others, as gsel_comm_counts counts them; independent of the protocol.
   uint64_t sent_bytes() const;
-  // false: every reader gets the same bytes of an owner.
+  // false: every reader gets the same bytes from an owner.
   bool parts_differ() const { return row_.parts_differ(); }
   bool publishes(int32_t owner) const { return !row_.sent_by_root || owner == call_.root; }
 
-  // Reductions, in elements of the space that is reduced: what `rank` folds, and where in whose recv it ends up.
+  // For reductions: the elements that `rank` reduces.
   gsel_range slice(int32_t rank) const;
   uint64_t packed_begin(int32_t rank) const {
     const auto r = static_cast<size_t>(rank);
     return packed_.empty() ? r * part() : packed_[r] * call_.element;
   }
-  bool scattered() const { return call_.send_offsets || call_.send_parts; }  // what is sent is not packed
+  bool scattered() const { return call_.send_offsets || call_.send_parts; }  // the send buffer is not packed
 
  private:
   uint64_t part() const { return call_.count * call_.element; }
@@ -63,8 +63,7 @@ class Plan {
   const CollectiveRow& row_;
   int32_t rank_;
   int32_t world_size_;
-  // [world_size] of the v kinds, and where the caller gives parts: where they start, elements. Packed in rank order, or
-  // as the caller says.
+  // [world_size], for the v kinds and for parts: where each part starts, in elements; packed_ if packed in rank order.
   std::vector<uint64_t> packed_, send_starts_, recv_starts_;
 };
 

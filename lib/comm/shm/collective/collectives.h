@@ -1,5 +1,5 @@
-// comm/shm/collective/collectives.h: the collectives of one rank. Arguments have been checked. Does not know who runs
-// them. Its parts, a file each:
+// comm/shm/collective/collectives.h: the collectives of one rank. Arguments have been checked. Does not know which
+// thread runs them. Its files:
 //   collectives.cc  a call from its start to its end
 //   headers.cc      the header line that every collective begins with
 //   choose.cc       which protocol a call takes, and why
@@ -8,11 +8,11 @@
 //   single_copy.cc  large payloads in private memory, read across processes
 //   staged.cc       large payloads in private memory, copied through staging memory
 //
-// Every collective begins with one header line that each rank posts and all ranks read. The line says which call this
-// is, so ranks that disagree find out before anything is written. It also carries small payloads, which then need no
+// Every collective begins with a header line that each rank posts and all ranks read. The line has a fingerprint of the
+// call, so ranks that disagree find out before anything is written. It also carries small payloads, which then need no
 // second wait. A rank posts line n + 1 only after it has read line n of all ranks, and then all ranks have finished
 // call n - 1. So no rank is more than one call ahead, two lines per rank are enough, and the shared data of call n - 1
-// may be overwritten once all headers of call n have been seen.
+// may be overwritten after all headers of call n have been read.
 #pragma once
 
 #include <gsel/comm.h>
@@ -34,18 +34,18 @@ class Collectives {
   Collectives(const Membership& members, FlightRecorder& recorder, const Breaking& breaking, Signals& signals,
               PeerMemory& memory, Faults& faults);
 
-  void run(const gsel_collective& given, bool grouped = false);  // by whoever drives, see engine.h
-  // The first part of the next run, which waits for nobody; what fails here is told by that run.
+  void run(const gsel_collective& given, bool grouped = false);  // by the driver, see engine.h
+  // The first part of the next run, which does not wait; the run reports its failure.
   void begin(const gsel_collective& given, bool grouped) noexcept;
   bool has_begun() const { return begun_; }
-  // Of what has begun: its run waits for headers alone, and they are there.
+  // After begin(): whether run() waits only for headers, and whether all headers are posted.
   bool ends_with_headers() const { return not_begun_ || small(current_) || at_.world_size() == 1; }
   bool is_ready() const;
-  // An allgather that no call of the caller's can be taken for.
+  // An allgather that never matches a call of the caller's.
   void exchange(Asked asked, const void* send, void* recv, uint64_t bytes);
   gsel_comm_explanation explain(const Call& call);
   bool next_is_posted() const;  // another rank has posted the header of the next collective
-  void begin_anew();            // in another arena
+  void begin_anew();            // in a new arena
 
  private:
   // collectives.cc
@@ -73,8 +73,8 @@ class Collectives {
   const BufferAddresses& addresses_of(int32_t rank) const {
     return *reinterpret_cast<const BufferAddresses*>(at_.block(rank).line[sequence_ & 1].payload);
   }
-  // Where the parts stand in this rank's send, where only it knows: beside its header line, as Bytes per reader.
-  // A small scatterv needs none, and its payload stands in that place.
+  // Whether a rank publishes the layout of its send, which only it knows, as a row of Bytes, one per reader, in its
+  // small slot. A small scatterv needs no row: its payload is in that slot.
   bool needs_row(const Call& call) const {
     return call.kind == GSEL_COLLECTIVE_ALLTOALLV || (call.kind == GSEL_COLLECTIVE_SCATTERV && !small(call));
   }
@@ -82,11 +82,11 @@ class Collectives {
   const Bytes* parts_of(int32_t rank) const {
     return reinterpret_cast<const Bytes*>(at_.arena().small(rank, sequence_ & 1));
   }
-  // Of a large call: where in the send of `rank` this rank's part begins; `usual`: in one that is in one piece.
+  // For a large call: where this rank's part begins in the send of `rank`. usual: the place in a contiguous send.
   uint64_t sent_at(int32_t rank, const Call& call, uint64_t usual) const {
     return needs_row(call) || addresses_of(rank).in_parts ? parts_of(rank)[at_.rank()].begin : usual;
   }
-  uint64_t usual_begin(const Call& call, const Plan& plan) const {  // of what this rank reduces
+  uint64_t usual_begin(const Call& call, const Plan& plan) const {  // of the slice that this rank reduces
     return call.send_parts ? plan.packed_begin(at_.rank()) : plan.sent(at_.rank()).begin;
   }
   void read_rows(const Call& call, const Plan& plan);
@@ -95,13 +95,13 @@ class Collectives {
   struct Buffers;
   template <class Look>
   Choice choose(const Call& call, Look&& buffers) const;
-  Choice choose_by_lines(const Call& call, const Plan& plan) const;  // alike on every rank
+  Choice choose_by_lines(const Call& call, const Plan& plan) const;  // the same on every rank
   Choice choose_by_own(const Call& call, const Plan& plan);
   bool small(const Call& call) const {
     const size_t slot = at_.arena().layout().small_bytes;
     return call.payload_bytes <= (gathers(call) ? std::min(slot, tuning_.gather_slots_to) : slot);
   }
-  // Everybody's whole part is copied, and not folded or cut on the way: a second copy is half of the work.
+  // Every rank copies every other rank's whole part, without reduction, so a second copy is half of the work.
   static bool gathers(const Call& call) {
     const CollectiveRow& row = row_of(call.kind);
     return !row.reduces && (row.recv == Reach::all || row.recv == Reach::parts) && !row.parts_differ();
@@ -154,14 +154,14 @@ class Collectives {
   const Tuning& tuning_;
 
   uint64_t sequence_ = 0;      // of header lines
-  uint64_t number_ = 0;        // in the recorder, of the call it is in
-  uint64_t chunks_ = 0;        // steps of large collectives before this one; the same on every rank
-  uint64_t largest_part_ = 0;  // bytes, that one rank has for one other in this call
+  uint64_t number_ = 0;        // of the current call in the recorder
+  uint64_t chunks_ = 0;        // chunks of all large collectives before this one; the same on every rank
+  uint64_t largest_part_ = 0;  // most bytes that one rank has for another in this call
   bool staging_reserved_ = false;
   Call current_{};
-  uint64_t fingerprint_ = 0;        // of it
-  std::optional<Plan> plan_;        // of what has begun
-  std::optional<Error> not_begun_;  // why
+  uint64_t fingerprint_ = 0;        // of current_
+  std::optional<Plan> plan_;        // of a call that has begun
+  std::optional<Error> not_begun_;  // failure of begin()
   bool begun_ = false;
 };
 

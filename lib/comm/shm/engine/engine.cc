@@ -11,17 +11,17 @@
 namespace gsel::shm {
 namespace {
 
-constexpr int64_t kThreadSpinNs = 2'000;  // the thread's processor may be the caller's
+constexpr int64_t kThreadSpinNs = 2'000;  // short, since the thread may share the caller's processor
 
-constexpr uint64_t kSmallBytes = 4096;  // a microsecond, once all ranks are there
+constexpr uint64_t kSmallBytes = 4096;  // takes about a microsecond after all ranks have begun
 
-thread_local const char the_thread = 0;
+thread_local const char the_thread = 0;  // its address identifies the thread
 
 }  // namespace
 
 bool is_small(const gsel_collective& call) {
   const CollectiveRow& row = row_of(call.kind);
-  const bool calls_back = row.reduces && call.op >= GSEL_OP_USER;  // not before its start has returned
+  const bool calls_back = row.reduces && call.op >= GSEL_OP_USER;  // must not run inside start
   return row.message || (!row.counted() && !calls_back && call.count * dtype_bytes(call.dtype) <= kSmallBytes);
 }
 
@@ -68,7 +68,7 @@ void Engine::make(const gsel_collective& given, bool grouped) {
   collectives_.run(given, grouped);
 }
 
-// A message lets others go on while it waits, so that it is run as a group of one.
+// A message runs as a group of one, so that other calls advance while it waits.
 void Engine::call_beside_others(const gsel_collective& given) {
   if (is_point_to_point(given.kind)) return group({&given, 1});
   const Turn turn(*this, Thread::may_sleep);
@@ -129,8 +129,7 @@ void Engine::end_overlap() {
 // Under the lock.
 void Engine::submit(EngineRequest& request) {
   require_outside_operation();
-  waiters_.reserve(static_cast<size_t>(open_requests_) +
-                   1);  // so that a wait cannot fail while its request is under way
+  waiters_.reserve(static_cast<size_t>(open_requests_) + 1);  // so that wait() cannot fail while the request runs
   inbox_.push_back(&request);
   ++open_requests_;
   queued_ += request.collectives;
@@ -146,7 +145,7 @@ void Engine::start(EngineRequest& request, bool promptly) {
   if (!request.task && std::ranges::all_of(request.calls, is_small)) recent_ = true;
   if (driven_) return signals_.nudge();
   if (!asleep_) {
-    lock.unlock();  // or the thread would wake up and wait for it
+    lock.unlock();  // so that the woken thread does not wait for the lock
     return changed_.notify_all();
   }
   if (request.collectives > 0 && (promptly || !postpone(request))) {
@@ -166,7 +165,7 @@ void Engine::run(EngineRequest& request) {
   if (request.failure) throw Error(*request.failure);
 }
 
-// Whether it can do without the thread. Ranks that sleep for this one may have come before it listens.
+// Whether the thread need not run the request now. Other ranks may already sleep for this one: they do not wake it.
 bool Engine::postpone(const EngineRequest& request) {
   const bool first = queued_ == request.collectives;
   if ((!first && !postponed_) || !std::ranges::all_of(request.calls, is_small)) return false;
@@ -175,14 +174,14 @@ bool Engine::postpone(const EngineRequest& request) {
   return postponed_;
 }
 
-// Somebody asks for their end, and no thread of the caller's can run them.
+// A caller asks for the end of postponed collectives and cannot drive.
 void Engine::begin_postponed() noexcept {
   if (!std::exchange(postponed_, false) || queued_ == 0 || driven_) return;
   wake_thread();
 }
 
-// Until the own request is done or what is next is not for its waiter to run. The thread, which has no work of its own:
-// until somebody else would drive, nothing is under way, or it is time to sleep; then what prepare_sleep said.
+// Drives until the own request is done or the next step is not for its waiter to run. The engine's thread has no own
+// request: it drives until a caller wants to, nothing is under way, or it is time to sleep; then returns its Wakeup.
 std::optional<Wakeup> Engine::drive(EngineRequest* own) {
   Idle idle;
   for (;;) {
@@ -206,7 +205,7 @@ std::optional<Wakeup> Engine::drive(EngineRequest* own) {
           mailbox_.rest();
           continue;
         }
-        // What was told before the last sleep stays until here, for others who ask just now.
+        // Until here the wait published before the last sleep stays visible to other ranks.
         blocks_caller() ? mailbox_.publish_awaited() : mailbox_.stop_awaiting();
         if (const auto wakeup = mailbox_.prepare_sleep()) return wakeup;
       }
@@ -231,7 +230,7 @@ void Engine::admit() {
     if (request->task) queue_.push_back({request, nullptr});
     for (const gsel_collective& call : request->calls)
       if (!is_point_to_point(call.kind)) queue_.push_back({request, &call});
-    begin_messages(*request);  // last: it may be done by then
+    begin_messages(*request);  // last, since it may complete the request
   }
   for (Cancel* cancel : cancels) {
     const bool cancelled = try_cancel(*cancel->request);
@@ -250,7 +249,7 @@ bool Engine::try_cancel(EngineRequest& request) {
   return true;
 }
 
-// What this rank has not begun another one may have, if it is the next.
+// If the collective is next, another rank may have begun it even if this one has not.
 bool Engine::cancel_collective(EngineRequest& request) {
   const auto place = std::ranges::find(queue_, &request, &Collective::request);
   if (place == queue_.end()) return false;

@@ -1,22 +1,21 @@
-// comm/shm/engine/engine.h: the calls of one rank: one at a time, asynchronous ones, and groups. Does not know what the
-// calls do: Collectives and Mailbox run them.
+// comm/shm/engine/engine.h: schedules the calls of one rank: blocking calls, asynchronous calls and groups. Does not
+// know what the calls do: Collectives and Mailbox run them.
 //
-// One thread at a time drives both: it starts the calls that were given, runs the collectives in the order given, and
-// advances the messages. A caller that waits for a call is this thread; the engine's own thread drives only while
-// no caller waits. So a wait costs no change of threads. The engine's thread starts with the first call that its caller
-// does not wait for at once.
+// One thread at a time is the driver: it admits new calls, runs the collectives in the order given and advances the
+// messages. A caller that waits for a call drives; the engine's own thread drives only while no caller waits. So a wait
+// costs no thread switch. The engine's thread is created with the first asynchronous call.
 //
-// Nor does the start of a message or of a small collective. While calls are started now and then, the thread sleeps in
-// the arena, where other ranks wake it once the rank listens. Whoever starts a message lets it advance, listens on
-// behalf of the thread if the message has not ended, and goes on; whoever waits stops listening until he leaves.
-// Whoever starts a small collective posts its header, and the call ends when somebody asks for its end, or when another
-// rank is about to sleep for a call behind it. A large collective begins at once, on the thread. Between listening and
-// a message that comes at the same moment is no barrier, so a wake-up may be missed: the thread looks after kRestNs at
-// the latest. After such a time without a start it sleeps on a condition variable, until it is woken.
+// Starting a message or a small collective costs no thread switch either. While such calls are started from time to
+// time, the engine's thread sleeps on a futex in the arena, and other ranks wake it if this rank listens. The caller
+// that starts a message advances it, listens on behalf of the thread if the message has not ended, and returns. A
+// caller that waits stops listening while it drives. The caller that starts a small collective posts its header. The
+// call ends when a caller asks for its end, or when another rank is about to sleep for a later call. A large collective
+// begins immediately, on the engine's thread. There is no barrier between listening and a message that arrives at that
+// moment, so a wake-up may be missed: the thread polls after at most kRestNs. After kRestNs without a start it sleeps
+// on a condition variable.
 //
-// A blocking call with nothing else under way does not come here: its caller drives without saying so. Such a call
-// would not notice a call of another thread. So it asks busy() first, which is also true once calls of this rank may
-// overlap.
+// A blocking call with nothing else under way bypasses all this: its caller drives without taking the lock. Such a call
+// would not notice a call of another thread, so it checks busy() first, which is also true after allow_overlap().
 #pragma once
 
 #include <gsel/comm.h>
@@ -44,11 +43,10 @@ namespace gsel::shm {
 
 class Engine;
 
-bool is_small(const gsel_collective& call);  // so that nobody overlaps it with anything
+bool is_small(const gsel_collective& call);  // too short to be worth overlapping
 
-// Some calls, to be run together: messages in any order of arrival, collectives in order; or a task that is made of
-// collectives. The engine does not touch it
-// once it is done.
+// Calls that run together, messages in any order and collectives in the order given; or a task made of collectives. The
+// engine does not touch a request after it is done.
 struct EngineRequest final : BackendRequest {
   EngineRequest(Engine& engine, const gsel_collective* calls, uint64_t n, bool is_open = false);
   EngineRequest(Engine& engine, std::function<void()> task);
@@ -61,15 +59,15 @@ struct EngineRequest final : BackendRequest {
   Engine& engine;
   const uint64_t fork_generation = os::fork_generation();
   const std::vector<gsel_collective> calls;
-  const std::function<void()> task;    // instead of calls: what has its place among the collectives
-  std::vector<Transfer> transfers;     // of its messages
-  const bool is_open;                  // what its receives wait for may come from outside of the communicator
+  const std::function<void()> task;    // instead of calls; ordered among the collectives
+  std::vector<Transfer> transfers;     // one per message
+  const bool is_open;                  // messages may come from outside of the communicator
   uint64_t open;                       // calls that have not ended
-  uint64_t collectives;                // of them
+  uint64_t collectives;                // collectives that have not ended
   std::optional<Error> failure;        // the first
-  std::shared_ptr<Listener> listener;  // of its end; changed under the engine's lock
+  std::shared_ptr<Listener> listener;  // notified at the end; guarded by the engine's lock
   std::atomic<bool> done{false};
-  // Somebody waits for its end: the time of its messages runs from here on, so that one may be posted long before.
+  // A caller waits for the end. The timeout of messages starts here, so that they may be posted long before.
   std::atomic<bool> awaited{false};
 };
 
@@ -84,18 +82,18 @@ class Engine final : public Driver {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // One call, to its end.
+  // Makes one blocking call.
   void call(const gsel_collective& given) {
     if (busy() || operating_.load(std::memory_order_relaxed)) return call_beside_others(given);
     make(given);
   }
   void group(std::span<const gsel_collective> calls);  // as gsel_group_run
-  // The same asynchronously. promptly: small collectives begin now as well.
+  // The same asynchronously. promptly: small collectives begin immediately, too.
   std::unique_ptr<BackendRequest> start(std::span<const gsel_collective> calls, bool promptly, bool is_open = false);
   std::unique_ptr<BackendRequest> start(std::function<void()> task);
   void require_threads() const;  // for requests
 
-  // Whether anything is under way, a driver still at work, or may come at any time.
+  // Whether calls are under way, a thread drives, or another thread may make calls at any time.
   bool busy() const override { return busy_.load(std::memory_order_acquire); }
   bool blocks_caller() const override {
     return !on_thread_ || waiting_.load(std::memory_order_relaxed) > 0 ||
@@ -103,14 +101,14 @@ class Engine final : public Driver {
            (running_ && running_->awaited.load(std::memory_order_relaxed));
   }
   bool under_way();
-  // An operation of the caller's runs on this thread, in a collective of this engine.
+  // Whether this thread runs a caller's reduction operation in a collective of this engine.
   bool in_operation() const;
-  // From now on other threads may come while a call is made; as often as this was said, until the other is.
+  // Between allow_overlap and end_overlap, other threads may make calls during a call. Nests.
   void allow_overlap();
   void end_overlap();
 
-  // To have the rank to oneself: the collectives started before are done then, and no other thread runs any;
-  // messages go on where this one waits. The engine's thread may sleep in the arena unless that is to change.
+  // Exclusive use of the rank: collectives started before have ended, and no other thread runs one. Messages advance
+  // while this thread waits. Thread::awake: the engine's thread does not sleep in the arena, which may be replaced.
   enum class Thread { may_sleep, awake };
   class Turn {
    public:
@@ -126,17 +124,17 @@ class Engine final : public Driver {
 
   void serve(Outer& outer) { outer_ = &outer; }  // before the first call
 
-  void stop();  // once nothing is under way that does not end by itself
+  void stop();  // after all calls under way have ended or will end by themselves
   void start(EngineRequest& request, bool promptly);
   void run(EngineRequest& request);  // start and wait; throws what failed
   void wait(EngineRequest& request);
   bool wait_for(EngineRequest& request, double seconds);  // whether it is done
   void tell(EngineRequest& request, const std::shared_ptr<Listener>& listener);
-  bool cancel(EngineRequest& request);  // whether nobody had met it; it is done then
-  // To the end, though nobody will ask for the result: a message that nobody has met in its time is cancelled.
+  bool cancel(EngineRequest& request);  // whether it was cancelled, since no peer had matched it; it is done then
+  // Waits for the end without a result; cancels a message that no peer matches before its timeout.
   void wait_or_cancel(EngineRequest& request);
 
-  // For the driver, at any point where it waits.
+  // For the driver, wherever it waits.
   bool has_news() const override { return news_.load(std::memory_order_seq_cst); }
   void admit();
   void end_call(EngineRequest& request, const Error* failure) noexcept override;
@@ -157,7 +155,7 @@ class Engine final : public Driver {
  private:
   struct Collective {
     EngineRequest* request;
-    const gsel_collective* call;  // nullptr: the work's task
+    const gsel_collective* call;  // nullptr: the request's task
   };
   struct Cancel {
     EngineRequest* request;
@@ -175,13 +173,13 @@ class Engine final : public Driver {
   bool try_cancel(EngineRequest& request);
   bool cancel_collective(EngineRequest& request);
 
-  // engine_thread.cc; each under the lock, or by the driver.
+  // engine_thread.cc; each under the lock or by the driver.
   void start_thread();
   void run_thread();
   void rest(std::unique_lock<std::mutex>& lock);
   void sleep_in_arena(std::unique_lock<std::mutex>& lock, uint32_t word, int64_t most_ns);
   void wake_thread() noexcept;
-  void advance(std::unique_lock<std::mutex>& lock);  // as far as it goes; the thread hears of what comes next
+  void advance(std::unique_lock<std::mutex>& lock);  // as far as possible without waiting; listens for the rest
   bool advance_alone() noexcept;
   bool advance_collectives();
   void listen() noexcept;
@@ -203,31 +201,31 @@ class Engine final : public Driver {
   const bool threads_allowed_;
   Outer* outer_ = nullptr;
   std::atomic<bool> busy_{false}, news_{false};
-  std::atomic<const char*> operating_{nullptr};  // the thread that runs a collective with an operation of the caller's
-  std::atomic<int> waiting_{0};                  // size of waiters_ and turns_, for the driver
-  std::atomic<int> turns_{0};                    // waited for; changed under the lock
-  std::atomic<int> lookers_{0};                  // threads that wait for a while, and do not drive
+  std::atomic<const char*> operating_{nullptr};  // the thread that runs a collective with a caller's operation
+  std::atomic<int> waiting_{0};                  // waiters_.size() + turns_, for the driver
+  std::atomic<int> turns_{0};                    // threads that wait for a Turn; changed under the lock
+  std::atomic<int> lookers_{0};                  // threads that wait with a time limit and do not drive
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<EngineRequest*> inbox_;    // given, not looked at by the driver
-  std::vector<Cancel*> cancels_;         // the same
-  std::vector<EngineRequest*> waiters_;  // what others wait for and would drive
+  std::vector<EngineRequest*> inbox_;    // not yet seen by the driver
+  std::vector<Cancel*> cancels_;         // not yet seen by the driver
+  std::vector<EngineRequest*> waiters_;  // requests whose waiters may drive
   uint64_t open_requests_ = 0;           // not done
   uint64_t queued_ = 0;                  // collectives not begun
   int overlaps_ = 0;
   bool driven_ = false;
   bool closing_ = false;
   std::thread thread_;
-  bool asleep_ = false;               // the thread, in the arena
-  std::atomic<bool> listens_{false};  // the rank, on behalf of the thread while it sleeps there
-  bool recent_ = false;               // a message was started since the thread has begun to rest
-  int awake_turns_ = 0;               // that may change the arena
-  bool postponed_ = false;            // all collectives that have not begun are small, and nobody asks for them
+  bool asleep_ = false;               // the thread sleeps in the arena
+  std::atomic<bool> listens_{false};  // this rank listens on behalf of the sleeping thread
+  bool recent_ = false;               // a small call was started since the thread began to rest
+  int awake_turns_ = 0;               // turns with Thread::awake, held or waited for
+  bool postponed_ = false;            // all collectives that have not begun are small, and no caller waits for them
 
-  // The driver's.
+  // Used by the driver only.
   std::deque<Collective> queue_;
-  const EngineRequest* running_ = nullptr;  // whose collective it is in
+  const EngineRequest* running_ = nullptr;  // its collective runs now
   bool on_thread_ = false;                  // the driver is the engine's thread
 };
 

@@ -1,5 +1,5 @@
-// comm/shm/engine/engine_thread.cc: who drives the calls of a rank: the engine's thread, a caller, or a caller that has
-// the rank to itself; see engine.h.
+// comm/shm/engine/engine_thread.cc: which thread drives the calls of a rank: the engine's thread, a caller, or a caller
+// with exclusive use of the rank; see engine.h.
 #include <algorithm>
 
 #include "base/current_error.h"
@@ -10,7 +10,7 @@
 namespace gsel::shm {
 namespace {
 
-constexpr int64_t kRestNs = 20'000'000;  // how long the thread sleeps in the arena without a start
+constexpr int64_t kRestNs = 20'000'000;  // longest sleep in the arena without a start
 
 }  // namespace
 
@@ -52,7 +52,7 @@ void Engine::wake_thread() noexcept {
   if (asleep_) Breaking::wake_listener(at_.mine());
 }
 
-// Nobody drives from now on. A thread that sleeps in the arena is woken by other ranks, unless nobody listens for it.
+// Gives up driving. Wakes the thread if it sleeps in the arena, should drive, and no other rank would wake it.
 void Engine::release() noexcept {
   driven_ = false;
   if (open_requests_ == 0 && overlaps_ == 0) busy_.store(false, std::memory_order_release);
@@ -61,7 +61,7 @@ void Engine::release() noexcept {
   if (asleep_ && !hears && thread_drives()) Breaking::wake_listener(at_.mine());
 }
 
-// A waiter drives rather than the thread, where it may.
+// The thread drives only if no waiter may.
 bool Engine::thread_drives() const {
   return !driven_ && open_requests_ > 0 && (queued_ > 0 || turns_.load(std::memory_order_relaxed) == 0) &&
          std::ranges::none_of(waiters_, [&](const EngineRequest* request) { return may_drive(*request); });
@@ -89,7 +89,7 @@ void Engine::run_thread() {
   }
 }
 
-// Until it is the thread's turn, or the end.
+// Sleeps until the thread should drive or the engine stops.
 void Engine::rest(std::unique_lock<std::mutex>& lock) {
   while (!(closing_ && open_requests_ == 0) && !thread_drives()) {
     if (!recent_ || awake_turns_ > 0) {
@@ -114,7 +114,7 @@ void Engine::sleep_in_arena(std::unique_lock<std::mutex>& lock, uint32_t word, i
   changed_.notify_all();
 }
 
-// By a caller that goes on behind it. Without a barrier; see engine.h.
+// Called by a caller that does not wait. No barrier; see engine.h.
 void Engine::advance(std::unique_lock<std::mutex>& lock) {
   driven_ = true;
   lock.unlock();
@@ -124,7 +124,7 @@ void Engine::advance(std::unique_lock<std::mutex>& lock) {
   release();
 }
 
-// false: a collective waits for the thread.
+// false: a collective needs the thread.
 bool Engine::advance_alone() noexcept {
   bool goes_on = true;
   try {
@@ -143,7 +143,7 @@ bool Engine::advance_alone() noexcept {
   return goes_on;
 }
 
-// Small ones, as far as no other rank has to be waited for.
+// Runs small collectives as far as possible without waiting for another rank.
 bool Engine::advance_collectives() {
   while (!queue_.empty()) {
     const auto [request, call] = queue_.front();

@@ -1,4 +1,4 @@
-// comm/shm/engine/engine_wait.cc: how callers wait for the end of what they have started, or end it; see engine.h.
+// comm/shm/engine/engine_wait.cc: how callers wait for requests or cancel them; see engine.h.
 #include <chrono>
 #include <utility>
 
@@ -6,7 +6,7 @@
 
 namespace gsel::shm {
 
-// What is done may have outlived its engine.
+// A request that is done may outlive its engine.
 bool EngineRequest::wait(double seconds) {
   require_own_process(fork_generation, "request");
   if (!done.load(std::memory_order_acquire)) {
@@ -42,7 +42,7 @@ void EngineRequest::wait_or_cancel() {
   if (!done.load(std::memory_order_acquire)) engine.wait_or_cancel(*this);
 }
 
-// Drives where it may, so that the work needs no other thread; else waits for who does.
+// Drives if it may, so that the request needs no other thread; else waits for the driver.
 void Engine::wait(EngineRequest& request) {
   if (request.done.load(std::memory_order_acquire)) return;
   std::unique_lock lock(mutex_);
@@ -81,15 +81,15 @@ void Engine::tell(EngineRequest& request, const std::shared_ptr<Listener>& liste
 
 bool Engine::wait_for(EngineRequest& request, double seconds) {
   const bool done = request.done.load(std::memory_order_acquire);
-  if (done || seconds == 0) return done || look_once(request);  // a look is no wait
+  if (done || seconds == 0) return done || look_once(request);  // polling does not start the timeout
   request.awaited.store(true, std::memory_order_relaxed);
   return look_for(request, seconds);
 }
 
-// Lets messages advance where nobody else does.
+// Advances messages if no other thread does.
 bool Engine::look_once(EngineRequest& request) {
   std::unique_lock lock(mutex_);
-  const bool begins = queued_ > 0 && !postponed_;  // on the thread
+  const bool begins = queued_ > 0 && !postponed_;  // the thread will run a collective
   if (!request.done.load(std::memory_order_relaxed) && !driven_ && asleep_ && !begins &&
       turns_.load(std::memory_order_relaxed) == 0)
     advance(lock);
@@ -106,7 +106,7 @@ bool Engine::look_for(EngineRequest& request, double seconds) {
   return ended;
 }
 
-// The driver does it, which is this thread where there is no other.
+// The driver cancels; this thread becomes the driver if there is none.
 bool Engine::cancel(EngineRequest& request) {
   if (request.done.load(std::memory_order_acquire)) return false;
   require_outside_operation();
@@ -126,7 +126,7 @@ bool Engine::cancel(EngineRequest& request) {
   return own.cancelled;
 }
 
-// A wait for its end would begin the time after which a message breaks the communicator.
+// wait() would start the timeout after which an unmatched message breaks the communicator.
 void Engine::wait_or_cancel(EngineRequest& request) {
   if (request.done.load(std::memory_order_acquire)) return;
   if (!request.transfers.empty() && request.calls.size() == 1) {

@@ -1,4 +1,4 @@
-// comm/shm/engine/request_thread.h: a thread that requests need, or an error that says so.
+// comm/shm/engine/request_thread.h: creates a thread for requests, with an error text for failure.
 #pragma once
 
 #include <system_error>

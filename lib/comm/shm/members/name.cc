@@ -11,8 +11,8 @@
 namespace gsel::shm {
 namespace {
 
-// Arenas by address, with the number of links in each. Guarded by os::process_mutex. Never destroyed: threads may
-// outlive main.
+// Arenas by address, with the number of this process's ranks in each. Guarded by os::process_mutex. Never destroyed:
+// threads may outlive main.
 std::map<const void*, int>& arenas() {
   static auto* the_arenas = new std::map<const void*, int>;
   return *the_arenas;

@@ -9,12 +9,12 @@
 
 namespace gsel::shm {
 
-// One place of the flight recorder, and what others are told of when they ask what this rank is at.
+// Fills an entry of the flight recorder and publishes it as this rank's current call.
 uint64_t FlightRecorder::enter(const Call& call) {
   const uint64_t number = ++entered_;
   CallEntry& entry = at_.own_entry(number);
   entry.number.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);  // what follows is not seen with the number before
+  std::atomic_thread_fence(std::memory_order_release);  // no reader sees the stores below with the old number
   entry.packed.store(call.packed, std::memory_order_relaxed);
   entry.count.store(call.count, std::memory_order_relaxed);
   entry.detail.store(call.detail, std::memory_order_relaxed);
@@ -27,7 +27,7 @@ uint64_t FlightRecorder::enter(const Call& call) {
   return number;
 }
 
-// Calls may end in another order than they began; the place of one that took long may be a later one's by now.
+// Calls may end in any order. The entry of a long call may already be overwritten by a later one.
 void FlightRecorder::leave(uint64_t number, bool failed) {
   CallEntry& entry = at_.own_entry(number);
   if (entry.number.load(std::memory_order_relaxed) == number)
@@ -51,7 +51,6 @@ gsel_comm_count FlightRecorder::counts(gsel_collective_kind kind) const {
   return count;
 }
 
-// Behind two calls that ranks do not make alike, where their texts are the same: what the texts do not show.
 const char* FlightRecorder::difference(int32_t rank, uint64_t number, int32_t other, uint64_t other_number) const {
   if (text_of(rank, number) != text_of(other, other_number)) return "";
   const CallEntry &one = at_.arena().call(rank, number), &two = at_.arena().call(other, other_number);
@@ -64,7 +63,7 @@ const char* FlightRecorder::difference(int32_t rank, uint64_t number, int32_t ot
 
 namespace {
 
-// A caller's operation as far as others see it: its name, while the call's line stands.
+// A caller's operation as other ranks see it: its name, while the call's header line is not overwritten.
 Operation posted_operation(const RankBlock& block, uint64_t number) {
   Operation operation;
   operation.op = GSEL_OP_USER;
@@ -80,7 +79,7 @@ Operation posted_operation(const RankBlock& block, uint64_t number) {
 
 }  // namespace
 
-// What ranks of one host do in a call of ranks on several hosts is labelled "#4711 allreduce".
+// A step of a call over several hosts is labelled "#4711 allreduce".
 std::string FlightRecorder::text_of(const Arena& arena, const Call& call) {
   std::string text = asked_text(call.asked);
   const std::string_view label = reinterpret_cast<const char*>(call.label);
@@ -132,7 +131,7 @@ std::string FlightRecorder::trace(gsel_status code, const std::string& error) co
   return trace_of(*arena, reader);
 }
 
-// What broke the communicator is told once; it ends every call under way, a mismatch the one collective.
+// The failure that broke the communicator is written to a file once. It ends all calls under way.
 void FlightRecorder::note_failure(const Error& error, uint64_t collective) noexcept {
   switch (error.code()) {
     case GSEL_ERR_PEER:

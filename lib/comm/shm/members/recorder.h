@@ -1,5 +1,5 @@
-// comm/shm/members/recorder.h: the flight recorder of one rank: an entry for each call, the text of calls, counts, and
-// a file when a call fails. Does not know how calls run.
+// comm/shm/members/recorder.h: the flight recorder of one rank: an entry for each call, texts of calls, counts, and a
+// file when a call fails. Does not know how calls run.
 #pragma once
 
 #include <array>
@@ -21,10 +21,10 @@ class FlightRecorder {
   void leave(uint64_t number, bool failed = false);
   void count_call(gsel_collective_kind kind, uint64_t bytes);
   gsel_comm_count counts(gsel_collective_kind kind) const;
-  // Marks what failed: the calls under way where the communicator is broken, else the collective of that number. Writes
-  // the recording to a file where that is wanted.
+  // Marks calls as failed: all calls under way if the communicator is broken, else the collective of that number.
+  // Writes the recording to a file if configured.
   void note_failure(const Error& error, uint64_t collective) noexcept;
-  // JSON of docs/trace.md; with the failure that is the reason to ask, if any.
+  // JSON of docs/trace.md; `code` and `error`: the failure that is the reason for the trace, if any.
   std::string trace(gsel_status code = GSEL_OK, const std::string& error = {}) const;
 
   static std::string text_of(const Arena& arena, int32_t rank, uint64_t number);
@@ -32,18 +32,18 @@ class FlightRecorder {
   std::string text_of(int32_t rank, uint64_t number) const { return text_of(at_.arena(), rank, number); }
   std::string text_of(const Call& call) const { return text_of(at_.arena(), call); }
   std::string activity_of(int32_t rank) const;
-  // Behind two calls that ranks do not make alike, where their texts are the same: what the texts do not show.
+  // A suffix for the texts of two calls that differ although their texts are equal; else "".
   const char* difference(int32_t rank, uint64_t number, int32_t other, uint64_t other_number) const;
 
  private:
-  struct Progress {  // what counts() tells; one writer, any reader
+  struct Progress {  // for counts(); one writer, any reader
     std::atomic<uint64_t> calls{0};
     std::atomic<uint64_t> bytes{0};
   };
 
   const Membership& at_;
   uint64_t entered_ = 0;                // calls of any kind
-  std::shared_ptr<const void> traced_;  // the broken arena whose recording is in a file
+  std::shared_ptr<const void> traced_;  // the broken arena whose recording has been written to a file
   std::array<Progress, GSEL_COLLECTIVE_KINDS> progress_;
 };
 

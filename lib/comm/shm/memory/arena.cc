@@ -28,7 +28,7 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 Layout::Layout(int32_t ranks) : world_size(ranks) {
   const auto p = static_cast<size_t>(ranks);
   small_bytes = p <= 4 ? size_t{32} << 10 : p <= 16 ? size_t{8} << 10 : kLeastSmallBytes;
-  // 512 KiB stays in the second-level cache; many ranks get less, so that the whole stays near 64 MiB.
+  // 512 KiB fits the L2 cache. With many ranks it is less, so that the total stays near 64 MiB.
   staging_bytes = p == 1 ? 0 : std::min(kStagingOfOne, kStagingOfAll / (2 * p) / kPage * kPage);
   slot_bytes = (p <= 4 ? 64 : p <= 16 ? 16 : p <= 32 ? 8 : 4) * size_t{1024};
   const size_t pairs = p == 1 ? 0 : p * p;
@@ -49,7 +49,7 @@ std::shared_ptr<Arena> Arena::alone(int32_t order, const Seat& seat, std::string
   ArenaHeader facts{};
   facts.cores = 1;
   facts.order = order;
-  facts.asymmetric = 1;  // nobody else sleeps
+  facts.asymmetric = 1;  // no other rank sleeps
   create(base, layout, facts, {seat}, name);
   return std::shared_ptr<Arena>(new Arena(layout, base, nullptr, 0));
 }

@@ -1,7 +1,7 @@
-// comm/shm/memory/arena.h: the arena of a communicator: its control memory, and where everything is in it. The arena
-// lies in the memory that a family shares (family.h), or on the heap for a communicator of one rank. Its first part is
-// reserved before any rank sees it. Staging memory and channels get their pages when a rank first writes them. Does not
-// know the protocols.
+// comm/shm/memory/arena.h: the arena of a communicator, its control memory, and the layout of the arena. The arena is
+// in the shared memory of a family (family.h), or on the heap for a communicator of one rank. The pages of its first
+// part are reserved at creation, those of staging memory and channels when a rank first writes there. Does not know the
+// protocols.
 #pragma once
 
 #include <gsel/comm.h>
@@ -18,23 +18,23 @@
 
 namespace gsel::shm {
 
-constexpr size_t kLineBytes = 48;          // payload that rides in a line
-constexpr size_t kLeastSmallBytes = 4096;  // payload that rides beside it, at least
+constexpr size_t kLineBytes = 48;          // payload inside a line
+constexpr size_t kLeastSmallBytes = 4096;  // least size of a slot for a payload sent with a header line
 constexpr uint64_t kRingCalls = 256;       // of the flight recorder
 constexpr uint64_t kChannelLines = 8;      // of a channel
 constexpr uint64_t kChannelSlots = 4;      // of a channel's data
 constexpr uint32_t kChannelOffers = 16;    // of a channel, at a time
 constexpr uint64_t kDeviceCalls = 64;      // announced ahead of the slowest rank, see announce.cc
-constexpr uint64_t kDeviceMessages = 16;   // of a pair and direction that are remembered, see announce.cc
-constexpr size_t kTextBytes = 2048;        // of why a communicator broke, with the NUL behind it
-constexpr uint64_t kJointCalls = 16;       // remembered of each rank, see joint.cc
+constexpr uint64_t kDeviceMessages = 16;   // remembered for each pair and direction, see announce.cc
+constexpr size_t kTextBytes = 2048;        // of the error that broke a communicator, with NUL
+constexpr uint64_t kJointCalls = 16;       // remembered for each rank, see joint.cc
 constexpr size_t kLabelBytes = 16;
 constexpr size_t kOuterCallBytes = 256;
 constexpr size_t kHostBytes = 64;
-constexpr size_t kNameBytes = 64;  // of a communicator's name, with the NUL behind it
-constexpr size_t kWaits = 8;       // of a rank at a time, that others can follow
+constexpr size_t kNameBytes = 64;  // of a communicator's name, with NUL
+constexpr size_t kWaits = 8;       // published waits of a rank at a time, see chain.h
 
-// What every rank posts first in every collective: payload before sequence, so that who sees the sequence sees all.
+// Posted first by every rank in every collective. The sequence is written last: a rank that sees it sees the payload.
 struct alignas(64) HeaderLine {
   std::atomic<uint64_t> sequence;
   uint64_t fingerprint;
@@ -42,26 +42,25 @@ struct alignas(64) HeaderLine {
 };
 static_assert(sizeof(HeaderLine) == 64);
 
-// In a header line's payload where the call's payload stands elsewhere: where this rank's buffers can be reached.
+// Payload of a header line if the call's payload is not in the line: how to access this rank's buffers.
 struct BufferAddresses {
   uint64_t send_offset;  // in the family's memory; 0: not there
   uint64_t recv_offset;
   uint64_t send_address;  // in the rank's process
   uint64_t recv_address;
   uint32_t reads_all;  // 1: this rank may read the memory of every other
-  uint32_t in_parts;   // 1: send is given in parts; where they stand is said beside the line
+  uint32_t in_parts;   // 1: send is given in parts; the rank's small slot has their places
 };
 static_assert(sizeof(BufferAddresses) <= kLineBytes);
 
-// A call in exact fields, one place of a rank's flight recorder; read while its owner may write, hence atomic. Valid
-// while `number` is the same before and after.
+// An entry of a rank's flight recorder. Readers do not stop the writer: valid if `number` is the same before and after.
 struct alignas(64) CallEntry {
   std::atomic<uint64_t> number;  // of the rank's calls, from 1
   std::atomic<uint64_t> packed;  // see PackedCall
   std::atomic<uint64_t> count;
   std::atomic<uint64_t> detail;  // hash of counts or of the operation's name; see Call
   std::atomic<int64_t> entered;  // os::ticks
-  std::atomic<int64_t> left;     // 0: still in it; negative: failed then
+  std::atomic<int64_t> left;     // 0: under way; negative: failed at that time
   std::atomic<uint64_t> label[kLabelBytes / sizeof(uint64_t)];
 };
 static_assert(sizeof(CallEntry) == 64);
@@ -72,7 +71,7 @@ struct PackedCall {
   Asked asked;
   bool grouped;
   gsel_dtype dtype;
-  gsel_op op;  // GSEL_OP_USER for any of a caller's
+  gsel_op op;  // GSEL_OP_USER for any caller's operation
   int32_t source, root;
 };
 inline PackedCall unpack(uint64_t packed) {
@@ -92,19 +91,19 @@ struct DeviceCall {
   std::atomic<uint64_t> number;  // of the rank's calls
 };
 
-// What a rank's program does with all ranks on a higher level than calls, such as a step of a trainer. Valid while
-// `key` is the same before and after.
+// What all ranks do together on a higher level than calls, such as a step of a trainer. Valid if `key` is the same
+// before and after.
 struct JointCall {
   std::atomic<uint64_t> key;  // number of the rank's joint calls, from 1, and kind
   std::atomic<uint64_t> argument;
 };
 
-// Who holds a rank up in a communicator that was joined apart, see elsewhere.h. Valid while `version` is the same
-// before and after, and even.
+// The rank of another family that a rank waits for, see elsewhere.h. Valid if `version` is even and the same before and
+// after.
 struct ElsewhereRecord {
   std::atomic<uint64_t> version;
   std::atomic<uint64_t> person;
-  std::atomic<uint64_t> process;  // 0: for nobody
+  std::atomic<uint64_t> process;  // 0: no wait
   std::atomic<int64_t> ended_ns;
   std::atomic<uint64_t> who[20];
   std::atomic<uint64_t> where[44];
@@ -120,44 +119,44 @@ struct alignas(128) RankBlock {
 
   alignas(128) std::atomic<uint64_t> posted[2];  // by parity: number of the call of that line
   double factor[2];                              // by parity: of a scaled sum
-  std::atomic<uint64_t> latest_number;           // 2n while in call n, 2n + 1 behind it
+  std::atomic<uint64_t> latest_number;           // 2n during call n, 2n + 1 after it
   std::atomic<uint64_t> alone_in;                // see crossed.cc
 
-  // What the rank waits for, once it waits long: flag as offset in the arena, its wanted value, whose flag it is.
+  // What the rank waits for, after it has waited long: offset of the flag in the arena, wanted value, owner of the
+  // flag.
   std::atomic<uint64_t> awaited_flag;
   std::atomic<uint64_t> awaited_value;
-  std::atomic<int32_t> awaited_rank;  // + 1; 0: nobody
+  std::atomic<int32_t> awaited_rank;  // + 1; 0: none
   std::atomic<uint32_t> left;
-  std::atomic<uint32_t> gone;      // the last it ever writes here
-  std::atomic<uint32_t> touching;  // 1 while it works in buffers of the others; see direct.cc
-  std::atomic<uint32_t> reform;    // whether it is in what follows, by a shrink and by a resync; see reform.cc
+  std::atomic<uint32_t> gone;      // the rank's last write to this arena
+  std::atomic<uint32_t> touching;  // 1 while the rank works in buffers of the others; see direct.cc
+  std::atomic<uint32_t> reform;    // whether the rank is in the successor, after a shrink or a resync; see reform.cc
   std::atomic<uint32_t> resync;
-  // The group that the rank asks for in a broken communicator, and where it stands, see broken_group.cc.
+  // The group that the rank asks for in a broken communicator, and the place of its arena, see broken_group.cc.
   std::atomic<uint64_t> group_word, group_place;
-  int32_t pid;  // these three from the start
+  int32_t pid;  // these three are set at creation
   int32_t family_rank;
   std::atomic<int32_t> shown_rank;  // in texts; see membership.h
 
-  // By parity: name of a caller's operation, for who quotes the call.
+  // By parity: name of a caller's operation, for texts of the call.
   alignas(128) std::atomic<uint64_t> operation[2][4];
 
-  // With alone_in: the call that the collective is a step of, as text with the NUL behind it; empty: it is no step.
+  // With alone_in: text of the call that the collective is a step of, with NUL; empty: the collective is no step.
   alignas(128) std::atomic<uint64_t> outer_call[kOuterCallBytes / sizeof(uint64_t)];
 
-  // Waiting for this rank: it bumps wake_word when sleepers is not 0. Waiting of this rank for any of several: who
-  // writes to one of its channels counts wakeups up when listening is not 0.
+  // Other ranks that wait for this one: it increments wake_word if sleepers is not 0. This rank waits for any of
+  // several messages: a writer to one of its channels increments wakeups if listening is not 0.
   alignas(128) std::atomic<uint32_t> sleepers;
   std::atomic<uint32_t> wake_word;
   std::atomic<int32_t> processor;  // where it last waited, + 1
   alignas(128) std::atomic<uint32_t> listening;
   std::atomic<uint32_t> wakeups;
 
-  // Of the communicator that was joined only: where the rank waits now, in all communicators of the family; see
-  // chain.h.
+  // In the joined communicator only: where the rank waits now, in all communicators of the family; see chain.h.
   alignas(128) std::atomic<uint64_t> waits[kWaits];
   std::atomic<uint64_t> person;  // the thread that has joined
   ElsewhereRecord elsewhere;
-  // The same: whose private memory this rank may read, one bit for each rank.
+  // In the joined communicator only: the ranks whose private memory this rank may read, one bit for each rank.
   std::atomic<uint64_t> reads[kMaxRanks / 64];
 
   alignas(128) std::atomic<uint64_t> announced;  // collectives on the stream of a device
@@ -167,8 +166,8 @@ struct alignas(128) RankBlock {
   JointCall joint_call[kJointCalls];  // by their number
 };
 
-// From one rank to another: a ring of lines, each a message or a piece of one; data of long ones stands elsewhere, and
-// what becomes of it is told in one of the channel's offers, since messages are not taken in the order sent.
+// From one rank to another: a ring of lines, each a message or a piece of one. The data of a long message is not in the
+// line; one of the channel's offers has the state of the message, since messages are not received in the order sent.
 struct alignas(64) ChannelLine {
   std::atomic<uint64_t> sequence;  // number of the line, from 1; written last
   uint64_t word;                   // see channel.h
@@ -176,10 +175,9 @@ struct alignas(64) ChannelLine {
 };
 struct ChannelOffer {
   std::atomic<uint64_t> state;  // see channel.h; changed by both sides
-  uint64_t wanted;              // of a refused one: type, and count that the receive is for
+  uint64_t wanted;              // of a refused offer: type and count of the receive
 };
-// Messages on the streams of devices as one side of a pair has announced them. Valid while `number` is the same before
-// and after.
+// Messages on streams of devices, announced by one side of a pair. Valid if `number` is the same before and after.
 struct DeviceMessages {
   std::atomic<uint64_t> announced;
   struct Entry {
@@ -203,60 +201,60 @@ struct ArenaHeader {
   uint64_t total_bytes;
   int32_t cores;        // processors that the ranks may use together
   int32_t order;        // GSEL_ORDER_*
-  uint32_t asymmetric;  // 1: whoever goes to sleep lets every rank pass a barrier, so that posting needs none
+  uint32_t asymmetric;  // 1: a rank that goes to sleep makes all ranks pass a barrier, so posting needs none
   uint32_t reserved;
-  Tuning tuning;      // that of rank 0, so that all ranks choose alike
-  int64_t tick_zero;  // os::ticks and CLOCK_MONOTONIC when made, for who reads recordings
+  Tuning tuning;      // rank 0's, so that all ranks choose the same protocols
+  int64_t tick_zero;  // os::ticks and CLOCK_MONOTONIC at creation, to read recordings
   int64_t ns_zero;
   char name[kNameBytes];  // of the communicator
 
-  // The failure that broke the communicator, first one wins: 0 none, 1 being written, 2 readable.
+  // The first failure, which broke the communicator: 0 none, 1 being written, 2 readable.
   alignas(128) std::atomic<uint32_t> broken;
   int32_t broken_code;
-  int32_t broken_rank;    // as texts show it
-  int32_t broken_family;  // the same as rank of the family; -1: of nobody in particular
-  int64_t broken_ns;      // when
+  int32_t broken_rank;    // the rank that caused it, numbered as in texts
+  int32_t broken_family;  // its rank of the family; -1: no particular rank
+  int64_t broken_ns;      // time
   char broken_text[kTextBytes];
-  ElsewhereRecord broken_elsewhere;  // who it is about, where that is a rank of another family
+  ElsewhereRecord broken_elsewhere;  // the rank that caused it, if of another family
 
-  // Where the communicator that follows this one stands in the family's memory; 0: none yet. See reform.cc.
+  // Offset of the successor's arena in the family's memory, after a shrink or resync; 0: none yet. See reform.cc.
   alignas(128) std::atomic<uint64_t> successor;
 
-  // Of the part of a communicator over several hosts that is on this one, for who reads recordings: what its parts have
-  // in common, last of all; 0: it is no part.
+  // For recordings, in the part on this host of a communicator over several hosts. part_of: an id that all parts share,
+  // written last; 0: this is no part.
   std::atomic<uint64_t> part_of;
   int32_t part_ranks;  // on all hosts
   int32_t part_hosts;
-  char part_host[kHostBytes];  // the name of this one
+  char part_host[kHostBytes];  // the name of this host
 };
 
-// A member of a communicator: its process id, its rank in the family, and the rank that messages name.
+// A member of a communicator: process id, rank in the family, and rank in texts.
 struct Seat {
   int32_t pid;
   int32_t family_rank;
   int32_t shown_rank;
 };
 
-// Where things stand for so many ranks; the same on every rank.
+// Offsets and sizes in an arena of `ranks` ranks.
 struct Layout {
   explicit Layout(int32_t ranks);
   int32_t world_size;
-  size_t small_bytes;    // payload that rides beside the header line
-  size_t staging_bytes;  // of one of a rank's two buffers
+  size_t small_bytes;    // slot for a payload sent with the header line
+  size_t staging_bytes;  // one of a rank's two staging buffers
   size_t slot_bytes;     // of one slot of a channel
   size_t ranks_at, small_at, rings_at, staging_at, channels_at, slots_at, total_bytes;
-  size_t reserved_bytes() const { return staging_at; }  // from the start; pages exist from the start
+  size_t reserved_bytes() const { return staging_at; }  // from offset 0; their pages exist from creation
 };
 
 class Arena {
  public:
   static std::shared_ptr<Arena> alone(int32_t order, const Seat& seat,
-                                      std::string_view name);  // a world of one, on the heap
-  // Where a new arena begins: its header, for memory that is zero. magic last.
+                                      std::string_view name);  // for a world size of 1, on the heap
+  // Writes the header of a new arena into zeroed memory, magic last.
   static void create(char* base, const Layout& layout, const ArenaHeader& facts, const std::vector<Seat>& seats,
                      std::string_view name);
-  // One that was founded at base; `keep` keeps the memory, in which it stands at `place`. Throws GSEL_ERR_VERSION when
-  // it is another's.
+  // An existing arena at base. `keep` owns the memory; `place`: offset in the family's memory. GSEL_ERR_VERSION if the
+  // layout or version differs.
   static std::shared_ptr<Arena> at(char* base, const Layout& layout, std::shared_ptr<const void> keep,
                                    uint64_t place = 0);
   ~Arena();
@@ -265,7 +263,7 @@ class Arena {
 
   const Layout& layout() const { return layout_; }
   char* base() const { return base_; }
-  uint64_t place() const { return place_; }  // as offset in the family's memory; 0: not there
+  uint64_t place() const { return place_; }  // offset in the family's memory; 0: not there
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(base_); }
   RankBlock& rank(int32_t r) const {
     return *reinterpret_cast<RankBlock*>(base_ + layout_.ranks_at + static_cast<size_t>(r) * sizeof(RankBlock));
@@ -289,7 +287,7 @@ class Arena {
   uint64_t offset_of(const std::atomic<uint64_t>& flag) const {
     return static_cast<uint64_t>(reinterpret_cast<const char*>(&flag) - base_);
   }
-  // nullptr for what cannot be a flag.
+  // nullptr if the offset is invalid.
   const std::atomic<uint64_t>* flag_at(uint64_t offset) const;
 
  private:
@@ -301,7 +299,7 @@ class Arena {
 
   Layout layout_;
   char* base_;
-  std::shared_ptr<const void> keep_;  // nullptr: base_ is the heap's
+  std::shared_ptr<const void> keep_;  // nullptr: base_ is on the heap
   uint64_t place_;
 };
 

@@ -26,7 +26,7 @@ Family::Family(std::shared_ptr<SharedMemory> memory, std::vector<Member> members
 
 Family::~Family() {
   if (os::fork_generation() != fork_generation_) {
-    // The thread stayed with the parent: there is nothing to end, and nothing of it may be touched.
+    // The watcher's thread is not in a forked child, and its locks may be held: leaks the pointer.
     alignas(std::shared_ptr<Watcher>) std::byte kept[sizeof watcher_];
     new (kept) std::shared_ptr<Watcher>(std::move(watcher_));
     return;
@@ -38,7 +38,7 @@ Family::~Family() {
     if (std::ranges::find(shared_, offset, &Shared::offset) == shared_.end()) memory_->punch(offset, bytes);
 }
 
-// First fit. A large piece begins at a huge page's boundary.
+// First fit. A large allocation is aligned to huge pages.
 std::optional<uint64_t> Family::gap(uint64_t need, uint64_t unit) const {
   for (const SharedMemory::Extent& extent : extents_) {
     const uint64_t end = extent.offset + extent.bytes;
@@ -52,7 +52,7 @@ std::optional<uint64_t> Family::gap(uint64_t need, uint64_t unit) const {
   return {};
 }
 
-// Extents grow with what the rank holds, so that they stay few.
+// Each extent is as large as all before it, within bounds, so that there are few.
 uint64_t Family::allocate(uint64_t bytes) {
   const uint64_t need = round_up(std::max<uint64_t>(bytes, 1), kPage), unit = need >= kHugePage ? kHugePage : kPage;
   release_unused();
@@ -78,7 +78,7 @@ void Family::release_locked(uint64_t offset) noexcept {
   if (found == taken_.end()) return;
   std::shared_lock lock(regions_mutex_);
   const bool stays = isolated(found->first, found->second);
-  if (stays) madvise(memory_->at(found->first), found->second, MADV_DONTNEED);  // the private copies
+  if (stays) madvise(memory_->at(found->first), found->second, MADV_DONTNEED);  // frees the private copies
   memory_->punch(found->first, found->second);
   if (!stays) taken_.erase(found);
 }

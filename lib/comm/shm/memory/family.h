@@ -1,9 +1,8 @@
 // comm/shm/memory/family.h: a family: the ranks that joined together, and the memory that they share. Communicators
-// split, duplicated or shrunk from the first one stay in its family, so they need no sockets and share its memory. Does
-// not know what is in that memory.
+// split, duplicated or shrunk from the joined one stay in its family, so they need no sockets and share its memory.
+// Does not know what is in that memory.
 //
-// Each rank takes extents of that memory (shared_memory.h) and allocates from its own extents, so an allocation needs
-// no other rank.
+// Each rank takes extents of that memory (shared_memory.h) and allocates from its own extents without another rank.
 #pragma once
 
 #include <gsel/comm.h>
@@ -27,9 +26,9 @@ namespace gsel::shm {
 
 struct Member {
   int32_t pid = 0;
-  uint64_t process = 0;  // tells ranks that are threads of one process
-  uint64_t witness = 0;  // where in its memory that number stands
-  os::Fd life;           // polls as ready when the process has ended; none for ranks of the own process
+  uint64_t process = 0;  // random number of the process; equal for ranks that are its threads
+  uint64_t witness = 0;  // address of that number in the process
+  os::Fd life;           // polls as ready after the process has ended; none for ranks of this process
 };
 
 class Watcher;
@@ -38,8 +37,8 @@ class Family {
  public:
   // memory: nullptr for a family of one.
   Family(std::shared_ptr<SharedMemory> memory, std::vector<Member> members, int32_t rank, os::Life own_life);
-  // Registered memory becomes private again. What this rank has allocated goes with the last rank of the family, which
-  // takes the kernel less time than to take it from each; now, where a rank stays that was left behind.
+  // Makes registered memory private again. This rank's allocations are freed with the last rank of the family, which is
+  // faster than freeing each; they are freed now if a rank was left behind, since it may keep the memory open.
   ~Family();
   Family(const Family&) = delete;
   Family& operator=(const Family&) = delete;
@@ -55,26 +54,26 @@ class Family {
     return shown_ranks.empty() ? family_rank : shown_ranks[static_cast<size_t>(family_rank)];
   }
   const std::shared_ptr<SharedMemory>& memory() const { return memory_; }
-  std::string name;                  // of the communicator that was joined
-  std::vector<int32_t> shown_ranks;  // by rank, as users know them; empty: as they are
-  std::string trace_folder;          // where this rank writes its recording at a failure; empty: nowhere
+  std::string name;                  // of the joined communicator
+  std::vector<int32_t> shown_ranks;  // by rank: number in texts; empty: the rank itself
+  std::string trace_folder;          // where this rank writes its recording after a failure; empty: nowhere
 
-  // The thread that hears of deaths, see Watcher::watch; it is let go before anything else of the family is.
+  // The thread that notices deaths, see Watcher::watch; released before anything else of the family.
   void keep(std::shared_ptr<Watcher> watcher) { watcher_ = std::move(watcher); }
   Watcher* watcher() const { return watcher_.get(); }
 
-  // A piece of memory, page aligned, contents zero, pages not reserved; its offset. Any thread.
+  // Allocates memory, page aligned, zero, pages not reserved; returns its offset. Any thread.
   uint64_t allocate(uint64_t bytes);
   void release(uint64_t offset) noexcept;
-  // Releases a piece that others use too, some time after nobody does.
+  // Releases memory that other ranks use too, in some later allocate() after nobody uses it.
   void release_once(uint64_t offset, std::function<bool()> nobody_uses_it);
 
-  // memory.cc: memory for the caller, as gsel_mem_alloc and its fellows have it. Any thread.
+  // memory.cc: gsel_mem_alloc, gsel_mem_free, gsel_mem_register, gsel_mem_unregister. Any thread.
   void* alloc(uint64_t bytes);
   void free(void* memory);
   void register_memory(void* memory, uint64_t bytes);
   void unregister_memory(void* memory);
-  // Where a buffer stands in the shared memory, in the mapping itself or in a registered range; 0: not in one of them.
+  // Offset of a buffer in the shared memory, whether it is in an extent's mapping or in a registered range; 0: private.
   uint64_t offset_of(const void* memory, uint64_t bytes) const {
     const uint64_t offset = memory_ ? memory_->offset_of(memory, bytes) : 0;
     if ((offset != 0 || registered_count_.load(std::memory_order_acquire) == 0) &&
@@ -82,14 +81,14 @@ class Family {
       return offset;
     return offset_of_region(memory, bytes, offset);
   }
-  // A rank that lives on is no longer part of what the others do.
+  // A living rank was left out of a shrink.
   void leave_behind() noexcept { left_behind_.store(true, std::memory_order_relaxed); }
-  // isolate.cc: the pages of a buffer become this process's own, contents kept, so that no other rank's writes reach
-  // them any more; the buffer is then private memory to all calls.
+  // isolate.cc: makes the pages of a buffer private to this process and keeps their contents, so that writes of other
+  // ranks no longer reach them.
   void isolate(void* memory, uint64_t bytes) noexcept;
 
  private:
-  // What the caller has from here, by address. offset: in the shared memory; 0: there is none, it is private.
+  // Memory of the caller. offset: in the shared memory; 0: private, in a family of one.
   struct Region {
     uint64_t bytes = 0;
     uint64_t offset = 0;
@@ -127,7 +126,7 @@ class Family {
 
   mutable std::shared_mutex regions_mutex_;
   Regions regions_;
-  std::vector<SharedMemory::Extent> isolated_;  // in extents of this rank; never given to anybody again
+  std::vector<SharedMemory::Extent> isolated_;  // in extents of this rank; never allocated again
   std::atomic<uint32_t> registered_count_{0};
   std::atomic<uint32_t> isolated_count_{0};
   std::atomic<bool> left_behind_{false};

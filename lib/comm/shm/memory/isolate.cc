@@ -1,8 +1,8 @@
-// comm/shm/memory/isolate.cc: protects buffers of a failed call that a rank of another process may still write to:
-// that rank was stopped in the middle of the call, and may be continued at any time. A mapping cannot be taken away
-// from another process. Instead, this process maps the buffer's pages anew as private copies, at the same addresses.
-// The kernel copies each page at its first write, so no write of a thread of this process is lost meanwhile, also next
-// to the buffer. The old pages are never used again.
+// comm/shm/memory/isolate.cc: protects buffers of a failed call that a rank of another process may still write to: that
+// rank was stopped in the middle of the call, and may be continued at any time. A mapping cannot be removed from
+// another process. Instead, this process maps the buffer's pages again as private copies, at the same addresses. The
+// kernel copies each page at its first write, so no concurrent write of a thread of this process is lost, even beside
+// the buffer. The old pages are never used again.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace gsel::shm {
 namespace {
 
-// Exchanges a byte of each page for itself: a write that changes nothing, whoever else writes there.
+// Atomically replaces one byte of each page with itself: a write that changes nothing, even with concurrent writers.
 void copy_pages_on_write(char* memory, uint64_t bytes) {
   for (uint64_t at = 0; at < bytes; at += kPage) {
     const std::atomic_ref<char> byte(memory[at]);
@@ -38,7 +38,7 @@ void Family::isolate(void* memory, uint64_t bytes) noexcept {
     isolated_.push_back({offset, length});
     isolated_count_.fetch_add(1, std::memory_order_release);
   } catch (const std::exception&) {
-    return;  // no memory for the note: better shared than forgotten
+    return;  // no memory for the entry: the buffer stays shared
   }
   if (mmap(pages, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, memory_->fd(),
            static_cast<off_t>(memory_->file_offset(offset))) == MAP_FAILED) {

@@ -1,8 +1,8 @@
 // comm/shm/memory/memory.cc: memory for the caller in the shared memory of a family, so that all its ranks can access
-// it. Pages are created before the caller sees them, near the calling thread, in steps, with a check of the host's free
-// memory before each: so a lack of memory is an error here, and does not kill a process later. Memory that the caller
-// has already is copied to shared memory, and its addresses are then mapped to the copy. A family of one rank has
-// private memory only.
+// it. Pages are created before the caller gets them, near the calling thread, in steps, with a check of the host's free
+// memory before each: so a lack of memory is an error here and does not kill a process later. Registered memory of the
+// caller is copied to shared memory, and its addresses are then mapped to the copy. A family of one rank has private
+// memory only.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -35,7 +35,7 @@ void require_memory(uint64_t bytes, uint64_t of_bytes) {
          of_bytes, bytes, available);
 }
 
-// Pages for private or shared memory, writable and there. false: this kernel has no such request.
+// Creates writable pages for private or shared memory. false: the kernel does not support it.
 bool make_pages(char* memory, uint64_t bytes) {
   if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0) return true;
   if (errno == EINVAL || errno == ENOSYS) return false;
@@ -46,7 +46,7 @@ void touch_pages(char* memory, uint64_t bytes) {
   for (uint64_t at = 0; at < bytes; at += kPage) *static_cast<volatile char*>(memory + at) = 0;
 }
 
-// Fresh memory only: contents are zero before and after. shared: where it stands in there.
+// For fresh memory only: contents are zero before and after. shared: the memory is in it; nullptr: private.
 void make_all_pages(char* memory, uint64_t bytes, const SharedMemory* shared) {
   if (bytes >= kHugePage) madvise(memory, bytes, MADV_HUGEPAGE);
   for (uint64_t done = 0; done < bytes; done += kStep) {
@@ -113,7 +113,7 @@ void* Family::alloc(uint64_t bytes) {
     fail(GSEL_ERR_NOMEM, "{} bytes of memory are not to be had", bytes);
   Region region;
   region.bytes = round_up(std::max<uint64_t>(bytes, 1), kPage);
-  if (region.bytes >= kHugePage) require_memory(region.bytes, region.bytes);  // before it takes addresses for good
+  if (region.bytes >= kHugePage) require_memory(region.bytes, region.bytes);  // extents are never given back
   if (memory_) region.offset = allocate(region.bytes);
   char* memory = memory_ ? memory_->at(region.offset) : map_private(region.bytes);
   try {
@@ -173,7 +173,7 @@ void Family::unregister_memory(void* memory) {
   if (memory_) release(region.offset);
 }
 
-// known: where it stands in the mapping, 0: not there.
+// known: offset of the buffer in an extent; 0: in none.
 uint64_t Family::offset_of_region(const void* memory, uint64_t bytes, uint64_t known) const {
   const uintptr_t at = address_of(memory);
   std::shared_lock lock(regions_mutex_);
@@ -206,7 +206,7 @@ void Family::note(uintptr_t address, const Region& region) {
   regions_.emplace(address, region);
 }
 
-// The caller's memory is as it was until the last step.
+// The caller's memory is unchanged until the last step.
 void Family::share(char* memory, const Region& region) const {
   char* copy = memory_->at(region.offset);
   make_all_pages(copy, region.bytes, memory_.get());
@@ -216,7 +216,7 @@ void Family::share(char* memory, const Region& region) const {
     fail(GSEL_ERR_NOMEM, "mmap of {} bytes of shared memory failed: {}", region.bytes, errno_text(errno));
 }
 
-// The copy is made elsewhere and then moved to where the caller has his memory, which stays shared until then.
+// Copies to new memory, then moves the copy to the caller's addresses, which stay shared until then.
 void Family::make_private(char* memory, const Region& region) const {
   char* copy = map_private(region.bytes);
   try {
@@ -239,8 +239,8 @@ void Family::give_back(uintptr_t address, const Region& region) noexcept {
     munmap(reinterpret_cast<void*>(address), region.bytes);
 }
 
-// The family ends here: what was registered must outlive it. Where there is no memory for that it stays shared, and its
-// pages live as long as the mapping.
+// Registered memory outlives the family. If there is no memory for a private copy, it stays shared, and its pages live
+// as long as the mapping.
 void Family::give_back_all() noexcept {
   for (const auto& [address, region] : regions_) {
     if (!region.registered && !memory_) munmap(reinterpret_cast<void*>(address), region.bytes);

@@ -23,8 +23,8 @@ namespace {
 
 using Inode = std::pair<dev_t, ino_t>;
 
-// Live mappings of this process; guarded by os::process_mutex. Mappings that ended are dropped when the next begins, so
-// that releasing one needs no lock, in a forked child either.
+// Live mappings of this process; guarded by os::process_mutex. Ended mappings are dropped when the next one is made, so
+// that releasing one needs no lock, not even in a forked child.
 std::map<Inode, std::weak_ptr<SharedMemory>>& memories() {
   static auto* all = new std::map<Inode, std::weak_ptr<SharedMemory>>;
   return *all;
@@ -42,7 +42,7 @@ uint64_t size_of(int fd) {
   return static_cast<uint64_t>(status.st_size);
 }
 
-// Behind RLIMIT_FSIZE there would be a signal.
+// Growing beyond RLIMIT_FSIZE raises a signal.
 void require_file_size(uint64_t bytes) {
   if (bytes > limit_of(RLIMIT_FSIZE))
     fail(GSEL_ERR_NOMEM,
@@ -51,7 +51,7 @@ void require_file_size(uint64_t bytes) {
          bytes, limit_of(RLIMIT_FSIZE));
 }
 
-// The file never shrinks, so that who comes second with a smaller size is refused, and finds it large enough.
+// The seal makes ftruncate fail for a rank that lost a race with a larger size; the file is then large enough.
 void grow_file(int fd, uint64_t bytes) {
   require_file_size(bytes);
   while (size_of(fd) < bytes) {
@@ -115,7 +115,7 @@ SharedMemory::~SharedMemory() {
   for (uint32_t i = 0; i < mappings_.load(); ++i) munmap(mapping_[i].base, mapping_[i].bytes);
 }
 
-// With mutex_ held, or alone.
+// With mutex_ held, or before other threads have the object.
 char* SharedMemory::add_mapping(uint64_t number, uint64_t begin, uint64_t bytes) const {
   void* base =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_.get(), static_cast<off_t>(begin));
@@ -141,7 +141,7 @@ char* SharedMemory::map_extent(uint64_t number) const {
 SharedMemory::Extent SharedMemory::extend(uint64_t least, uint64_t wanted) {
   const bool limited = limit_of(RLIMIT_AS) != UINT64_MAX || limit_of(RLIMIT_FSIZE) != UINT64_MAX;
   const uint64_t bytes = round_up(limited ? least : std::max(least, wanted), kHugePage);
-  // Before it takes addresses, which would be in the way of another rank's smaller extent until they are given back.
+  // Checked before `end` moves, which would block another rank's smaller extent until it is moved back.
   require_file_size(directory().end.load(std::memory_order_relaxed) + bytes);
   const uint64_t begin = directory().end.fetch_add(bytes, std::memory_order_relaxed);
   try {
@@ -197,7 +197,7 @@ void SharedMemory::punch(uint64_t offset, uint64_t bytes) const noexcept {
     return fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(file_offset(offset)),
                      static_cast<off_t>(bytes));
   });
-  if (punched != 0) std::memset(at(offset), 0, bytes);  // the pages stay; who gets them next finds zeros all the same
+  if (punched != 0) std::memset(at(offset), 0, bytes);  // the pages stay, but must be zero
 }
 
 }  // namespace gsel::shm

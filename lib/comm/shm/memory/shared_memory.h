@@ -1,12 +1,12 @@
-// comm/shm/memory/shared_memory.h: the memory that the ranks of a family share, as this process sees it. Does not know
-// what is in it and which pieces are in use.
+// comm/shm/memory/shared_memory.h: the shared memory of a family in this process. Does not know what is in it or which
+// ranges are in use.
 //
 // The memory is one memfd: it has no name, disappears with its last user, and is not limited by the size of a file
 // system. It begins with a directory and the control part, and grows by extents. A rank takes an extent without asking
 // the others: one atomic addition gives the extent's place in the file, and one directory entry announces it. A process
-// maps an extent when it first needs it, at any address, so a family takes no more addresses than it uses. A place in
-// the memory is written as an offset: the extent's number in the bits above kExtentShift, the byte within the extent
-// below. Pages are reserved before they are used, so that a lack of memory is an error and never a signal.
+// maps an extent when it first needs it, at any address, so a family uses no more address space than it needs. An
+// offset has the extent's number in the bits above kExtentShift and the byte within the extent below. Pages are
+// reserved before they are used, so that a lack of memory is an error and never a signal.
 #pragma once
 
 #include <atomic>
@@ -26,8 +26,8 @@ constexpr uint32_t kMostExtents = 2048;
 
 // At the beginning of the file. Extent 0 is the control part.
 struct Directory {
-  std::atomic<uint64_t> end;      // bytes of the file that extents have
-  std::atomic<uint32_t> extents;  // entries taken, in use or about to be
+  std::atomic<uint64_t> end;      // end of the last extent in the file
+  std::atomic<uint32_t> extents;  // entries taken, including incomplete ones
   struct Extent {
     std::atomic<uint64_t> begin;  // in the file
     std::atomic<uint64_t> bytes;  // written last; 0: not yet an extent
@@ -38,35 +38,36 @@ class SharedMemory {
  public:
   static constexpr uint64_t kControlAt = (sizeof(Directory) + kPage - 1) / kPage * kPage;  // in the file
 
-  // Rank 0: made, sealed against shrinking, directory and the first `reserved_bytes` of the control part reserved.
+  // On rank 0: creates the file and seals it against shrinking. Reserves the directory and the first `reserved_bytes`
+  // of the control part.
   static os::Fd create(uint64_t reserved_bytes, uint64_t control_bytes, int32_t ranks);
-  // Ranks that are threads of one process get the same.
+  // Ranks that are threads of one process get the same object.
   static std::shared_ptr<SharedMemory> map(int fd, uint64_t control_bytes);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
   char* control() const { return at(kControlAt); }
-  // Where a place of this memory is in this process; its extent is mapped at the first look. GSEL_ERR_NOMEM.
+  // The address of an offset; maps the extent at the first use. GSEL_ERR_NOMEM.
   char* at(uint64_t offset) const {
     const uint64_t number = offset >> kExtentShift;
     char* base = number < kMostExtents ? base_[number].load(std::memory_order_acquire) : nullptr;
     return (base ? base : map_extent(number)) + (offset & kWithin);
   }
-  // 0 for what is not in it, or in its control part only.
+  // The offset of an address; 0: not in an extent, or in the control part.
   uint64_t offset_of(const void* memory, uint64_t bytes) const;
-  // Of memory that is in it, control part included.
+  // The offset of an address that is in this memory, including the control part.
   uint64_t position(const void* memory) const;
-  // Where a place is in the file.
+  // Place of an offset in the file.
   uint64_t file_offset(uint64_t offset) const;
   int fd() const { return fd_.get(); }
 
-  // A new extent, mapped: `wanted` bytes, or at least `least` where limits of this process allow no more. Its offset.
+  // Adds and maps an extent of `wanted` bytes, or of `least` if this process has resource limits.
   struct Extent {
     uint64_t offset = 0, bytes = 0;
   };
   Extent extend(uint64_t least, uint64_t wanted);
-  // Pages for [offset, offset + bytes), near the calling thread, contents kept; GSEL_ERR_NOMEM.
+  // Creates pages for [offset, offset + bytes) near the calling thread and keeps contents; GSEL_ERR_NOMEM.
   void reserve(uint64_t offset, uint64_t bytes, const char* purpose) const;
   // Gives the pages back.
   void punch(uint64_t offset, uint64_t bytes) const noexcept;
@@ -89,8 +90,8 @@ class SharedMemory {
   const Mapping* mapping_of(const void* memory, uint64_t bytes) const;
 
   os::Fd fd_;
-  mutable std::mutex mutex_;                    // for who adds a mapping
-  mutable std::atomic<uint32_t> mappings_{0};   // behind it nothing is read
+  mutable std::mutex mutex_;                    // held to add a mapping
+  mutable std::atomic<uint32_t> mappings_{0};   // valid entries of mapping_
   std::unique_ptr<Mapping[]> mapping_;          // in the order mapped
   std::unique_ptr<std::atomic<char*>[]> base_;  // by number
 };
