@@ -1,11 +1,11 @@
 // comm/shm/message/channel.cc: messages between two ranks. Each ordered pair of ranks has a ring buffer of lines with
 // one writer and one reader. A message of up to 48 bytes is in one line. A message of up to the size of a slot is a
-// line and the slot of its number. A longer message is offered: its line says where the data is, the receiver copies it
-// from there and says so, and until then the sender does not return. If the receiver cannot access that memory, the
-// message is sent in as many slots as it needs.
+// line and the slot of the same number. A longer message is offered: its line has the address of the data, the receiver
+// copies the data and confirms, and the sender waits for that. If the receiver cannot access that memory, the message
+// is sent through as many slots as it needs.
 //
-// Lines are taken in the order written, messages by the receive that asks for them. A message that no receive has asked
-// for is set aside, so that messages behind it can be taken.
+// Lines are taken in the order written; each message goes to a matching receive. A message without a matching receive
+// is set aside, so that later messages can be taken.
 #include "comm/shm/message/channel.h"
 
 #include "comm/call/collective.h"
@@ -24,7 +24,7 @@ Mailbox::Mailbox(const Membership& members, FlightRecorder& recorder, const Brea
       tuning_(members.tuning()),
       peers_(members.ranks()) {}
 
-// Pages for what this rank touches of its channels with another, when first needed.
+// Reserves the pages of the channels with another rank that this rank touches, when first needed.
 void Mailbox::reserve_channels(int32_t rank, bool slots) {
   Peer& other = peer(rank);
   const SharedMemory& memory = *at_.family().memory();
@@ -81,7 +81,7 @@ void Mailbox::begin(Transfer& transfer, const gsel_collective& given) {
   const Call& call = transfer.call;
   if (!row_of(call.kind).receives || call.kind == GSEL_COLLECTIVE_SENDRECV) begin_send(transfer);
   if (row_of(call.kind).receives) begin_receive(transfer, given);
-  // Whoever looks again and again would leave nothing else in the recorder.
+  // Repeated probes must not fill the recorder.
   if (call.kind == GSEL_COLLECTIVE_IPROBE) return;
   transfer.number = transfer.out.number = transfer.in.number = recorder_.enter(call);
   hit(Step::enter, transfer.number);
@@ -93,7 +93,7 @@ bool Mailbox::advance(Transfer& transfer) {
   return sent && received;
 }
 
-// Of the longer one, where a call sends and receives.
+// For a sendrecv: the choice for the longer message.
 Choice Mailbox::choose(const Call& call) {
   const bool both = call.kind == GSEL_COLLECTIVE_SENDRECV;
   const bool sends = both ? call.count >= call.recv_count : !row_of(call.kind).receives;
@@ -114,7 +114,7 @@ Choice Mailbox::choose(const Call& call) {
   }
 }
 
-// The sender's memory is taken to be of the kind of the receiver's.
+// A receiver assumes that the sender's memory is of the same kind as its own.
 Way Mailbox::expected_way(const Call& call, bool sends, uint64_t bytes) {
   const int32_t rank = sends || call.kind != GSEL_COLLECTIVE_SENDRECV ? call.root : call.source;
   const char* data = sends ? call.send : call.recv;
@@ -125,7 +125,7 @@ Way Mailbox::expected_way(const Call& call, bool sends, uint64_t bytes) {
   return reads ? Way::remote : Way::slot;
 }
 
-// As messages have shown, or else as the rank found when it joined.
+// As earlier messages have shown, else as the rank found when it joined.
 bool Mailbox::is_read_by(int32_t rank) {
   const Peer::Reading known = peer(rank).reads_us;
   return known == Peer::Reading::open ? memory_.is_read_by(rank) : known == Peer::Reading::yes;

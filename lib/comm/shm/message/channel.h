@@ -1,6 +1,6 @@
 // comm/shm/message/channel.h: the contents of the lines of a channel, the ring buffer of messages from one rank to
-// another. A line's word has what a receive must know to take the message: type, tag, and the length of a message that
-// is in the line itself. Does not know who sends and who receives.
+// another. A line's word has what a receive is matched by: type, tag, and the length of a message that is in the line
+// itself. Does not know which calls send and receive.
 #pragma once
 
 #include "base/dtype.h"
@@ -11,22 +11,22 @@ namespace gsel::shm {
 
 static_assert(sizeof(Route) <= kLineBytes);
 
-// What has become of a message that is offered, or sent in several pieces. The sender opens, withdraws and cancels it,
-// the receiver does the rest. From kTaken on it is over; of one that was cancelled or sent in pieces the place is free
-// when it is taken, which then says that the receiver has heard of its end.
+// State of a message that is offered or sent in several pieces. The sender opens, withdraws and cancels it; the
+// receiver makes the other changes. From kTaken on the message has ended. The entry of a message that was cancelled or
+// sent in pieces is reused only after the receiver has set it to kTaken.
 enum Offer : uint64_t {
   kOpen = 1,
-  kSeen,      // set aside; the receiver can read it, or has a part of its pieces
-  kPieces,    // set aside; the receiver cannot read it, and waits for pieces
-  kClaimed,   // has its receive: is being read, or in pieces
-  kDeclined,  // has its receive; the receiver cannot read it, and waits for pieces
+  kSeen,      // set aside; the receiver can read it, or has some of its pieces
+  kPieces,    // set aside; the receiver cannot read it and waits for pieces
+  kClaimed,   // matched; is being read or arrives in pieces
+  kDeclined,  // matched; the receiver cannot read it and waits for pieces
   kTaken,
   kRefused,    // the receive is of another type, or too short
   kWithdrawn,  // the sender's call failed
   kCancelled
 };
 
-constexpr uint64_t kElsewhere = 255;  // in place of the length
+constexpr uint64_t kElsewhere = 255;  // instead of the length: the message is not in the line
 
 inline uint64_t word_of(gsel_dtype dtype, uint64_t bytes, int32_t tag) {
   return static_cast<uint64_t>(dtype) << 56 | (bytes <= kLineBytes ? bytes : kElsewhere) << 48 |
@@ -46,11 +46,11 @@ inline Envelope envelope_of(int32_t source, ChannelLine& line) {
           in_line(word) ? word >> 48 & 255 : route_of(line).bytes};
 }
 
-// In ChannelOffer::wanted: type and count of the receive, and whether it was one of any rank, of any tag.
+// In ChannelOffer::wanted: type and count of the receive, and whether it was for any rank or any tag.
 constexpr uint64_t kWantedAnyRank = uint64_t{1} << 55, kWantedAnyTag = uint64_t{1} << 54;
 constexpr uint64_t kWantedCount = kWantedAnyTag - 1;
 
-// Whether it had no receive yet, and is now what is said.
+// Sets the state of an offer that no receive has matched yet; false: it was matched, withdrawn or cancelled before.
 inline bool answer(ChannelOffer& offer, Offer what) {
   uint64_t now = offer.state.load(std::memory_order_relaxed);
   while (now == kOpen || now == kSeen || now == kPieces)

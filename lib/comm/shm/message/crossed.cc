@@ -6,9 +6,9 @@
 //   this header before this rank posts its own, and it sends and receives no message meanwhile.
 //   This rank has seen everything that the peer sent or took before it entered the collective.
 //
-// A rank that waits long in such a collective says so in alone_in, as the number of the header line. The number never
-// needs to be withdrawn: if it is larger than the number of this rank's own headers, the peer is still there. With a
-// request or a group on either side one of the ranks may go on, so nothing is reported; neither where a persistent
+// A rank that waits long in such a collective writes the number of the header line to alone_in. The number never needs
+// to be withdrawn: if it is larger than the number of this rank's own headers, the peer is still there. With a request
+// or a group on either side one of the ranks may proceed, so nothing is reported. The same holds after a persistent
 // request was made, since another thread may run it at any time.
 #include <cstring>
 
@@ -21,7 +21,7 @@ bool Mailbox::is_ahead(int32_t rank) const {
   return at_.block(rank).alone_in.load(std::memory_order_acquire) > at_.posted_headers();
 }
 
-// Of a message that can come from any rank, all must be ahead.
+// For a receive from any rank, all other ranks must be ahead.
 int32_t Mailbox::crossed_peer(const Transfer& transfer) const {
   for (const Half* half : {&transfer.out, &transfer.in}) {
     if (half->stage == Half::Stage::done) continue;
@@ -34,7 +34,7 @@ int32_t Mailbox::crossed_peer(const Transfer& transfer) const {
   return -1;
 }
 
-// As its caller called it.
+// The text of the caller's call, of which the collective may be a step.
 std::string Mailbox::collective_of(int32_t rank) const {
   const RankBlock& block = at_.block(rank);
   uint64_t words[kOuterCallBytes / sizeof(uint64_t)];

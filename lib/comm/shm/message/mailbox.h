@@ -1,5 +1,5 @@
-// comm/shm/message/mailbox.h: the messages of one rank: all that are under way, and its channels with every other rank.
-// Arguments have been checked. Does not know who starts them. Its parts, a file each:
+// comm/shm/message/mailbox.h: the messages of one rank: all messages under way, and its channels with every other rank.
+// Arguments have been checked. Does not know who starts them. Its files:
 //   channel.cc    how a message begins; the ring buffers between two ranks
 //   sending.cc    a message that is sent
 //   receiving.cc  a message that is received
@@ -34,19 +34,19 @@ class Mailbox {
   void run(const gsel_collective& given);
   gsel_comm_explanation explain(const Call& call);
 
-  // For the driver. begin: throws what is wrong with it; adopt: it is under way from now on. room_for: adopt cannot
-  // fail then.
+  // For the driver. begin: throws if the message cannot start. adopt: the message is under way from now on;
+  // room_for_one before it makes sure that it cannot fail.
   void begin(Transfer& transfer, const gsel_collective& given);
   void room_for_one() { transfers_.reserve(transfers_.size() + 1); }
   void adopt(Transfer& transfer) { transfers_.push_back(&transfer); }
   bool is_empty() const { return transfers_.empty(); }
-  bool progress();  // of all that are under way; whether anything moved
-  // Whether nobody had met the message, and it is under way no more.
+  bool progress();  // advances all messages under way; whether anything moved
+  // Cancels a message that no peer has matched, and returns whether it did.
   bool cancel(Transfer& transfer);
   void drop_all(const Error* failure) noexcept;
 
-  // How a rank waits that has nothing to do but messages. looked_long: spins for a while, then yields the processor;
-  // true once it is time to sleep.
+  // For a rank that waits for messages only. looked_long: spins for a while, then yields the processor; true when it is
+  // time to sleep.
   bool looked_long(Idle& idle, int64_t spin_ns);
   void rest();
   void publish_awaited();
@@ -54,10 +54,10 @@ class Mailbox {
   int64_t attend();  // between sleeps; the next deadline
   void stop_awaiting();
 
-  // Before the arena is left, which is broken.
+  // Drops all messages, before the rank leaves a broken arena.
   void abandon() noexcept;
 
-  // crossed.cc: the rank is in a collective that this one has not begun, and in nothing else.
+  // crossed.cc: the rank is in a collective that this rank has not begun, and in nothing else.
   bool is_ahead(int32_t rank) const;
 
  private:
@@ -109,7 +109,7 @@ class Mailbox {
   bool settle(int32_t source, uint32_t place, Offer what);
   bool is_cancelled(int32_t source, uint32_t place);
   bool accept(Transfer& transfer, const Envelope& envelope, const char* here, const Route* route);
-  [[noreturn]] void throw_withdrawn(int32_t source) const;  // an offer was, before it was read
+  [[noreturn]] void throw_withdrawn(int32_t source) const;  // the sender withdrew an offer before it was read
   void fetch(int32_t source, const Route& route, Stream& stream, const Call& call, uint64_t number);
   bool reads(int32_t source, const Route& route) { return route.way != Way::remote || reads_memory_of(source); }
   bool reads_memory_of(int32_t rank);
@@ -162,9 +162,9 @@ class Mailbox {
 
   std::vector<Peer> peers_;
   std::vector<Transfer*> transfers_;  // under way, in the order started
-  std::list<SetAside> set_aside_;     // messages that no receive has asked for, of each pair in order
-  uint64_t kept_bytes_ = 0;           // of them, here
-  int32_t next_source_ = 0;           // where a receive from any rank looks first
+  std::list<SetAside> set_aside_;     // messages that no receive has matched, in order for each pair
+  uint64_t kept_bytes_ = 0;           // bytes of set_aside_ copied here
+  int32_t next_source_ = 0;           // the rank that a receive from any rank tries first
   bool all_lines_reserved_ = false;
   uint64_t moves_ = 0;  // lines sent and taken, offers settled
 };

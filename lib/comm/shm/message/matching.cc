@@ -1,9 +1,9 @@
 // comm/shm/message/matching.cc: which message a receive gets. A message goes to the first posted receive that matches
 // its sender and tag. Messages of one pair are examined in the order sent, so no matching message is overtaken. A
-// message that matches no receive is set aside when a receive may match one behind it: an offer (a long message) stays
-// with its sender, which learns that it was seen; other messages are copied here, up to a limit. A receive takes what
-// was set aside at once, also while its pieces still arrive; the rest goes to the receive's own buffer. A message that
-// its sender has cancelled is dropped where it is found. Does not know how bytes travel.
+// message that matches no receive is set aside when a receive may match a later message: an offer (a long message)
+// stays with its sender, which sees the state kSeen; other messages are copied here, up to a limit. A receive can take
+// a message that was set aside while pieces still arrive; the later pieces go to the receive's own buffer. A message
+// that its sender has cancelled is dropped when it is found. Does not know how bytes travel.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -22,7 +22,7 @@ constexpr uint32_t kMostSeen = kChannelOffers / 2;  // offers of a pair that sta
 bool wants(const Transfer& transfer, const Envelope& envelope) {
   const Half& half = transfer.in;
   return half.stage == Half::Stage::moving && (half.peer == envelope.source || half.peer == GSEL_ANY_RANK) &&
-         (half.tag == envelope.tag || (half.tag == GSEL_ANY_TAG && envelope.tag >= 0));  // below: the library's own
+         (half.tag == envelope.tag || (half.tag == GSEL_ANY_TAG && envelope.tag >= 0));  // < 0: internal messages
 }
 
 uint64_t kept_bytes(const SetAside& kept) {
@@ -31,7 +31,8 @@ uint64_t kept_bytes(const SetAside& kept) {
 
 }  // namespace
 
-// Whether there was one. What is set aside suits no receive that was there, so a receive looks at it once.
+// Whether the transfer was matched. A message that is set aside matches no receive posted before it, so each receive
+// checks the messages set aside only once.
 bool Mailbox::match(Transfer& transfer) {
   Half& half = transfer.in;
   if (!half.looked && !set_aside_.empty() && match_kept(transfer)) return true;
@@ -60,7 +61,7 @@ bool Mailbox::match_from(int32_t source, Transfer& transfer) {
   return false;
 }
 
-// A probe leaves the message where it is. False: it was cancelled meanwhile.
+// A probe leaves the message in place. false: the message was cancelled meanwhile.
 bool Mailbox::take(Transfer& transfer, const Envelope& envelope, ChannelLine& line) {
   if (row_of(transfer.call.kind).probes) return accept(transfer, envelope, nullptr, nullptr);
   if (in_line(line.word)) {
@@ -81,7 +82,7 @@ bool Mailbox::take(Transfer& transfer, const Envelope& envelope, ChannelLine& li
   return accepted;
 }
 
-// The receive posted first; where none wants it, a probe. The asking one may stand alone, not among the others yet.
+// The first posted receive that matches, else a probe. `asking` may not be in transfers_ yet.
 const Transfer* Mailbox::owner_of(const Envelope& envelope, const Transfer& asking) const {
   const Transfer* probe = wants(asking, envelope) ? &asking : nullptr;
   if (transfers_.empty()) return probe;
@@ -93,7 +94,7 @@ const Transfer* Mailbox::owner_of(const Envelope& envelope, const Transfer& aski
   return probe;
 }
 
-// Whether there was room for it, or need.
+// false: the limit is reached or there is no memory.
 bool Mailbox::set_aside(const Envelope& envelope, ChannelLine& line, const Transfer& asking) {
   const int32_t source = envelope.source;
   if (peer(source).set_aside == kMostSeen) drop_cancelled(source);
@@ -121,7 +122,7 @@ bool Mailbox::set_aside(const Envelope& envelope, ChannelLine& line, const Trans
   return true;
 }
 
-// False: it was cancelled meanwhile.
+// false: the message was cancelled meanwhile.
 bool Mailbox::keep(SetAside& kept, ChannelLine& line, const Transfer& asking) {
   const int32_t source = kept.envelope.source;
   kept.stream = {kept.data.get(), kept.envelope.bytes, 0, kept.route.offer};
@@ -168,9 +169,9 @@ bool Mailbox::match_kept(Transfer& transfer) {
   return false;
 }
 
-// False: it was cancelled meanwhile.
+// false: the message was cancelled meanwhile.
 bool Mailbox::take_kept(Transfer& transfer, std::list<SetAside>::iterator place) {
-  const SetAside& kept = *place;  // stays until the receive has it: pieces are still written here
+  const SetAside& kept = *place;  // dropped only after the receive has it, since pieces are still written here
   const bool whole = !kept.offered && kept.stream.whole();
   bool accepted = false;
   try {
@@ -207,7 +208,7 @@ void Mailbox::drop_cancelled(int32_t source) {
   }
 }
 
-// With the arena they stand in.
+// Called when the rank leaves the arena of the messages.
 void Mailbox::forget() noexcept {
   set_aside_.clear();
   kept_bytes_ = 0;

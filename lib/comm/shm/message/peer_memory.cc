@@ -10,8 +10,8 @@
 namespace gsel::shm {
 namespace {
 
-// A process is known by the random number that stands at an address it told when joining, so that another of the same
-// number in another process namespace is not taken for it.
+// Whether this process can read a peer's memory. Compares a random number of the peer, since in another pid namespace
+// the same pid may be another process.
 bool reads(const Member& peer) {
   uint64_t token = 0;
   const iovec local{&token, sizeof token}, remote{reinterpret_cast<void*>(peer.witness), sizeof token};
@@ -30,7 +30,7 @@ void tell_what_is_read(const Family& family) {
   }
 }
 
-// Where this process has it. Others wait for this rank, so that not to have it fails the call for all.
+// Other ranks wait for this one, so a failure to map the memory breaks the communicator.
 char* PeerMemory::shared(uint64_t offset) const {
   try {
     return at_.family().memory()->at(offset);
@@ -39,7 +39,6 @@ char* PeerMemory::shared(uint64_t offset) const {
   }
 }
 
-// What was read in place counts only if its owner still lends it.
 void PeerMemory::throw_if_taken_back() const {
   os::fence(std::memory_order_acquire);
   breaking_.throw_if_broken();

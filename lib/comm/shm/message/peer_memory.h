@@ -1,5 +1,5 @@
-// comm/shm/message/peer_memory.h: memory of the other ranks as this rank reads it: in the memory that all share, or in
-// private memory, which the kernel of the operating system copies (process_vm_readv). Does not know what is read.
+// comm/shm/message/peer_memory.h: reads memory of other ranks: shared memory, or private memory through the kernel
+// (process_vm_readv). Does not know what is read.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gsel::shm {
 
-// Tells the family whose private memory this rank may read: once, before any rank is told that all have joined.
+// Publishes whose private memory this rank may read: once, before the join ends.
 void tell_what_is_read(const Family& family);
 
 class PeerMemory {
@@ -16,19 +16,19 @@ class PeerMemory {
   PeerMemory(const Membership& members, const FlightRecorder& recorder, const Breaking& breaking)
       : at_(members), recorder_(recorder), breaking_(breaking) {}
 
-  // Where this process has what stands at an offset of the shared memory.
+  // The address in this process of an offset of the shared memory.
   char* shared(uint64_t offset) const;
-  // Of a buffer of this rank: its offset in the shared memory; 0: it is private.
+  // The offset in the shared memory of a buffer of this rank; 0: it is private.
   uint64_t offset_of(const void* memory, uint64_t bytes) const { return at_.family().offset_of(memory, bytes); }
 
-  // Whether this rank may read private memory of another, asked for at each call; and of all, asked once.
+  // Whether this rank may read private memory of another rank (tried at each call), or of all ranks (tried once).
   bool can_read(int32_t rank) const;
   bool reads_all();
-  // Whether another may read this rank's, as it found when it joined.
+  // Whether another rank may read this rank's memory, as that rank found when it joined.
   bool is_read_by(int32_t rank) const;
-  // What a rank has at an address of its process, for a call with this number.
+  // Reads memory of a rank's process, for the call with this number.
   void read_from(int32_t rank, uint64_t address, char* to, uint64_t bytes, const Call& call, uint64_t number) const;
-  // What was read in place counts only if its owner still lends it.
+  // After a read in place: throws if the communicator is broken, since the owner may have changed the data.
   void throw_if_taken_back() const;
 
  private:

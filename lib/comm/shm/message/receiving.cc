@@ -1,6 +1,6 @@
-// comm/shm/message/receiving.cc: a message that is received. The sender's description of the message is compared with
-// the receive before anything is written. If they disagree and the sender still waits for the answer, only these two
-// calls fail; otherwise the sender may have returned already, and the communicator breaks.
+// comm/shm/message/receiving.cc: receives messages. The sender's description of the message is compared with the
+// receive before anything is written. If they disagree and the sender still waits for the answer, only these two calls
+// fail; otherwise the sender may have returned already, and the communicator breaks.
 #include <algorithm>
 #include <cstring>
 
@@ -31,7 +31,8 @@ bool Mailbox::advance_receive(Transfer& transfer) {
   return true;
 }
 
-// The usual message, which matching would give this receive too: it is whole, and nothing else is under way.
+// Fast path: a whole message of the expected type, length and tag, with nothing else under way. Matching gives the
+// same.
 bool Mailbox::take_plain(Transfer& transfer, ChannelLine& line) {
   Half& half = transfer.in;
   const bool alone = transfers_.empty() || (transfers_.size() == 1 && transfers_.front() == &transfer);
@@ -50,8 +51,8 @@ bool Mailbox::take_plain(Transfer& transfer, ChannelLine& line) {
   return true;
 }
 
-// The line with which the next message from a rank begins; nullptr: none yet. Pieces before it go where they belong.
-// Those of a message that was cancelled belong nowhere, and when it ends in the middle, it was one that is set aside.
+// The first line of the next message from a rank; nullptr: none yet. Delivers the pieces before that line, and discards
+// those of a cancelled message. If a message ends before its last piece, it was cancelled after it was set aside.
 ChannelLine* Mailbox::next_message(int32_t source, uint64_t number) {
   Peer& other = peer(source);
   for (;;) {
@@ -68,7 +69,7 @@ ChannelLine* Mailbox::next_message(int32_t source, uint64_t number) {
   }
 }
 
-// The next line, of the message that is arriving.
+// Takes the next line, a piece of the message that arrives.
 void Mailbox::take_piece(int32_t source, uint64_t number) {
   Peer& other = peer(source);
   Stream& stream = *other.stream;
@@ -83,7 +84,7 @@ void Mailbox::take_piece(int32_t source, uint64_t number) {
   take_line(source, number);
 }
 
-// Whether its sender has cancelled the message; then it hears that we know.
+// Whether the sender has cancelled the message; if so, confirms that to the sender.
 bool Mailbox::is_cancelled(int32_t source, uint32_t place) {
   if (place == kNoOffer) return false;
   ChannelOffer& offer = at_.arena().channel(source, at_.rank()).offer[place];
@@ -92,14 +93,14 @@ bool Mailbox::is_cancelled(int32_t source, uint32_t place) {
   return true;
 }
 
-// Tells the sender what becomes of the message; false: it was cancelled before.
+// Sets the state of the offer for the sender; false: the message was cancelled before.
 bool Mailbox::settle(int32_t source, uint32_t place, Offer what) {
   if (place == kNoOffer || answer(at_.arena().channel(source, at_.rank()).offer[place], what)) return true;
   if (!is_cancelled(source, place)) throw_withdrawn(source);
   return false;
 }
 
-// A message that is `here`, or by a route; false: it was cancelled before.
+// Receives a message from memory (`here`) or by a route; false: the message was cancelled before.
 bool Mailbox::accept(Transfer& transfer, const Envelope& envelope, const char* here, const Route* route) {
   Half& half = transfer.in;
   const bool probe = row_of(transfer.call.kind).probes;
@@ -145,7 +146,7 @@ void Mailbox::throw_withdrawn(int32_t source) const {
       .about_rank(at_.shown(source));
 }
 
-// What is on offer and claimed.
+// Copies a claimed offer.
 void Mailbox::fetch(int32_t source, const Route& route, Stream& stream, const Call& call, uint64_t number) {
   ChannelOffer& offer = at_.arena().channel(source, at_.rank()).offer[route.offer];
   if (route.way == Way::remote)
@@ -154,7 +155,7 @@ void Mailbox::fetch(int32_t source, const Route& route, Stream& stream, const Ca
     std::memcpy(stream.to,
                 route.way == Way::pointer ? reinterpret_cast<const char*>(route.place) : memory_.shared(route.place),
                 stream.bytes);
-  if (route.way != Way::pointer) memory_.throw_if_taken_back();  // a sender that gave up may have changed it meanwhile
+  if (route.way != Way::pointer) memory_.throw_if_taken_back();  // a sender that gave up may have changed the data
   stream.moved = stream.bytes;
   signals_.notify(source, offer.state, kTaken);
   ++moves_;
@@ -166,7 +167,7 @@ bool Mailbox::reads_memory_of(int32_t rank) {
   return reading == Peer::Reading::yes;
 }
 
-// The receive is for another type, or too short. Where the sender waits, both calls fail; false: it has cancelled its.
+// The receive has another type or is too short. Fails both calls if the sender waits; false: the sender has cancelled.
 bool Mailbox::refuse(Transfer& transfer, const Envelope& envelope, const Route* route) {
   const Half& half = transfer.in;
   const Call& call = transfer.call;
@@ -175,7 +176,7 @@ bool Mailbox::refuse(Transfer& transfer, const Envelope& envelope, const Route* 
                           ((both ? call.source : call.root) == GSEL_ANY_RANK ? kWantedAnyRank : 0) |
                           (half.tag == GSEL_ANY_TAG ? kWantedAnyTag : 0);
   const Error error = disagreement(envelope, at_.rank(), wanted).about_rank(at_.shown(envelope.source));
-  const bool is_sent = !route || route->way == Way::slot;  // or a part of it may be
+  const bool is_sent = !route || route->way == Way::slot;  // the send may have returned
   if (is_sent) breaking_.break_with(error.code(), envelope.source, error.what());
   ChannelOffer& offer = at_.arena().channel(envelope.source, at_.rank()).offer[route->offer];
   if (offer.state.load(std::memory_order_relaxed) == kPieces)

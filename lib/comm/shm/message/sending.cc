@@ -1,8 +1,7 @@
-// comm/shm/message/sending.cc: a message that is sent. Messages to one rank enter the channel one behind the other. An
-// offer that the receiver cannot decline does not hold up later messages. A sender that gives up first withdraws its
-// offer, so that no rank copies from memory that belongs to the caller again. A message that no receive has been found
-// for can be cancelled while some of it is not sent; the receiver then finds the word in its place, and drops what it
-// has of it.
+// comm/shm/message/sending.cc: sends messages. Messages to one rank enter the channel in the order started. An offer
+// that the receiver cannot decline does not hold up later messages. A sender that gives up first withdraws its offer,
+// so that no rank copies from memory that belongs to the caller again. A message that no receive has matched can be
+// cancelled until all of it is sent; the receiver then finds the state kCancelled and drops the pieces that it has.
 #include <sched.h>
 
 #include <algorithm>
@@ -61,7 +60,7 @@ bool Mailbox::advance_send(Transfer& transfer) {
   return true;
 }
 
-// A message of one piece needs no place: it is over when it is sent.
+// A message of one piece needs no offer: it has ended when it is sent.
 bool Mailbox::send_pieces(Transfer& transfer) {
   Half& half = transfer.out;
   Stream& stream = half.stream;
@@ -81,7 +80,8 @@ bool Mailbox::send_pieces(Transfer& transfer) {
   return true;
 }
 
-// Whether there was one. Those left behind are free once the receiver has done with them.
+// Takes a free offer of the channel; false: there is none. Offers in left_behind become free when the receiver sets
+// kTaken.
 bool Mailbox::take_place(Half& half) {
   Peer& other = peer(half.peer);
   Channel& channel = at_.arena().channel(at_.rank(), half.peer);
@@ -99,14 +99,14 @@ bool Mailbox::take_place(Half& half) {
   return true;
 }
 
-// How a message that is longer than a slot travels, as far as its sender knows; Way::slot: in pieces.
+// The way of a message longer than a slot, as far as its sender knows; Way::slot: in pieces.
 Way Mailbox::way_to(int32_t rank, const char* data, uint64_t bytes) const {
   if (at_.is_thread_here(rank)) return Way::pointer;
   if (memory_.offset_of(data, bytes) != 0) return Way::offset;
   return peer(rank).reads_us == Peer::Reading::no || bytes < tuning_.single_copy_from ? Way::slot : Way::remote;
 }
 
-// Whether the data is on offer, or will be once there is room.
+// false: the message is sent in pieces. true: it is offered, or will be when there is room.
 bool Mailbox::offer(Transfer& transfer) {
   Half& half = transfer.out;
   Peer& other = peer(half.peer);
@@ -125,7 +125,8 @@ bool Mailbox::offer(Transfer& transfer) {
   return true;
 }
 
-// Whether the offer has ended; what is declined travels in pieces. Others may go on behind one that is known not to be.
+// Whether the offer has ended. A declined message is sent in pieces. After any other answer, later messages may
+// proceed.
 bool Mailbox::settle_offer(Transfer& transfer) {
   Half& half = transfer.out;
   Peer& other = peer(half.peer);
@@ -155,7 +156,8 @@ bool Mailbox::settle_offer(Transfer& transfer) {
   return true;
 }
 
-// After a failure. Whoever reads the data in this process ends in bounded time; from another, it does no harm.
+// After a failure. Waits for a reader in this process, which ends in bounded time. A reader in another process does no
+// harm.
 void Mailbox::withdraw(Half& half) noexcept {
   if (half.stage != Half::Stage::offered) return;
   half.stage = Half::Stage::done;
@@ -164,7 +166,7 @@ void Mailbox::withdraw(Half& half) noexcept {
   while (offer.state.load(std::memory_order_acquire) < kTaken) sched_yield();
 }
 
-// Whether no receive had been found for it, and nobody gets it now. Sends behind it move up.
+// Cancels a send that no receive has matched, and returns whether it did. Later sends move up.
 bool Mailbox::cancel_send(Half& half) {
   if (half.stage == Half::Stage::done) return false;
   Peer& other = peer(half.peer);

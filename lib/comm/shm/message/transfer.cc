@@ -1,7 +1,7 @@
 // comm/shm/message/transfer.cc: all messages under way: how they advance, how a rank waits for any of several, and what
-// ends the wait. A rank that writes to a channel of another rank, or takes from one, wakes that rank if it listens. So
-// a rank that sleeps for messages sleeps on one word of its own. It waits as in wait.cc: it polls, then yields, then
-// sleeps for at most a millisecond at a time.
+// ends the wait. A rank that writes to a channel or takes from one wakes the rank at its other end if that rank
+// listens. So a rank that sleeps for messages sleeps on one word of its own. It waits as in signals.cc: it polls, then
+// yields, then sleeps.
 #include <sched.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ void Mailbox::run(const gsel_collective& given) {
 
 void Mailbox::run_alone(const gsel_collective& given) {
   Transfer transfer;
-  transfers_.reserve(1);  // an offer that is made is taken back whatever fails, so that is made possible first
+  transfers_.reserve(1);  // so that drop_all can withdraw an offer after any failure
   begin(transfer, given);
   try {
     if (advance(transfer))
@@ -49,7 +49,7 @@ void Mailbox::wait_for(Transfer& transfer) {
     } else if (looked_long(idle, signals_.spin_ns())) {
       if (const int32_t peer = crossed_peer(transfer); peer < 0)
         rest();
-      else if (!progress())  // what came before the peer's collective counts
+      else if (!progress())  // the peer may have sent a message before its collective
         fail_crossed(transfer, peer);
     }
   }
@@ -77,7 +77,7 @@ void Mailbox::finish(Transfer& transfer) {
   if (transfer.request) signals_.driver().end_call(*transfer.request, transfer.failure.get());
 }
 
-// Whether nobody had met the message, and it is under way no more. By the driver.
+// By the driver.
 bool Mailbox::cancel(Transfer& transfer) {
   const bool receives = row_of(transfer.call.kind).receives;
   const bool sends = !receives || transfer.call.kind == GSEL_COLLECTIVE_SENDRECV;
@@ -90,7 +90,7 @@ bool Mailbox::cancel(Transfer& transfer) {
   return true;
 }
 
-// The communicator is broken: none of them will end by itself.
+// For a broken communicator, in which no message ends by itself.
 void Mailbox::drop_all(const Error* failure) noexcept {
   if (failure && !transfers_.empty()) recorder_.note_failure(*failure, 0);
   std::vector<Transfer*> dropped;
@@ -103,27 +103,25 @@ void Mailbox::drop_all(const Error* failure) noexcept {
   }
 }
 
-// Before the rank leaves its arena, which is broken.
 void Mailbox::abandon() noexcept {
   try {
     breaking_.throw_broken();
   } catch (const Error& e) {
     drop_all(&e);
-  } catch (...) {  // no memory to say why
+  } catch (...) {  // no memory for the text
     const Error failure(GSEL_ERR_NOMEM, "out of memory");
     drop_all(&failure);
   }
   forget();
 }
 
-// Spins for a while, then yields the processor; true once it is time to sleep. A rank that sits on our own processor
-// cannot go on while we spin.
+// A peer on the same processor cannot run while this rank spins, so beside one this rank yields immediately.
 bool Mailbox::looked_long(Idle& idle, int64_t spin_ns) {
   constexpr int kLooksAtFirst = 256, kLooksPerClock = 16;
   if (++idle.looks < kLooksAtFirst) return false;
   pause_processor();
   if (idle.looks % kLooksPerClock != 0) return false;
-  if (at_.is_broken() && !progress()) breaking_.throw_broken();  // what was sent before that counts
+  if (at_.is_broken() && !progress()) breaking_.throw_broken();  // messages sent before the failure still arrive
   const int64_t now = os::now_ns();
   if (idle.since_ns == 0) idle.since_ns = now;
   if (now - idle.since_ns < spin_ns && !beside_a_peer()) return false;
@@ -161,7 +159,7 @@ Mailbox::Awaited Mailbox::awaited_by(const Half& half, bool out) const {
   return {&channel.offer[half.offer].state, other.send_turn == half.turn ? kSeen : kTaken};
 }
 
-// Between sleeps: are those alive that the messages wait for, and is there time left.
+// Between sleeps: checks that the awaited ranks live and that there is time left.
 int64_t Mailbox::attend() {
   const int64_t now = os::now_ns();
   int64_t next = INT64_MAX;
@@ -185,7 +183,7 @@ int64_t Mailbox::attend() {
   return next;
 }
 
-// What was sent before its sender left counts, hence the look behind.
+// A message that a rank sent before it left still counts, so the channel is checked after `left`.
 void Mailbox::attend_to_any(const Transfer& transfer, int64_t deadline_ns) {
   const auto may_send = [&](int32_t q) {
     const uint64_t received = peer(q).received;
@@ -207,13 +205,13 @@ void Mailbox::attend_to_any(const Transfer& transfer, int64_t deadline_ns) {
                     recorder_.text_of(transfer.call), transfer.number));
 }
 
-// For others that ask who holds us up: the first half that waits.
+// Publishes the first half that waits, for the chain of waits of other ranks.
 void Mailbox::publish_awaited() {
   if (transfers_.empty()) return;
   const Transfer& first = *transfers_.front();
   const bool out = first.out.stage != Half::Stage::done;
   const Half& half = out ? first.out : first.in;
-  if (half.peer == GSEL_ANY_RANK) return;  // nobody in particular
+  if (half.peer == GSEL_ANY_RANK) return;  // no particular rank
   const Awaited awaited = awaited_by(half, out);
   signals_.chain().await(half.peer, *awaited.flag, awaited.value);
   signals_.chain().publish(signals_.driver().blocks_caller());
@@ -231,7 +229,7 @@ void Mailbox::rest() {
   if (const auto wakeup = prepare_sleep()) wakeup->sleep();
 }
 
-// The count of wakeups now, unless a look after others have been made to see that we listen finds something.
+// Listens, makes the other ranks see that, and checks once more. nullopt: there is something to do, so do not sleep.
 std::optional<Wakeup> Mailbox::prepare_sleep() {
   const int64_t left = attend() - os::now_ns();
   RankBlock& me = at_.mine();
