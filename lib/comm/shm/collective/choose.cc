@@ -1,6 +1,6 @@
-// comm/shm/collective/choose.cc: which protocol a call takes, and why. A call chooses by what the header lines of all
-// ranks say of their buffers; before a call, an explanation knows this rank's buffers alone and takes those of all
-// ranks to be of the same kind.
+// comm/shm/collective/choose.cc: which protocol a call uses, and why. A call chooses by the header lines of all ranks,
+// which describe their buffers. An explanation knows only this rank's buffers and assumes that those of all ranks are
+// of the same kind.
 #include <algorithm>
 
 #include "comm/call/collective.h"
@@ -28,7 +28,7 @@ const char* protocol_name(Protocol protocol) {
 
 namespace {
 
-// Bytes of the larger of a rank's two buffers, on the rank where it is largest: what predictions go by.
+// Bytes of the larger of a rank's two buffers, maximum over ranks; the size for predictions.
 uint64_t size_of(const Call& call, const Plan& plan, int32_t ranks) {
   const CollectiveRow& row = row_of(call.kind);
   if (row.takes_send_counts() && row.takes_recv_counts()) {
@@ -42,13 +42,13 @@ uint64_t size_of(const Call& call, const Plan& plan, int32_t ranks) {
 
 }  // namespace
 
-// What is known of the buffers of a large call, as far as its kind needs them.
+// The buffers of a large call that its kind needs.
 struct Collectives::Buffers {
   bool send_reached, recv_reached;  // by every rank: one process, or memory of gsel_mem_alloc
   bool all_read;                    // every rank may read the memory of every other
 };
 
-// buffers(): Buffers; asked for large calls only.
+// buffers() returns Buffers; called for large calls only.
 template <class Look>
 Choice Collectives::choose(const Call& call, Look&& buffers) const {
   if (at_.world_size() == 1) return {Protocol::alone, "there is one rank"};
@@ -91,7 +91,7 @@ Choice Collectives::choose_by_own(const Call& call, const Plan& plan) {
   });
 }
 
-// A reduce to one rank has no memory on the others to fetch results from but staging.
+// In a reduce, only the root has a recv buffer, so the others' results must be staged.
 bool Collectives::prefers_single_copy(const Call& call) const {
   switch (call.kind) {
     case GSEL_COLLECTIVE_REDUCE:
@@ -106,7 +106,7 @@ bool Collectives::prefers_single_copy(const Call& call) const {
   }
 }
 
-// Of what is staged.
+// Chunk size of the staged protocol.
 uint64_t Collectives::staged_chunk(const Call& call, const Plan& plan) const {
   const uint64_t staging = at_.arena().layout().staging_bytes;
   if (call.kind == GSEL_COLLECTIVE_ALLREDUCE && at_.world_size() == 2)

@@ -77,7 +77,7 @@ void Collectives::run(const gsel_collective& given, bool grouped) {
   }
 }
 
-// The communicator is broken already.
+// The communicator was broken before the call.
 void Collectives::fail_before() {
   try {
     breaking_.throw_broken();
@@ -87,7 +87,7 @@ void Collectives::fail_before() {
   }
 }
 
-// A caller's operation that fails here leaves the others waiting for results, so it fails for all.
+// If a caller's operation fails, other ranks wait for its results, so the communicator breaks.
 void Collectives::fail(const Error& error) {
   try {
     if (error.code() != GSEL_ERR_CALLBACK) throw Error(error);
@@ -119,7 +119,7 @@ void Collectives::exchange(Asked asked, const void* send, void* recv, uint64_t b
   recorder_.leave(number_);
 }
 
-// Behind the header.
+// The call after its header is posted.
 uint64_t Collectives::run_call(const Call& call, const Plan& plan) {
   largest_part_ = plan.largest_part();
   read_headers();
@@ -144,7 +144,7 @@ uint64_t Collectives::run_call(const Call& call, const Plan& plan) {
   return plan.sent_bytes();
 }
 
-// Alike on every rank, before anything is posted.
+// The result is the same on every rank, and nothing is posted yet.
 void Collectives::require_room_for_records(const Call& call) const {
   if (at_.world_size() == 1 || call.unit <= block_bytes()) return;
   gsel::fail(GSEL_ERR_UNSUPPORTED, "{} with records of {} bytes on {}; the most there is {} bytes",

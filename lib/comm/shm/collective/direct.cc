@@ -1,10 +1,10 @@
 // comm/shm/collective/direct.cc: large payloads in memory that every rank can access: memory of gsel_mem_alloc,
-// registered memory, or any memory if all ranks are threads of one process. Nothing is copied on the way. A reduction
-// cuts the elements into one slice per rank; the owner of a slice reads it from every input and writes the result to
-// every output. No rank returns before the others are done with its buffers, unless the call fails.
+// registered memory, or any memory if all ranks are threads of one process. There are no intermediate copies. A
+// reduction divides the elements into one slice per rank; the owner of a slice reads it from every input and writes the
+// result to every output. No rank returns before the others are done with its buffers, unless the call fails.
 //
-// If the call fails, data that a rank has read from others may be anything. So a rank checks once more for a failure
-// before it says that it is done. A rank whose call has failed waits for those who still write to its buffer. If one of
+// If the call fails, data that a rank has read from others may be invalid. So a rank checks for a failure again before
+// it posts that it is done. A rank whose call has failed waits for the ranks that still write to its buffer. If one of
 // them does not finish, it was stopped, and the buffer is taken out of shared memory (isolate.cc).
 #include <sched.h>
 
@@ -31,9 +31,9 @@ char* Collectives::recv_of(int32_t rank) const {
   return at_.one_process() ? reinterpret_cast<char*>(at.recv_address) : memory_.shared(at.recv_offset);
 }
 
-// Buffers go back to their owners when a call fails, while others may still be at work in them. So whoever writes to
-// them, or reads memory of a thread, says so and then looks whether the call has failed; whoever fails looks the other
-// way round. Orders as in tests/model; change both.
+// Buffers go back to their owners when a call fails, while other ranks may still use them. So a rank that writes to
+// buffers, or reads memory of a thread, sets `touching` and then checks for a failure; a rank that fails checks in the
+// opposite order. Memory orders as in tests/model; change both.
 class Collectives::Touching {
  public:
   Touching(const Membership& members, const Breaking& breaking) : block_(members.mine()) {
@@ -50,9 +50,9 @@ class Collectives::Touching {
   RankBlock& block_;
 };
 
-// Returns once no other rank writes to the buffers of the call that has failed.
+// Waits until no other rank writes to the buffers of the failed call.
 void Collectives::take_back_buffers() noexcept {
-  os::fence(std::memory_order_release);  // for throw_if_taken_back of who reads them
+  os::fence(std::memory_order_release);  // pairs with throw_if_taken_back of a reader
   if (at_.world_size() == 1 || at_.header().broken.load(std::memory_order_seq_cst) == 0) return;
   const int64_t deadline = os::now_ns() + kTakeBackNs;
   bool stopped = false;
@@ -62,7 +62,7 @@ void Collectives::take_back_buffers() noexcept {
   if (stopped && written) at_.family().isolate(current_.recv, current_.count * current_.element);
 }
 
-// A thread of this process goes on as long as we do; another process may not, and after its end it writes nothing.
+// A thread of this process runs as long as this one does. Another process may be stopped, or end and write no more.
 bool Collectives::ends_touching(int32_t rank, int64_t deadline_ns) const noexcept {
   const bool other_process = !at_.is_thread_here(rank);
   while (at_.block(rank).touching.load(std::memory_order_seq_cst) != 0) {
@@ -85,7 +85,7 @@ void Collectives::run_direct(const Call& call, const Plan& plan) {
   finish_direct(call, plan);
 }
 
-// No rank goes on before the others are done with its buffers.
+// No rank returns before the others are done with its buffers.
 void Collectives::finish_direct(const Call& call, const Plan& plan) {
   hit(Step::direct);
   memory_.throw_if_taken_back();

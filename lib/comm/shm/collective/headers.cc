@@ -1,5 +1,5 @@
-// comm/shm/collective/headers.cc: the header line that every collective begins with: what it says, who reads it, and
-// what follows if ranks disagree.
+// comm/shm/collective/headers.cc: the header line that every collective begins with: posts it, reads those of all
+// ranks, and fails if ranks disagree.
 #include <algorithm>
 #include <cstring>
 
@@ -10,7 +10,7 @@
 namespace gsel::shm {
 namespace {
 
-// Nobody reads the next line's memory any more: taking it from the others' caches now saves the next call that time.
+// No rank reads the next line any more: moving it to this core's cache now saves the next call that time.
 void prefetch_for_write(const void* line) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" ::"m"(*static_cast<const char*>(line)));
@@ -63,8 +63,7 @@ void Collectives::post_operation(const Operation& operation, uint64_t parity) {
     at_.mine().operation[parity][i].store(name[i], std::memory_order_relaxed);
 }
 
-// All ranks read the same lines, so all come to the same words. The odd one out is the first that differs from the
-// most.
+// All ranks read the same lines, so all throw the same text. It blames the first rank that differs from the majority.
 void Collectives::fail_mismatch(uint64_t parity) {
   const auto print = [&](int32_t q) { return at_.block(q).line[parity].fingerprint; };
   int32_t usual = 0, most = 0;
@@ -104,7 +103,7 @@ void Collectives::publish_row(const Plan& plan, uint64_t parity) {
     for (int32_t q = 0; q < at_.world_size(); ++q) row[q] = plan.sent(q);
 }
 
-// Of an alltoallv: what others have for this rank must be what it expects; the largest part decides the chunks.
+// For an alltoallv: other ranks' send counts for this rank must equal its recv counts; finds the largest part.
 void Collectives::read_rows(const Call& call, const Plan& plan) {
   for (int32_t q = 0; q < at_.world_size(); ++q) {
     const Bytes* row = parts_of(q);

@@ -1,8 +1,8 @@
-// comm/shm/collective/single_copy.cc: large payloads in private memory of other processes, which the kernel of the
-// operating system copies (process_vm_readv). Collectives that only copy do so directly from the owner's buffer to the
-// destination. In a reduction, a rank reads its slice of every input, tile by tile, into its own staging memory and
-// folds the tiles into recv; if all ranks want the result, each reads the slices of the others from their recv. No rank
-// returns before the others are done with its buffers.
+// comm/shm/collective/single_copy.cc: large payloads in private memory of other processes, copied by the kernel
+// (process_vm_readv). Collectives without a reduction copy directly from the owner's buffer to the destination. In a
+// reduction, a rank reads its slice of every input, tile by tile, into its own staging memory and reduces the tiles
+// into recv; if all ranks want the result, each reads the slices of the others from their recv. No rank returns before
+// the others are done with its buffers.
 #include <sys/uio.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// comm/shm/collective/small.cc: payloads that are sent with the header line: in the line, or in the slot beside it.
-// Every rank does the whole work on all payloads, in rank order.
+// comm/shm/collective/small.cc: payloads that are sent with the header line, in the line or in the rank's small slot.
+// Every rank does the whole reduction or copy itself, in rank order.
 #include <algorithm>
 #include <cstring>
 
@@ -21,7 +21,7 @@ void Collectives::publish_small(const Call& call, const Plan& plan, HeaderLine& 
     std::memcpy(place, call.send, call.payload_bytes);
   } else if (!plan.parts_differ()) {
     const size_t bytes = plan.packed(at_.rank(), call.root < 0 ? at_.rank() : call.root).count;
-    if (bytes > 0) std::memcpy(place, call.send, bytes);  // who gives nothing may have NULL
+    if (bytes > 0) std::memcpy(place, call.send, bytes);  // send may be NULL if bytes is 0
   } else {
     for (int32_t q = 0; q < at_.world_size(); ++q) {
       const Bytes from = plan.source(q), to = plan.packed(at_.rank(), q);

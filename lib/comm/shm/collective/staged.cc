@@ -2,10 +2,10 @@
 // cache. Flags count chunks. With two buffers per rank, a rank stages the next chunk while others still work on this
 // one. There is no barrier between chunks.
 //
-// A reduction cuts the elements into one slice per rank, and each slice into chunks. In chunk k every rank stages its
-// elements of the other ranks' slices, and the owner of each slice reduces it from all inputs in rank order. If others
-// want the result, the owner writes it over its own staged input, where they read it. So each element is reduced by one
-// rank only, and is the same on all ranks.
+// A reduction divides the elements into one slice per rank, and each slice into chunks. In chunk k every rank stages
+// its elements of the other ranks' slices, and the owner of each slice reduces it from all inputs in rank order. If
+// other ranks want the result, the owner writes it to its own staging memory, where they read it. So each element is
+// reduced by one rank only, and is the same on all ranks.
 #include <algorithm>
 #include <cstring>
 
@@ -26,7 +26,7 @@ Bytes chunk_of(const Bytes& whole, uint64_t chunk, uint64_t per_chunk) {
 
 }  // namespace
 
-// The slices of a reduction in bytes, and the chunks they are worked off in. A rank's staging has a block per slice.
+// The slices of a reduction in bytes, and their chunks. A rank's staging memory has a block per slice.
 struct Collectives::Slices {
   Slices(const Collectives& collectives, const Call& call, const Plan& plan)
       : plan_(plan), block_bytes(collectives.block_bytes()) {
@@ -49,7 +49,7 @@ void Collectives::run_staged(const Call& call, const Plan& plan) {
     copy_staged(call, plan);
 }
 
-// Pages for this rank's own staging memory, near it, when first needed.
+// Reserves pages for this rank's staging memory, near it, when first needed.
 void Collectives::reserve_staging() {
   if (staging_reserved_) return;
   const SharedMemory& memory = *at_.family().memory();
@@ -65,7 +65,7 @@ void Collectives::reserve_staging() {
 void Collectives::stage_slices(const Call& call, const Slices& slices, uint64_t chunk) {
   if (chunk >= 2) wait_all(&RankBlock::copied, chunks_ + chunk - 1);
   for (int32_t q = 0; q < at_.world_size(); ++q) {
-    if (q == at_.rank()) continue;  // read where it is
+    if (q == at_.rank()) continue;  // read in place
     const Bytes part = slices.part(q, chunk);
     std::memcpy(at_.arena().staging(at_.rank(), chunk) + static_cast<size_t>(q) * slices.block_bytes,
                 call.send + part.begin, part.count);
@@ -96,7 +96,7 @@ void Collectives::fetch_slices(const Call& call, const Slices& slices, uint64_t 
   }
 }
 
-// Of two ranks each folds the whole: as much to copy as with a slice each, and one wait less.
+// Each of two ranks reduces everything: the same bytes to copy as with one slice each, and one wait less.
 void Collectives::allreduce_staged_by_both(const Call& call) {
   const Bytes whole{0, call.count * call.element};
   const uint64_t per_chunk =
@@ -153,7 +153,7 @@ void Collectives::reduce_staged(const Call& call, const Plan& plan) {
   chunks_ += slices.chunks;
 }
 
-// Where readers get different bytes, each has a block of its own; else all read the same.
+// If readers get different bytes, each has its own block; else all read the same block.
 void Collectives::copy_staged(const Call& call, const Plan& plan) {
   const bool blocks = plan.parts_differ();
   const uint64_t per_chunk =

@@ -1,11 +1,12 @@
-// comm/shm/regroup/broken_group.cc: gsel_comm_create_group of a communicator that is broken, whose ranks can rely only
-// on single words (reform.cc).
+// comm/shm/regroup/broken_group.cc: gsel_comm_create_group on a broken communicator, whose ranks can rely only on
+// single words (reform.cc).
 //
-// The first rank of a list is the founder of its group. Each member has one word: the list it asks for, and how far
-// that has come. The founder makes the group once all members ask: it moves their words from asking to taken, one after
-// another. A member that gives up moves its word from asking back to idle, so that no stale word counts as a call; one
-// that is taken waits for the founder, which has all it needs. The founder then writes the place of the arena beside
-// each word and moves the word to founded. A member that did not wait has left the new communicator.
+// The first rank of a list is the founder of its group. Each member has one word: the list it asks for, and a state.
+// The founder makes the group when all members ask: it moves their words from asking to taken, one after another. A
+// member that gives up moves its word from asking back to idle, so that no stale word counts as a call. A member in
+// state taken waits for the founder, which needs nothing more from it. The founder then writes the offset of the arena
+// beside each word and moves the word to founded. A member that did not wait counts as having left the new
+// communicator.
 #include <algorithm>
 #include <exception>
 #include <optional>
@@ -18,10 +19,10 @@
 namespace gsel::shm {
 namespace {
 
-// The lowest bits of a word; the others are of the list. 0: idle.
+// The lowest bits of a word; the others are a hash of the list. 0: idle.
 enum : uint64_t { kAsks = 1, kTaken = 2, kFounded = 3, kStates = 3 };
 
-constexpr int64_t kFoundingNs = 1'000'000'000;  // a member that is taken waits so much longer
+constexpr int64_t kFoundingNs = 1'000'000'000;  // additional wait of a member in state taken
 
 uint64_t word_of(const std::vector<int32_t>& members) {
   constexpr uint64_t kBasis = 0xcbf29ce484222325u, kPrime = 0x100000001b3u;
@@ -45,7 +46,7 @@ MemberPlace Regroup::create_group_in_broken(const std::vector<int32_t>& members,
   const uint64_t offset =
       members.front() == at_.rank() ? found_group(members, name, deadline) : await_founder(members, deadline);
   MemberPlace place = place_in(members, offset, name, at_.numbering());
-  signals_.chain().retract();  // the rank goes on
+  signals_.chain().retract();  // the failed wait no longer blocks the rank
   return place;
 }
 
@@ -84,7 +85,7 @@ uint64_t Regroup::found_group(const std::vector<int32_t>& members, const std::st
   return offset;
 }
 
-// The place of the arena; 0: the founder found no memory.
+// The offset of the arena; 0: the founder had no memory.
 uint64_t Regroup::await_founder(const std::vector<int32_t>& members, int64_t deadline_ns) const {
   const uint64_t word = word_of(members);
   const int32_t founder = members.front();
@@ -103,8 +104,8 @@ uint64_t Regroup::await_founder(const std::vector<int32_t>& members, int64_t dea
   return offset;
 }
 
-// What keeps the group from being made, if it is time to say so. `silent`: the members that have not been seen to ask.
-// A member that has asked is not to blame for giving up while others are silent.
+// The error that prevents the group, if a member is gone or the deadline has passed. `silent`: the members that have
+// not been seen to ask. A member that has asked is not blamed for giving up while others are silent.
 std::optional<Error> Regroup::why_not(const std::vector<int32_t>& members, uint64_t word, std::vector<int32_t>& silent,
                                       int64_t deadline_ns) const {
   std::erase_if(silent, [&](int32_t q) { return asks(q, word); });
@@ -119,7 +120,7 @@ bool Regroup::asks(int32_t rank, uint64_t word) const {
   return now == (word | kAsks) || now == (word | kTaken);
 }
 
-// Whether all members asked; otherwise none of them is taken.
+// Whether all members ask and are taken now; if false, none is taken.
 bool Regroup::take_all(const std::vector<int32_t>& members, uint64_t word) const {
   for (size_t i = 0; i < members.size(); ++i) {
     if (move_on(at_.block(members[i]).group_word, word | kAsks, word | kTaken)) continue;
@@ -129,7 +130,8 @@ bool Regroup::take_all(const std::vector<int32_t>& members, uint64_t word) const
   return true;
 }
 
-// A dead member, else one of `silent` that has left, perhaps because of a death: so deaths are looked for behind it.
+// A dead member, else a member of `silent` that has left. It may have left because of a death, so deaths are checked
+// after that.
 std::optional<int32_t> Regroup::gone_of(const std::vector<int32_t>& members, const std::vector<int32_t>& silent) const {
   const auto has_left = [&](int32_t q) { return at_.block(q).left.load(std::memory_order_acquire) != 0; };
   const auto left = std::ranges::find_if(silent, has_left);

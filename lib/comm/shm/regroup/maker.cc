@@ -15,7 +15,7 @@ Maker::Maker(std::function<void()> make)
 
 Maker::~Maker() {
   if (os::fork_generation() != fork_generation_)
-    static_cast<void>(thread_.release());  // it is the parent's
+    static_cast<void>(thread_.release());  // the thread is only in the parent
   else
     join();
 }

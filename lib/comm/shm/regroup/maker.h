@@ -1,5 +1,4 @@
-// comm/shm/regroup/maker.h: a communicator that is made on a thread of its own while its caller goes on. Does not know
-// how it is made.
+// comm/shm/regroup/maker.h: makes a communicator asynchronously, on a thread of its own. Does not know how it is made.
 #pragma once
 
 #include <condition_variable>
@@ -24,7 +23,7 @@ class Maker {
 
   uint64_t fork_generation() const { return fork_generation_; }
   bool has_ended();
-  // Whether it has ended, after at most so long; negative: to the end. Throws what failed.
+  // Waits at most `seconds` and returns whether it has ended; negative: no limit. Throws its failure.
   bool wait(double seconds);
   void tell(const std::shared_ptr<Listener>& listener);
   void join();
@@ -41,7 +40,7 @@ class Maker {
   std::unique_ptr<std::thread> thread_;
 };
 
-// Who waits for it. The endpoint keeps it until its thread has gone.
+// The caller's request for a Maker. The endpoint keeps the Maker until its thread has ended.
 class MadeBeside final : public BackendRequest {
  public:
   explicit MadeBeside(std::shared_ptr<Maker> maker) : maker_(std::move(maker)) {}

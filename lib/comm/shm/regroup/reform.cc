@@ -2,11 +2,12 @@
 // (resync). A new communicator stays in the family, so it is an arena in the family's memory: one rank, the founder,
 // makes the arena with all members filled in, and tells the others its place.
 //
-// In a broken communicator, ranks can rely only on single words. Each rank has one word that says whether it is in the
-// new communicator. A rank moves its own word from open to in. A rank that waits for it moves the word to out if that
-// rank is dead, has left or is late. The first move counts for all. Once all words have moved, all ranks know the same
-// members. The lowest member makes the new arena and writes its place to the header of the old one. If it cannot, the
-// next member does, and again the first write counts. Ranks that are to be left out are moved to out at the beginning.
+// In a broken communicator, ranks can rely only on single words. Each rank has one word that decides whether it is in
+// the new communicator. A rank moves its own word from open to in. Another rank that waits for it moves the word to out
+// if the rank is dead, has left or is late. The first move counts for all ranks. When all words have moved, all ranks
+// know the same members. The lowest member makes the new arena and writes its offset to the header of the old one. If
+// that member cannot, the next one does, and again the first write counts. Ranks to be left out are moved to out at the
+// beginning.
 #include <algorithm>
 
 #include "base/text.h"
@@ -19,7 +20,7 @@ namespace {
 
 constexpr int64_t kDyingNs = 20'000'000;
 
-// A word of the roll: what, and of those out why and by whom.
+// The decision in the low byte of a word: open, in, or the reason for out. The deciding rank is in the upper bits.
 enum : uint32_t { kOpen = 0, kIn = 1, kDied = 2, kLeft = 3, kLate = 4, kNamed = 5 };
 uint32_t decision_of(uint32_t word) {
   return word & 0xff;
@@ -30,8 +31,8 @@ int32_t decided_by(uint32_t word) {
 
 }  // namespace
 
-// Whoever shrinks a communicator that nobody has broken mostly knows of a death; the others are to hear of that and not
-// of the shrink.
+// A shrink of a communicator that is not broken mostly follows a death. So it waits a moment for that death, which then
+// breaks the communicator instead of the shrink.
 MemberPlace Regroup::shrink(const std::vector<int32_t>& without) {
   at_.require_own_process("gsel_comm_shrink");
   if (std::exchange(shrunk_, true))
@@ -60,7 +61,7 @@ MemberPlace Regroup::shrink(const std::vector<int32_t>& without) {
   const std::string name = derived_name(at_.name(), "shrink");
   MemberPlace place = place_in(members, members.size() == 1 ? 0 : successor(members, name, at_.numbering().get()), name,
                                at_.numbering());
-  signals_.chain().retract();  // the rank goes on
+  signals_.chain().retract();  // the failed wait no longer blocks the rank
   return place;
 }
 
@@ -88,7 +89,7 @@ void Regroup::resync() {
   adopt(place_in(members, successor(members, at_.name(), as_before.get()), at_.name(), as_before).arena);
 }
 
-// One that shrinks itself cannot be left out: it may have gone on with others already.
+// A rank that calls shrink itself cannot be left out: it may already be in the new communicator with others.
 void Regroup::leave_out(const std::vector<int32_t>& without) {
   const uint32_t by_me = static_cast<uint32_t>(at_.rank()) << 8;
   for (const int32_t q : without) {
@@ -96,8 +97,8 @@ void Regroup::leave_out(const std::vector<int32_t>& without) {
     if (at_.block(q).reform.compare_exchange_strong(known, kNamed | by_me, std::memory_order_seq_cst)) continue;
     if (decision_of(known) != kIn) continue;
     uint32_t open = kOpen;
-    at_.mine().reform.compare_exchange_strong(open, kLeft | by_me,
-                                              std::memory_order_seq_cst);  // nobody waits for this rank
+    // So that no rank waits for this one.
+    at_.mine().reform.compare_exchange_strong(open, kLeft | by_me, std::memory_order_seq_cst);
     breaking_.wake_all();
     throw Error(
         GSEL_ERR_MISMATCH,
@@ -118,7 +119,7 @@ void Regroup::break_for(const std::string& purpose, const char* remedy) const {
   breaking_.mark(GSEL_ERR_STATE, at_.rank(), fmt::format("{}; call {} on every rank", text, remedy));
 }
 
-// Every rank's word, none of them open.
+// Waits until no rank's word is open and returns all words.
 std::vector<uint32_t> Regroup::call_the_roll(Word word) {
   uint32_t open = kOpen;
   (at_.mine().*word).compare_exchange_strong(open, kIn, std::memory_order_seq_cst);
@@ -176,7 +177,7 @@ void Regroup::refuse_if_shrinking() const {
           .about_rank(at_.shown(q));
 }
 
-// Where the communicator of these ranks stands, which are in; founds it when it is this rank's turn.
+// The offset of the successor's arena. Makes the arena if it is this rank's turn.
 uint64_t Regroup::successor(const std::vector<int32_t>& members, const std::string& name,
                             const Numbering* numbering) const {
   const std::atomic<uint64_t>& told = at_.header().successor;
@@ -211,8 +212,8 @@ uint64_t Regroup::publish_successor(const std::vector<int32_t>& members, const s
   return offset;
 }
 
-// The communicator goes on in another arena, as if it had just begun. The old one is left, but not yet out of the hands
-// of those who are still reading in it.
+// Continues the communicator in a new arena, as if it had just been made. Leaves the old arena, which stays valid while
+// other threads hold it.
 void Regroup::adopt(std::shared_ptr<Arena> next) {
   Watcher* const watcher = at_.family().watcher();
   if (watcher) watcher->remove(at_.family(), breaking_);

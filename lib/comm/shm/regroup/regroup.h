@@ -1,5 +1,5 @@
-// comm/shm/regroup/regroup.h: communicators made from one: from a working one (split.cc), and from a broken one, or the
-// broken one made whole again (reform.cc, broken_group.cc). Does not know what their ranks do.
+// comm/shm/regroup/regroup.h: makes communicators from a working one (split.cc) or from a broken one, and repairs a
+// broken one (reform.cc, broken_group.cc). Does not know what their ranks do.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +26,15 @@ class Regroup {
         engine_(engine),
         threads_allowed_(threads_allowed) {}
 
-  // See Control; each gives this rank's place in the new communicator.
-  // numbering: the ranks in its errors; nullptr: as Control says.
+  // See Control; each returns this rank's place in the new communicator. numbering: rank numbers in its errors;
+  // nullptr: as Control says.
   std::optional<MemberPlace> split(int32_t colour, int32_t key, std::string_view label,
                                    std::shared_ptr<const Numbering> numbering = nullptr);
   MemberPlace create_group(const std::vector<int32_t>& members);
   MemberPlace dup();
   MemberPlace shrink(const std::vector<int32_t>& without);
   void resync();
-  // By whoever drives.
+  // Called by the driver.
   std::optional<MemberPlace> split_in_turn(int32_t colour, int32_t key) {
     return regroup(Asked::split, {colour, key}, {});
   }
@@ -66,7 +66,7 @@ class Regroup {
   uint64_t publish_successor(const std::vector<int32_t>& members, const std::string& name,
                              const Numbering* numbering) const;
   void adopt(std::shared_ptr<Arena> next);
-  // Looks, and sleeps in between until some rank wakes all or a moment has passed.
+  // Polls; sleeps between polls until a rank wakes all ranks or a millisecond has passed.
   template <class Done>
   void look_until(Done&& done) const {
     constexpr int64_t kLookNs = 1'000'000;
@@ -96,7 +96,7 @@ class Regroup {
   Mailbox& mailbox_;
   Engine& engine_;
   const bool threads_allowed_;
-  std::atomic<int> made_{0};  // communicators, by splits, dups and groups
+  std::atomic<int> made_{0};  // number of splits, dups and groups so far
   bool shrunk_ = false;
 };
 

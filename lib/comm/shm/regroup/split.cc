@@ -1,7 +1,7 @@
 // comm/shm/regroup/split.cc: communicators made from a working one. They stay in its family, so a new one is an arena
 // in the family's memory: one of its ranks, the founder, makes the arena with all members filled in, and tells the
-// others its place. This takes two exchanges on the old communicator: which rank wants to be in which communicator, and
-// where each arena is.
+// others its offset. This takes two exchanges on the old communicator: the colours and keys, and the offsets of the
+// arenas.
 #include <algorithm>
 #include <cstdint>
 
@@ -22,7 +22,7 @@ std::vector<int32_t> ranks_of(const std::vector<Choice>& choices, int32_t colour
   return members;
 }
 
-// Whether an arena may be given up: who has not said to be gone has ended.
+// Whether an arena may be released: each rank has either set `gone` or ended.
 bool nobody_in(const Arena& arena, const Family& family) {
   for (int32_t q = 0; q < arena.layout().world_size; ++q)
     if (arena.rank(q).gone.load(std::memory_order_acquire) == 0 && !family.ended(arena.rank(q).family_rank))
@@ -45,7 +45,7 @@ MemberPlace Regroup::dup() {
   return dup_in_turn();
 }
 
-// label: empty for a communicator that the caller gets.
+// label: empty for a communicator of the caller's.
 std::optional<MemberPlace> Regroup::regroup(Asked asked, Wish own, std::string_view label,
                                             std::shared_ptr<const Numbering> numbering) {
   std::vector<Wish> choices(at_.ranks());
@@ -74,7 +74,7 @@ std::string Regroup::name_of_next(Asked asked, std::string_view label, int32_t c
   return derived_name(at_.name(), fmt::format("{}{}:{}", label.empty() ? "split" : label, number, colour));
 }
 
-// Between members of a group to be, which alone know of it.
+// A message between members of a new group; other ranks do not take part.
 void Regroup::pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, uint64_t n) {
   gsel_collective call{};
   call.kind = kind;
@@ -91,7 +91,7 @@ void Regroup::pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, 
   engine_.call(call);
 }
 
-// The first member hears of each which list it has, founds the arena, and tells all where it stands.
+// The first member receives a hash of each member's list, makes the arena and sends its offset to all.
 MemberPlace Regroup::create_group(const std::vector<int32_t>& members) {
   at_.require_own_process("gsel_comm_create_group");
   const std::string name = derived_name(at_.name(), fmt::format("group{}", ++made_));
@@ -100,7 +100,7 @@ MemberPlace Regroup::create_group(const std::vector<int32_t>& members) {
   const int32_t founder = members.front();
   uint64_t list = members.size();
   for (const int32_t q : members) list = (list ^ static_cast<uint64_t>(q)) * 0x100000001b3u;
-  uint64_t answer[2] = {};  // where the arena stands; the rank with another list, + 1
+  uint64_t answer[2] = {};  // offset of the arena; the rank with another list, + 1
   if (at_.rank() != founder) {
     pass_on(GSEL_COLLECTIVE_SEND, founder, &list, 1);
     pass_on(GSEL_COLLECTIVE_RECV, founder, answer, 2);
@@ -128,7 +128,7 @@ MemberPlace Regroup::create_group(const std::vector<int32_t>& members) {
       .about_rank(at_.shown(odd));
 }
 
-// The arena of a communicator of these ranks, in memory of this one; where it stands.
+// Makes the arena of a communicator of these ranks in this rank's shared memory; returns its offset.
 uint64_t Regroup::create_arena(const std::vector<int32_t>& members, const std::string& name,
                                const Numbering* numbering) const {
   const Layout layout(static_cast<int32_t>(members.size()));

@@ -1,4 +1,4 @@
-// comm/shm/trace/trace.cc: see trace.h. From an arena to JSON; other processes are in trace_process.cc.
+// comm/shm/trace/trace.cc: see trace.h. Converts an arena to JSON; trace_process.cc reads other processes.
 #include "comm/shm/trace/trace.h"
 
 #include <unistd.h>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr uint32_t kReadable = 2;
 
-// Ticks as microseconds since the arena was made: both clocks were read then and are read now.
+// Converts ticks to microseconds since the arena was made, by reading both clocks then and now.
 class Clock {
  public:
   explicit Clock(const ArenaHeader& header) : tick_zero_(header.tick_zero), ticks_now_(os::ticks()) {
@@ -70,7 +70,7 @@ std::optional<Recorded> read_entry(const Arena& arena, int32_t rank, uint64_t nu
 Json call_json(const Recorded& call, const Clock& clock) {
   const PackedCall fields = unpack(call.packed);
   const bool rooted = is_known(fields.kind) && (row_of(fields.kind).rooted() || row_of(fields.kind).message);
-  Operation operation;  // its name is not in the recording where it is a caller's
+  Operation operation;  // without a name: the recording has none for a caller's operation
   operation.op = fields.op;
   const std::string name = operation_name(operation);
   std::string text = asked_text(fields.asked);
@@ -89,11 +89,11 @@ Json call_json(const Recorded& call, const Clock& clock) {
   return json;
 }
 
-// What is known of one rank.
+// What is known about one rank.
 struct Seen {
   std::vector<Recorded> calls;
-  std::optional<Recorded> latest;  // the latest it is in, else the latest of all
-  int32_t awaited = -1;            // the rank it waits for, or waited for when its call failed; -1: none, or not long
+  std::optional<Recorded> latest;  // the latest call under way, else the latest of all
+  int32_t awaited = -1;  // the rank it waits for, or waited for when its call failed; -1: none, or a short wait
 };
 
 int32_t awaited_by(const Arena& arena, int32_t rank) {
@@ -118,14 +118,14 @@ Seen look_at(const Arena& arena, int32_t rank) {
   return seen;
 }
 
-// A rank that ended in the middle, or would have gone on: not one that ended because a call failed.
+// Whether a rank's process has ended, but neither after leaving nor after a failed call.
 bool has_died(const Arena& arena, int32_t rank, const Seen& seen, const TraceReader& reader) {
   return reader.alive && !reader.alive(rank).value_or(true) && !(seen.latest && seen.latest->left < 0) &&
          arena.rank(rank).left.load(std::memory_order_acquire) == 0;
 }
 
-// Who holds up the others: whoever has died, though nobody need have waited for it for long; and whoever is waited for
-// and does not wait itself. A circle, as of two messages that wait for each other, holds up itself.
+// The ranks that block others: ranks that have died, and ranks that are waited for and do not wait themselves. Of a
+// cycle, such as two messages that wait for each other, one rank is listed.
 std::vector<int32_t> late_ranks(const Arena& arena, const std::vector<Seen>& ranks, const TraceReader& reader) {
   std::set<int32_t> late;
   for (int32_t q = 0; q < static_cast<int32_t>(ranks.size()); ++q)

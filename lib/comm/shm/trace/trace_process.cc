@@ -1,7 +1,7 @@
 // comm/shm/trace/trace_process.cc: reads the communicators of another process from the shared memory that it has open
-// under gsel's name, into memory of this process. Nothing in it is trusted: sizes are computed from the number of
-// ranks. Communicators split, duplicated or shrunk from the joined one are on pages of the same memory, wherever their
-// founder had room; the word that begins every arena identifies them.
+// under gsel's name, into memory of this process. The contents are not trusted: sizes are computed from the number of
+// ranks. Communicators split, duplicated or shrunk from the joined one are on arbitrary pages of the same memory; the
+// magic word at the beginning of every arena identifies them.
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr size_t kMostArenas = 4096;
 
-// What may be an arena: bytes of a file from somewhere on.
+// Bytes of a file from an offset on, which may be an arena.
 struct Source {
   int fd;
   uint64_t begin;
@@ -41,7 +41,7 @@ struct Source {
   }
 };
 
-// Addresses for a whole arena; only what is read takes memory.
+// Reserves addresses for a whole arena; only pages that are written take memory.
 std::shared_ptr<char> addresses(size_t bytes) {
   void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) throw std::bad_alloc();
@@ -56,7 +56,7 @@ int32_t ranks_at(const Source& source) {
   return ranks >= 1 && ranks <= kMaxRanks ? ranks : 0;
 }
 
-// Entries that were written to while they were read have another number, or none, the second time.
+// Drops entries that were overwritten during the read: their number differs in a second read.
 void drop_torn_entries(const Source& source, char* base, const Layout& layout) {
   const size_t n = static_cast<size_t>(layout.world_size) * kRingCalls;
   std::vector<char> again(n * sizeof(CallEntry));
@@ -68,7 +68,7 @@ void drop_torn_entries(const Source& source, char* base, const Layout& layout) {
   }
 }
 
-// The flags that ranks wait for may stand anywhere in the arena.
+// Reads the flags that ranks wait for, which may be anywhere in the arena.
 void read_awaited_flags(const Source& source, const Arena& arena) {
   for (int32_t q = 0; q < arena.layout().world_size; ++q) {
     const uint64_t offset = arena.rank(q).awaited_flag.load(std::memory_order_relaxed);
@@ -76,7 +76,7 @@ void read_awaited_flags(const Source& source, const Arena& arena) {
   }
 }
 
-// nullptr when it is no arena of this version.
+// nullptr: no arena of this version.
 std::shared_ptr<Arena> copy_arena(const Source& source) {
   const int32_t ranks = ranks_at(source);
   if (ranks == 0) return nullptr;
@@ -95,8 +95,7 @@ std::shared_ptr<Arena> copy_arena(const Source& source) {
   }
 }
 
-// Where arenas begin in a memory: the one that was joined in the control part, others on any page behind that somebody
-// has written to.
+// The arenas in a memory: that of the joined communicator in the control part, others on any written page after it.
 std::vector<Source> arenas_in(int fd) {
   constexpr auto kStep = static_cast<off_t>(kPage);
   std::vector<Source> found{{fd, SharedMemory::kControlAt}};
@@ -113,7 +112,7 @@ std::vector<Source> arenas_in(int fd) {
   return found;
 }
 
-// The descriptors of a process that lead to memory under our name, one for each memory.
+// Descriptors of the memfds named "gsel" that a process has open, one for each memory.
 std::vector<os::Fd> memories_of(int32_t pid) {
   const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir(folder.c_str()), closedir);
@@ -129,7 +128,7 @@ std::vector<os::Fd> memories_of(int32_t pid) {
     if (n <= 0 || std::string_view(target, static_cast<size_t>(n)) != "/memfd:gsel (deleted)") continue;
     os::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat info {};
-    if (!fd || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) continue;  // gone, or another by now
+    if (!fd || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) continue;  // closed or reused meanwhile
     if (seen.emplace(info.st_dev, info.st_ino).second) found.push_back(std::move(fd));
   }
   return found;
@@ -141,7 +140,7 @@ bool has_process(const Arena& arena, int32_t pid) {
   return false;
 }
 
-// `known`: our numbers of processes are theirs.
+// known: the pids in the arena are of this pid namespace.
 std::optional<bool> is_alive(int32_t pid, bool known) {
   if (!known || pid <= 0) return {};
   return kill(pid, 0) == 0 || errno != ESRCH;
@@ -154,7 +153,7 @@ bool somebody_in(const Arena& arena, bool known) {
   return false;
 }
 
-// Of one family: the communicator that was joined, and those made from it that somebody is in.
+// Adds the joined communicator of a family, and those made from it that still have ranks.
 void add_family(int fd, int32_t asked, Json& communicators) {
   bool known = false;
   for (const Source& source : arenas_in(fd)) {

@@ -1,5 +1,5 @@
-// comm/shm/tuning/tuning.cc: see tuning.h. The file of GSEL_TUNING is used, else the user's own; each is read once. A
-// file that cannot be used is reported and then ignored: it could only have made calls faster.
+// comm/shm/tuning/tuning.cc: see tuning.h. Uses the file of GSEL_TUNING, else the user's own; each is read once. A file
+// that cannot be used is reported and ignored, since it only affects speed.
 #include "comm/shm/tuning/tuning.h"
 
 #include <unistd.h>
@@ -21,7 +21,7 @@ namespace {
 using Worlds = std::vector<TunedWorld>;
 
 constexpr const char* kVariable = "GSEL_TUNING";
-constexpr size_t kMostFileBytes = size_t{128} << 10;  // above what the parser takes, which says more
+constexpr size_t kMostFileBytes = size_t{128} << 10;  // above the parser's limit, whose error is more precise
 
 const char* variable(const char* name) {
   const char* value = secure_getenv(name);
@@ -67,7 +67,7 @@ std::shared_ptr<const Worlds> worlds_in_force() {
 
 }  // namespace
 
-// Where this number of ranks was not measured, the next smaller one speaks for it, else the smallest.
+// Falls back to the next smaller number of ranks that was measured, else to the smallest.
 Tuning tuning_for(int32_t ranks) {
   const auto worlds = worlds_in_force();
   if (worlds->empty()) return {};

@@ -1,6 +1,6 @@
-// comm/shm/tuning/tuning_file.cc: see tuning_file.h. As with gsel.toml, whatever is not understood is refused; a file
-// is used as a whole or not at all.
-#define TOML_ASSERT(condition) static_cast<void>(0)  // hostile text trips them; releases of the parser report an error
+// comm/shm/tuning/tuning_file.cc: see tuning_file.h. As with gsel.toml, unknown keys and invalid values are errors; a
+// file is used as a whole or not at all.
+#define TOML_ASSERT(condition) static_cast<void>(0)  // invalid text can fail them; without them it is a parse error
 #include "comm/shm/tuning/tuning_file.h"
 
 #include <sys/utsname.h>
@@ -19,7 +19,7 @@ namespace gsel::shm {
 namespace {
 
 constexpr size_t kMostBytes = size_t{64} << 10;
-constexpr size_t kMostOfLine = 4096;  // a key of many dots is a table in a table in a table, and each takes stack
+constexpr size_t kMostOfLine = 4096;  // each dot of a key nests a table, which takes stack
 constexpr size_t kMostTimings = 64;
 constexpr int64_t kMostSeconds = 1000;
 
@@ -142,11 +142,11 @@ class Reader {
   const std::string& cpu_;
 };
 
-// Texts that the parser is not to see.
+// Refuses texts that the parser may not handle.
 void refuse_what_is_no_table(std::string_view text, const std::string& file) {
   if (text.size() > kMostBytes)
     throw Error(GSEL_ERR_PARSE, fmt::format("{}: has more than {} bytes", file, kMostBytes)).at({file, 0, 0, {}});
-  // What the parser would take a stray one for is not defined.
+  // The parser's behaviour for a byte that is not ASCII is undefined.
   const auto odd = std::ranges::find_if(text, [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
   if (odd != text.end()) {
     const auto line = 1 + std::count(text.begin(), odd, '\n');

@@ -21,14 +21,15 @@ struct TunedWorld {
   std::array<std::vector<Timing>, GSEL_COLLECTIVE_KINDS> timings;  // by rising bytes
 };
 
-// By rising ranks. GSEL_ERR_PARSE or GSEL_ERR_CONFIG with file, line and key, also for a file that another version
-// wrote or that was measured on a processor other than `cpu`.
+// Sorted by ranks. GSEL_ERR_PARSE or GSEL_ERR_CONFIG with file, line and key, also for a file of another version or of
+// a processor other than `cpu`.
 std::vector<TunedWorld> parse_tuning(std::string_view text, const std::string& file, const std::string& cpu);
 
-// Between the two sizes around `bytes`, linear in the logarithms; in proportion beyond the last. 0: no timings.
+// Interpolates linearly in the logarithms between the two sizes around `bytes`; proportional beyond the last. 0: no
+// timings.
 double interpolated_seconds(const std::vector<Timing>& timings, uint64_t bytes);
 
-// The processor's model as the kernel tells it.
+// The processor's model according to the kernel.
 std::string cpu_model();
 
 }  // namespace gsel::shm

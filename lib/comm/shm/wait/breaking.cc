@@ -21,7 +21,7 @@ void Breaking::look_at_all() const {
   }
 }
 
-// Who has left and then ended has left: whoever waits for it says so.
+// A rank that left before its process ended did not die; a rank that waits for it reports that it left.
 void Breaking::on_member_exit(int32_t family_rank) const noexcept {
   for (int32_t q = 0; q < at_.world_size(); ++q) {
     const RankBlock& block = at_.block(q);
@@ -67,7 +67,7 @@ void Breaking::write(gsel_status code, int32_t shown, int32_t family_rank, const
   header.broken_family = family_rank;
   header.broken_ns = os::now_ns();
   if (elsewhere) write_record(header.broken_elsewhere, *elsewhere);
-  const std::string_view told = without_which(text);  // said again where it is thrown
+  const std::string_view told = without_which(text);  // throw_broken appends the suffix
   const size_t length = std::min(told.size(), kTextBytes - 1);
   std::memcpy(header.broken_text, told.data(), length);
   header.broken_text[length] = '\0';

@@ -1,5 +1,5 @@
-// comm/shm/wait/breaking.h: what ends a communicator: a death, a timeout, an abort, a failure that leaves others
-// waiting. It is written into the arena, the first one counts, and all ranks report the same. Does not know who waits.
+// comm/shm/wait/breaking.h: breaks a communicator after a death, a timeout, an abort, or a failure that leaves others
+// waiting. The first failure is written into the arena, and all ranks report it. Does not know which ranks wait.
 #pragma once
 
 #include <atomic>
@@ -20,27 +20,28 @@ class Breaking {
     if (at_.is_broken()) throw_broken();
   }
   [[noreturn]] void throw_broken() const;
-  // about: a rank of this communicator, or -1: nobody in particular.
+  // about: the rank of this communicator that caused the failure; -1: no particular rank.
   [[noreturn]] void break_with(gsel_status code, int32_t about, const std::string& text) const;
   void mark(gsel_status code, int32_t about, const std::string& text) const noexcept;
-  // The same about a rank that need not be a member: as texts show it, and as rank of the family.
-  // elsewhere: where it is a rank of another family, -1 in this one.
+  // The same for a rank that need not be a member. shown: its number in texts. elsewhere: for a rank of another family,
+  // with family_rank -1.
   void write(gsel_status code, int32_t shown, int32_t family_rank, const std::string& text,
              const HeldElsewhere* elsewhere = nullptr) const noexcept;
-  // Any thread. about: as errors show it; -1: this rank.
+  // Any thread. about: numbered as in errors; -1: this rank.
   void abort(const char* reason, int32_t about) noexcept;
 
-  // A member's process has ended; from the watcher's thread or from a rank that looks for itself.
+  // A member's process has ended. Called by the watcher's thread, or by look_at_all(), which checks all members.
   void on_member_exit(int32_t family_rank) const noexcept;
   void look_at_all() const;
 
-  // Waits until the communicator is broken, or somebody wakes this rank, or for so long at most.
+  // Waits until the communicator is broken, this rank is woken or the time has passed; whether it is broken.
   bool await(int64_t nanoseconds) const;
-  // Wakes who waits for a rank, and a rank that waits for any of several.
+  // wake: wakes the ranks that wait for the owner of the block. wake_listener: wakes the owner if it waits for
+  // messages.
   static void wake(RankBlock& block) noexcept;
   static void wake_listener(RankBlock& block) noexcept;
   void wake_all() const noexcept;
-  // This rank has left.
+  // This rank leaves.
   void leave(const Arena& arena) const noexcept;
 
  private:

@@ -1,5 +1,5 @@
-// comm/shm/wait/chain.cc: see chain.h. What is read here belongs to other ranks and may change meanwhile: every place
-// and rank is checked before it is used.
+// comm/shm/wait/chain.cc: see chain.h. Other ranks may change the data meanwhile, so every offset and rank is checked
+// before it is used.
 #include "comm/shm/wait/chain.h"
 
 #include "base/text.h"
@@ -8,7 +8,7 @@
 namespace gsel::shm {
 namespace {
 
-constexpr uint32_t kTold = 2;  // of ArenaHeader::broken: why stands there
+constexpr uint32_t kTold = 2;  // of ArenaHeader::broken: readable
 
 int32_t rank_in(const Arena& arena, int32_t family_rank) {
   int32_t q = 0;
@@ -16,7 +16,7 @@ int32_t rank_in(const Arena& arena, int32_t family_rank) {
   return q < arena.layout().world_size ? q : -1;
 }
 
-// For whom a rank waits that is not there yet, or -1.
+// The rank that a rank still waits for, or -1.
 int32_t awaited_in(const Arena& arena, int32_t rank) {
   const RankBlock& block = arena.rank(rank);
   const int32_t next = block.awaited_rank.load(std::memory_order_acquire) - 1;
@@ -25,7 +25,7 @@ int32_t awaited_in(const Arena& arena, int32_t rank) {
   return flag->load(std::memory_order_acquire) >= block.awaited_value.load(std::memory_order_relaxed) ? -1 : next;
 }
 
-// nullptr where there is none any more.
+// nullptr if it no longer exists.
 std::shared_ptr<Arena> arena_at(const Family& family, uint64_t place) {
   const auto& memory = family.memory();
   try {
@@ -63,7 +63,7 @@ void WaitChain::publish(bool blocks_caller) noexcept {
     waits[slot_].store(word, std::memory_order_release);
 }
 
-// One that failed is for others to find, until the communicator is left.
+// A failed wait stays for other ranks to find until the communicator is left.
 void WaitChain::end() noexcept {
   const bool failed = at_.header().broken.load(std::memory_order_relaxed) != 0;
   if (failed && elsewhere_.waits()) tell_failure();
@@ -77,7 +77,7 @@ void WaitChain::retract() noexcept {
   slot_ = -1;
 }
 
-// Where the rank `waiter` of an arena is held up, and since when it counts.
+// The next link of the chain after `waiter`, in this arena. Failures before since_ns do not count.
 std::optional<ChainEnd> WaitChain::held_up_in(const std::shared_ptr<Arena>& arena, int32_t waiter,
                                               int64_t since_ns) const {
   const ArenaHeader& header = arena->header();
@@ -96,7 +96,7 @@ std::optional<ChainEnd> WaitChain::held_up_in(const std::shared_ptr<Arena>& aren
   return ChainEnd{blamed, -1, arena, waiter, rank_in(*arena, blamed), true};
 }
 
-// What holds up a rank of the family that is waited for in `arena`: there, else where it waits otherwise.
+// The next link of the chain: first in the same arena, then in other communicators where the rank waits.
 std::optional<ChainEnd> WaitChain::next(const ChainEnd& at, int64_t since_ns) const {
   if (at.rank >= 0)
     if (auto next = held_up_in(at.arena, at.rank, since_ns)) return next;
@@ -124,7 +124,7 @@ std::optional<ChainEnd> WaitChain::end_elsewhere(HeldElsewhere held, int32_t wai
   return ChainEnd{found, -1, nullptr, -1, -1, gave_up, std::move(held)};
 }
 
-// A chain that comes back to this rank ends before it: these ranks wait for each other.
+// A cycle back to this rank ends before it.
 ChainEnd WaitChain::end_of_chain(int32_t rank, int64_t since_ns) const {
   ChainEnd end{at_.block(rank).family_rank, rank, at_.shared_arena(), at_.rank(), rank, false};
   for (int32_t steps = 0; steps < at_.family().size() && !end.gave_up && end.family_rank >= 0; ++steps) {
@@ -137,7 +137,7 @@ ChainEnd WaitChain::end_of_chain(int32_t rank, int64_t since_ns) const {
   return end;
 }
 
-// The end of this rank's chain for ranks that have never heard of this communicator.
+// Describes the end of this rank's chain for ranks that are not in this communicator.
 HeldElsewhere WaitChain::in_words(const ChainEnd& end, const char* state) const {
   if (end.family_rank < 0) return *end.elsewhere;
   HeldElsewhere held;
@@ -167,7 +167,7 @@ void WaitChain::tell_elsewhere(bool blocks_caller) noexcept {
   }
 }
 
-// What ended the wait, if it is another rank's doing.
+// Publishes the failure of the wait to other families, if another rank caused it.
 void WaitChain::tell_failure() noexcept {
   try {
     const auto end = held_up_in(at_.shared_arena(), at_.rank(), 0);
@@ -206,7 +206,7 @@ void WaitChain::fail_late(int32_t rank, int64_t since_ns, const Call& call, uint
   breaking_.throw_broken();
 }
 
-// Who waits for the rank at the end, and where.
+// Text: which rank waits for the last rank, and where.
 std::string WaitChain::wait_of(const ChainEnd& end) const {
   if (end.elsewhere) return end.elsewhere->where;
   const uint64_t at = end.arena->rank(end.waiter).latest_number.load(std::memory_order_relaxed) / 2;

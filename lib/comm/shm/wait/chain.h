@@ -1,12 +1,11 @@
-// comm/shm/wait/chain.h: the chain of waits: where this rank waits, for others to find, and who is at the end of the
-// chain that holds this rank up, through all communicators of the process.
+// comm/shm/wait/chain.h: the chain of waits: publishes what this rank waits for, and finds the last rank of the chain
+// of waits that blocks this rank, through all communicators of the process.
 //
-// A rank that waits long says in its block of the communicator that was joined in which communicator it waits ("waits",
-// the arena's place in the family's memory); for whom, it says in its block there. A wait for which no thread of the
-// caller is blocked, such as that of a request nobody waits for yet, is marked: its rank may be late for another
-// reason. A wait that failed stays where it is until the communicator is left, and the reason of the failure, which is
-// in the arena, ends the chain. Into a communicator that was joined apart nobody else can look; what is told of it
-// stands in elsewhere.h.
+// A rank that waits long publishes the communicator it waits in (RankBlock::waits in the joined communicator, the
+// arena's offset in the family's memory) and the rank it waits for (in its block of that communicator). A wait that
+// blocks no thread of the caller, such as that of a request nobody waits for yet, is marked: its rank may be late for
+// another reason. A failed wait stays published until the communicator is left; its failure, which is in the arena,
+// ends the chain. Waits in communicators that were joined separately are published through elsewhere.h.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +17,15 @@
 
 namespace gsel::shm {
 
-constexpr uint64_t kBlocksCaller = 1;  // in a word of waits, whose places are of pages
+constexpr uint64_t kBlocksCaller = 1;  // a bit in RankBlock::waits; the offsets there are page aligned
 
 struct ChainEnd {
-  int32_t family_rank;           // who holds all up; -1: a rank of another family
-  int32_t member;                // the last on the way that is of the communicator where the chain begins
-  std::shared_ptr<Arena> arena;  // where it is waited for,
-  int32_t waiter, rank;          // by whom, and as which rank
-  bool gave_up;                  // the waiter has
-  std::optional<HeldElsewhere> elsewhere = {};  // instead of an arena: in another family
+  int32_t family_rank;           // the last rank of the chain; -1: a rank of another family
+  int32_t member;                // the last rank of the chain that is in the communicator where the chain begins
+  std::shared_ptr<Arena> arena;  // the communicator in which the last rank is waited for
+  int32_t waiter, rank;          // there: the rank that waits, and the last rank
+  bool gave_up;                  // the wait has failed
+  std::optional<HeldElsewhere> elsewhere = {};  // instead of arena: a wait in another family
 };
 
 class WaitChain {
@@ -34,16 +33,16 @@ class WaitChain {
   WaitChain(const Membership& members, const FlightRecorder& recorder, const Breaking& breaking)
       : at_(members), recorder_(recorder), breaking_(breaking), elsewhere_(members.family()) {}
 
-  // For others that ask who holds them up: this rank waits for a flag of another in this communicator.
+  // Publishes in this communicator that this rank waits for a flag of another rank.
   void await(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) noexcept;
   bool awaits() const { return at_.mine().awaited_rank.load(std::memory_order_relaxed) != 0; }
   void stop_awaiting() noexcept { at_.mine().awaited_rank.store(0, std::memory_order_release); }
-  // That it waits in this communicator rather than in another one of the family; blocks_caller: see above.
+  // Publishes that this rank waits in this communicator. blocks_caller: a thread of the caller is blocked.
   void publish(bool blocks_caller) noexcept;
-  void end() noexcept;      // a wait that failed stays
-  void retract() noexcept;  // also one that failed
+  void end() noexcept;      // retracts the wait unless it failed
+  void retract() noexcept;  // also a failed wait
 
-  // The rank is late: breaks the communicator for who is at the end of the chain.
+  // A wait for the rank timed out: breaks the communicator and blames the last rank of the chain.
   [[noreturn]] void fail_late(int32_t rank, int64_t since_ns, const Call& call, uint64_t number);
 
  private:
@@ -61,8 +60,8 @@ class WaitChain {
   const FlightRecorder& recorder_;
   const Breaking& breaking_;
   Elsewhere elsewhere_;
-  int32_t slot_ = -1;     // of this rank's waits
-  int64_t since_ns_ = 0;  // when it was first published
+  int32_t slot_ = -1;     // index in this rank's waits
+  int64_t since_ns_ = 0;  // when the wait was first published
 };
 
 }  // namespace gsel::shm

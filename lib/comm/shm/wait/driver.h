@@ -1,5 +1,5 @@
-// comm/shm/wait/driver.h: what runs the calls of a rank, as far as those have to know it who wait inside of one. The
-// engine is one.
+// comm/shm/wait/driver.h: the driver of a rank's calls as code that waits inside a call sees it. The engine implements
+// it.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@ namespace gsel::shm {
 
 struct EngineRequest;
 
-// What makes calls of this communicator as steps of a call of its own, if anything does.
+// Implemented by code that makes calls of this communicator as steps of its own calls.
 class Outer {
  public:
-  virtual void attend() noexcept = 0;         // from a step that waits long, on its thread, before each of its sleeps
-  virtual std::string call_text() const = 0;  // of the call, from one of its steps; empty: this is no step
+  virtual void attend() noexcept = 0;         // called on the thread of a step that waits long, before each sleep
+  virtual std::string call_text() const = 0;  // of the outer call of the current step; empty: it is no step
 
  protected:
   ~Outer() = default;
@@ -22,18 +22,18 @@ class Outer {
 
 class Driver {
  public:
-  // In a collective, between two looks: what else is under way goes on; whether any of it moved.
+  // Called while a collective polls: advances other calls under way; whether any of them moved.
   virtual bool go_on_beside() = 0;
-  // The same before a sleep: are those alive that it waits for, and is there time left.
+  // Called before a collective sleeps: checks other calls for dead ranks and timeouts.
   virtual void attend_beside() = 0;
   virtual bool is_alone() const = 0;       // nothing else is under way
-  virtual const Outer* outer() const = 0;  // nullptr: calls are the caller's own
-  // Whether other calls are under way, or may come at any time.
+  virtual const Outer* outer() const = 0;  // nullptr: calls are no steps
+  // Whether other calls are under way or may start at any time.
   virtual bool busy() const = 0;
-  // Whether a thread of the caller is blocked until what is done now has ended.
+  // Whether a thread of the caller is blocked until the current call ends.
   virtual bool blocks_caller() const = 0;
-  virtual bool is_awaited(const EngineRequest& request) const = 0;  // somebody waits for its end
-  virtual bool has_news() const = 0;                                // something to look at before a sleep
+  virtual bool is_awaited(const EngineRequest& request) const = 0;  // a caller waits for its end
+  virtual bool has_news() const = 0;                                // new calls: do not sleep
   virtual void end_call(EngineRequest& request, const Error* failure) noexcept = 0;
 
  protected:

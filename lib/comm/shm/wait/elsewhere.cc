@@ -16,7 +16,7 @@
 namespace gsel::shm {
 namespace {
 
-// A family of this process, and which communicator of another one has told its ranks something last.
+// A family of this process. teller: the communicator of another family that last published a wait to this one.
 struct Entry {
   const Family* family;
   int communicators;

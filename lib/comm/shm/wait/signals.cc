@@ -53,7 +53,7 @@ void Signals::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_
   if (deadline_ns_ == 0) deadline_ns_ = started + call_->timeout_ns;
   int yields = crowded_ ? kCrowdedYields : INT32_MAX;
   while (!reached(flag, value)) {
-    if (at_.is_broken() && !reached(flag, value)) breaking_.throw_broken();  // what was posted before that counts
+    if (at_.is_broken() && !reached(flag, value)) breaking_.throw_broken();  // a flag posted before still counts
     if (driver_->go_on_beside()) continue;
     if (yields-- > 0 && os::now_ns() - started < kYieldNs) {
       sched_yield();
@@ -78,7 +78,7 @@ void Signals::say_alone() {
   me.alone_in.store(at_.posted_headers(), std::memory_order_release);
 }
 
-// A rank that sits on our own processor cannot go on while we spin, whatever the number of processors.
+// A rank on the same processor cannot run while this rank spins, so spinning ends early.
 bool Signals::spin(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
   constexpr int kLooksAtFirst = 256, kLooksPerClock = 16;
   for (int i = 0; i < kLooksAtFirst; ++i)
@@ -98,28 +98,28 @@ bool Signals::spin(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t val
   return false;
 }
 
-// What ended the wait before the word was read is seen here; what ends it later changes the word.
+// An event that ends the wait before the word is read is seen in `ended`; a later one changes the word.
 void Signals::sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
   RankBlock& other = at_.block(rank);
   other.sleepers.fetch_add(1, std::memory_order_seq_cst);
   const uint32_t word = other.wake_word.load(std::memory_order_seq_cst);
-  if (rank != at_.rank()) call_up(rank);  // it may have started a collective that nobody there waits for yet
+  if (rank != at_.rank()) call_up(rank);  // it may have a postponed collective
   if (asymmetric_) os::pass_barriers_everywhere();
   const int64_t most = driver_->is_alone() ? longest_sleep() : kSleepBesideNs, left = deadline_ns_ - os::now_ns();
-  // Behind the word, or who breaks the communicator or leaves between our last look and here would wake nobody.
+  // Read after the word: a rank that leaves or breaks the communicator before that does not change the word again.
   const bool ended = flag.load(std::memory_order_seq_cst) >= value || other.left.load(std::memory_order_seq_cst) != 0 ||
                      at_.header().broken.load(std::memory_order_seq_cst) != 0;
   if (!ended && left > 0) os::futex_wait(other.wake_word, word, std::min(most, left));
   other.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-// What a rank posted before it left or died counts, hence the second look at the flag.
+// A flag posted before the rank left or died still counts, so the flag is read after that check.
 void Signals::check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value, const Call& call,
                          uint64_t number) {
   const Member& peer = at_.member(rank);
   const bool left = at_.block(rank).left.load(std::memory_order_acquire) != 0;
   const bool died = !left && peer.life && os::life_ended(peer.life.get());
-  // A rank that left and then ended has left.
+  // A rank that left before its process ended did not die.
   const bool left_before = died && at_.block(rank).left.load(std::memory_order_acquire) != 0;
   if ((!left && !died) || reached(flag, value)) return;
   breaking_.break_with(
@@ -132,7 +132,6 @@ void Signals::check_deadline(int32_t rank, int64_t deadline_ns, const Call& call
   if (os::now_ns() >= deadline_ns) chain_.fail_late(rank, deadline_ns - call.timeout_ns, call, number);
 }
 
-// Calls the driver of this rank back from sleep: from that for messages, and from that in a collective.
 void Signals::nudge() const noexcept {
   if (at_.mine().listening.load(std::memory_order_seq_cst) != 0) Breaking::wake_listener(at_.mine());
   const int32_t awaited = at_.mine().awaited_rank.load(std::memory_order_seq_cst) - 1;

@@ -1,5 +1,6 @@
-// comm/shm/wait/signals.h: how ranks signal progress to each other: a rank posts a flag in the arena, another waits for
-// it, and a wait that lasts ends in an error that names who is late, gone or dead. Does not know what the flags mean.
+// comm/shm/wait/signals.h: how ranks signal progress to each other: a rank posts a flag in the arena, and another waits
+// for it. A wait that fails throws an error that names the rank that is late, has left or has died. Does not know what
+// the flags mean.
 #pragma once
 
 #include <atomic>
@@ -11,13 +12,13 @@
 
 namespace gsel::shm {
 
-// How long a waiting rank polls before it yields its processor, and then before it sleeps, and how long one sleep is.
+// Time a waiting rank yields its processor before it sleeps, and the longest sleeps.
 constexpr int64_t kYieldNs = 60'000;
-constexpr int kCrowdedYields = 32;  // at the most with more ranks than cores: giving way to a rank of another
-                                    // scheduling group is in vain, and whoever sleeps leaves the processor to it
+constexpr int kCrowdedYields = 32;  // limit with more ranks than cores: sched_yield does not give way to a rank of
+                                    // another scheduling group, but a sleep does
 constexpr int64_t kSleepNs = 1'000'000;
-constexpr int64_t kWatchedSleepNs = 20'000'000;  // where a thread breaks the communicator when a member dies
-constexpr int64_t kSleepBesideNs = 100'000;      // in a collective, with messages under way that wake nobody there
+constexpr int64_t kWatchedSleepNs = 20'000'000;  // with a watcher, which breaks the communicator when a member dies
+constexpr int64_t kSleepBesideNs = 100'000;      // in a collective with messages under way, which do not wake it
 
 inline void pause_processor() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -30,7 +31,7 @@ inline void pause_processor() {
 class Signals {
  public:
   Signals(const Membership& members, const FlightRecorder& recorder, const Breaking& breaking, int64_t timeout_ns);
-  // Before anything waits.
+  // Before any wait.
   void attach(Driver& driver) { driver_ = &driver; }
   Driver& driver() const { return *driver_; }
 
@@ -42,7 +43,7 @@ class Signals {
   int64_t longest_sleep() const { return at_.family().watcher() ? kWatchedSleepNs : kSleepNs; }
   WaitChain& chain() { return chain_; }
 
-  // The collective that waits from now on: for texts and its deadline.
+  // Sets the collective of the next waits, for texts and the deadline.
   void begin(const Call& call, uint64_t number) {
     call_ = &call;
     number_ = number;
@@ -55,8 +56,9 @@ class Signals {
   void wait_all(std::atomic<uint64_t> RankBlock::*flag, uint64_t value) {
     for (int32_t q = 0; q < at_.world_size(); ++q) wait(q, at_.block(q).*flag, value);
   }
-  // Makes progress of this rank known; wakes who sleeps for it. One side always sees the other: either both pass a
-  // barrier, or whoever goes to sleep makes everybody pass one. Orders as in tests/model; change both.
+  // Publishes progress of this rank and wakes the ranks that sleep for it. At least one side sees the other: either
+  // both pass a barrier, or a rank that goes to sleep makes all ranks pass one. Memory orders as in tests/model; change
+  // both.
   void post(std::atomic<uint64_t>& flag, uint64_t value) {
     RankBlock& me = at_.mine();
     if (asymmetric_) {
@@ -68,7 +70,7 @@ class Signals {
       if (me.sleepers.load(std::memory_order_seq_cst) != 0) Breaking::wake(me);
     }
   }
-  // Makes progress on a channel known to the rank at its other end; see post.
+  // Publishes progress on a channel to the rank at its other end; see post.
   void notify(int32_t rank, std::atomic<uint64_t>& flag, uint64_t value) {
     if (asymmetric_)
       flag.store(value, std::memory_order_release);
@@ -76,17 +78,17 @@ class Signals {
       flag.store(value, std::memory_order_seq_cst);
     call_up(rank);
   }
-  // Behind a change of what the rank may be asleep for.
+  // Wakes a rank that listens, after a change that it may wait for.
   void call_up(int32_t rank) {
     RankBlock& other = at_.block(rank);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (other.listening.load(asymmetric_ ? std::memory_order_relaxed : std::memory_order_seq_cst) != 0)
       Breaking::wake_listener(other);
   }
-  // Calls the driver of this rank back from sleep: from that for messages, and from that in a collective.
+  // Wakes the driver of this rank, whether it sleeps for messages or in a collective.
   void nudge() const noexcept;
 
-  // What ends a wait for a flag of a rank, in a call: that the rank has left or died, or that time is up.
+  // Break the communicator if the rank waited for has left or died, or the deadline has passed.
   void check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value, const Call& call, uint64_t number);
   void check_deadline(int32_t rank, int64_t deadline_ns, const Call& call, uint64_t number);
 

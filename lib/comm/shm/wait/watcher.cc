@@ -28,7 +28,7 @@ struct Slot {
   uint64_t generation = 0;  // of forks
 };
 
-// Guarded by os::process_mutex. Never destroyed: the thread may still be at work when the process exits.
+// Guarded by os::process_mutex. Never destroyed: the thread may still run when the process exits.
 Slot& slot() {
   static auto* the_slot = new Slot;
   return *the_slot;
@@ -62,20 +62,20 @@ Watcher::~Watcher() {
   while (write(stop_.get(), &one, sizeof one) < 0 && errno == EINTR) {
   }
   if (thread_.get_id() == std::this_thread::get_id())
-    thread_.detach();  // it ends the process, see run
+    thread_.detach();  // this thread exits the process, see run
   else
     thread_.join();
 }
 
-// A process whose main thread left by pthread_exit ends with its last thread, and then as by exit(0): this one is not
-// to be the thread that it never gets rid of.
+// A process whose main thread has called pthread_exit ends with its last thread, as by exit(0). This thread must not
+// keep it alive.
 void Watcher::run() {
   const RestingThread resting;
   for (;;) {
     epoll_event event{};
     const int ready = epoll_wait(epoll_.get(), &event, 1, kLookMs);
     if (ready == 0 && only_resting_threads_remain()) std::exit(0);
-    if (ready <= 0) continue;  // nothing, or a signal of a debugger
+    if (ready <= 0) continue;  // timeout, or EINTR from a debugger
     if (event.data.u64 == 0) return;
     hear(event.data.u64);
   }
@@ -84,7 +84,7 @@ void Watcher::run() {
 void Watcher::hear(uint64_t key) {
   std::lock_guard lock(mutex_);
   const auto found = lives_.find(key);
-  if (found == lives_.end()) return;  // its family has ended meanwhile
+  if (found == lives_.end()) return;  // the family has ended meanwhile
   const Life life = found->second;
   forget(life);
   lives_.erase(found);
@@ -93,12 +93,12 @@ void Watcher::hear(uint64_t key) {
   for (const Breaking* c : watched.communicators) c->on_member_exit(life.rank);
 }
 
-// Asked for in so many words: a forked child that has the descriptor too would keep it in the set.
+// Explicit, since a forked child that shares the descriptor keeps it in the epoll set.
 void Watcher::forget(const Life& life) noexcept {
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, life.family->member(life.rank).life.get(), nullptr);
 }
 
-// What the family keeps takes it off the list, also where the list is not complete.
+// The pointer that the family keeps removes the family, even after an incomplete add().
 void Watcher::watch(Family& family) {
   const auto has_life = [&](int32_t rank) { return static_cast<bool>(family.member(rank).life); };
   if (std::ranges::none_of(std::views::iota(0, family.size()), has_life)) return;

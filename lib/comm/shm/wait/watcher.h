@@ -1,8 +1,7 @@
-// comm/shm/wait/watcher.h: the one thread of a process that notices the deaths of ranks in other processes, whatever
-// its own ranks wait for, and breaks the communicators that they were in. It sleeps until the descriptor of a process
-// (its "life descriptor") becomes ready. It starts with the first family of communicators that has other processes, and
-// ends with the last. In a forked child the thread does not exist, and its data is left alone. Does not know what
-// follows from a death.
+// comm/shm/wait/watcher.h: one thread per process that notices the deaths of ranks in other processes and breaks their
+// communicators. It sleeps until the descriptor of a process (its "life descriptor") becomes ready. It starts with the
+// first family that has ranks in other processes, and ends with the last. A forked child has no such thread and does
+// not touch its data. Does not know what follows from a death.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +20,14 @@ class Breaking;
 
 class Watcher {
  public:
-  // From now on the thread hears of deaths in the family, if there is anybody to watch and a thread to be had.
+  // Watches the family from now on, unless it has no rank in another process or no thread can be created.
   static void watch(Family& family);
   Watcher();
   ~Watcher();
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
-  // A communicator is added after its family and removed before it. It is told at once which members have died.
+  // A communicator is added after its family and removed before it. add() reports members that have already died.
   void add(const Family& family, const Breaking& communicator);
   void remove(const Family& family, const Breaking& communicator) noexcept;
 
