@@ -29,7 +29,7 @@ JoinOptions checked(const JoinOptions& join) {
   return complete;
 }
 
-// In place of a device's backend that could not be made again.
+// Replaces a device backend that a resync could not make again.
 class Unjoined final : public Backend {
  public:
   void run(const gsel_collective&, gsel_stream*) override { refuse(); }
@@ -83,8 +83,8 @@ void Communicator::prepare() {
   join_devices();
 }
 
-// Why a rank has no accelerator, told to all before any waits for it inside of a transport. What a driver takes to
-// start counts as joining.
+// Opens the accelerator on all ranks and exchanges failures before any rank waits in a transport. The start of a driver
+// counts towards the join timeout.
 std::shared_ptr<const Accelerator> Communicator::find_together(const FindAccelerator& find) {
   struct Outcome {
     gsel_status code;
@@ -127,7 +127,7 @@ void Communicator::join_devices() {
 Communicator::Communicator(Communicator&& other) noexcept = default;
 
 Communicator::~Communicator() {
-  if (os::fork_generation() != fork_generation_) static_cast<void>(device_.release());  // its thread is the parent's
+  if (os::fork_generation() != fork_generation_) static_cast<void>(device_.release());  // its thread is in the parent
 }
 
 void Communicator::collective(gsel_collective& call, gsel_stream* stream) {
@@ -154,7 +154,7 @@ void Communicator::check(gsel_collective& call) const {
          collective_name(call.kind));
 }
 
-// Without an allocation, which may be what has failed.
+// Does not allocate, since out of memory may be the reason.
 void Communicator::abort(std::string_view reason, int32_t about) noexcept {
   char text[kMostReasonBytes + 1] = "";
   std::ranges::transform(reason.substr(0, sizeof text - 1), text,
@@ -225,8 +225,8 @@ std::unique_ptr<BackendRequest> Communicator::start_making(const Making& making,
   });
 }
 
-// What the device's backend joined does not become whole again. Until another one is made, no call is made: it would
-// take the device's memory for the host's.
+// The link of a device backend cannot be repaired, so a new backend is made. Until then unjoined() refuses calls: the
+// host backend would treat device memory as host memory.
 void Communicator::resync() {
   backend_ = accelerator_ ? &unjoined() : &control_->host();
   device_.reset();
@@ -235,7 +235,7 @@ void Communicator::resync() {
   if (device_ && stream_) device_->set_stream(stream_);
 }
 
-// Old ranks find out here whether they mean the same; newcomers by the rendezvous, as everybody.
+// The old ranks check here that they agree; the rendezvous checks all ranks.
 Communicator Communicator::grow(const JoinOptions& given, const FindAccelerator& find) {
   JoinOptions join = given;
   join.rank = rank();

@@ -29,7 +29,7 @@ os::Fd new_descriptor() {
 CompletionQueue::CompletionQueue() : descriptor_(new_descriptor()) {}
 
 CompletionQueue::~CompletionQueue() {
-  if (is_forked()) {  // its thread is the parent's
+  if (is_forked()) {  // the thread is only in the parent
     if (thread_.joinable()) thread_.detach();
     return;
   }
@@ -48,7 +48,7 @@ void CompletionQueue::push(Ticket& ticket) noexcept {
   (first_ ? last_->next_ : first_) = &ticket;
   last_ = &ticket;
   const uint64_t one = 1;
-  static_cast<void>(!write(descriptor_.get(), &one, sizeof one));  // of a counter that is far from full
+  static_cast<void>(!write(descriptor_.get(), &one, sizeof one));  // cannot fail: the counter is far from full
   changed_.notify_one();
 }
 
@@ -75,7 +75,7 @@ void CompletionQueue::close() {
   changed_.notify_all();
 }
 
-// ---- requests that must be asked ----------------------------------------------------------------------------------
+// ---- requests that must be polled ---------------------------------------------------------------------------------
 
 void CompletionQueue::ask(Asked& asked, Ticket& ticket) {
   const std::lock_guard lock(asking_);
@@ -110,7 +110,7 @@ void CompletionQueue::forget(const Asked& asked, Ticket& ticket) noexcept {
   if (!first_) static_cast<void>(!read(descriptor_.get(), &count, sizeof count));
 }
 
-// Whether anything has ended. Under asking_.
+// Whether any request has ended. Under asking_.
 bool CompletionQueue::look_at_all() {
   return std::erase_if(questions_, [](const Question& question) {
            if (!question.asked->has_ended()) return false;

@@ -13,15 +13,15 @@
 namespace gsel {
 namespace {
 
-// Calls of one communicator that the host makes, as they are or brought from a device.
+// Calls of one communicator that the host backend makes, on host memory or staged from a device.
 struct Part {
   Communicator* communicator;
   std::vector<gsel_collective> calls;
   StagedCalls staged;
 };
 
-// The calls of a group: what the host makes, by communicator, in the order these are first named, and what transports
-// of devices enqueue.
+// The calls of a group: those that the host backend makes, by communicator, in the order in which communicators first
+// appear; and those that transports of devices enqueue.
 struct Group {
   std::vector<Part> parts;
   std::vector<DeviceBackend::Enqueued> enqueued;
@@ -44,7 +44,7 @@ void for_each_call(std::span<GroupCall> calls, Body&& body) {
   }
 }
 
-// Nothing has happened where a call is wrong.
+// Before any call is made.
 void check_all(std::span<GroupCall> calls) {
   for_each_call(calls, [](Communicator& communicator, gsel_collective& call) {
     communicator.check(call);
@@ -76,8 +76,8 @@ void stage(Part& part) {
   part.calls = part.staged.calls;
 }
 
-// How many of the calls, at least one, can be made at the same time: on a device a collective that reads what another
-// one of the group writes comes after it.
+// The number of leading calls, at least one, that can run at the same time: on a device, a collective whose buffers
+// overlap the recv of an earlier one must come after it.
 size_t independent(std::span<const GroupCall> calls) {
   struct Written {
     uintptr_t begin, end;
@@ -108,8 +108,8 @@ void keep_first(std::optional<Error>& failure, Body&& body) {
   }
 }
 
-// The first on this thread, the others on theirs. Where one cannot be started, those that are not under way yet are
-// aborted: the ones that are would wait for them.
+// Runs the first part on this thread, the others as requests. If one cannot be started, aborts the communicators of the
+// parts that are not under way, since other ranks may wait for them.
 void run_all(const std::vector<Part>& all) {
   std::optional<Error> failure;
   std::vector<std::unique_ptr<BackendRequest>> started;

@@ -86,8 +86,8 @@ void CallRequest::run() {
   }
 }
 
-// Whether it has ended, after at most so long; keeps what it failed with. One thread at a time looks, the others wait
-// for it.
+// Waits at most `seconds` and returns whether the request has ended; stores its failure. One thread at a time waits on
+// the backend, the others wait for that thread.
 bool CallRequest::look(double seconds) {
   const int64_t end = seconds < 0 ? INT64_MAX : os::now_ns() + static_cast<int64_t>(seconds * 1e9);
   std::unique_lock lock(mutex_);
@@ -163,7 +163,7 @@ void CallRequest::notify(const std::shared_ptr<CompletionQueue>& queue, void* us
   if (queue && !reported_) tell();
 }
 
-// Of the end of what is under way, or has ended and nobody knows it.
+// Notifies the queue of the end of a request that is under way or has ended unreported.
 void CallRequest::tell() {
   if (look(0))
     ticket_->ended();
@@ -203,8 +203,8 @@ bool CallRequest::cancel() {
   return true;
 }
 
-// Looks at all in turn, then sleeps on one after the other, for longer the longer nothing ends. Before it sleeps it
-// waits for a moment on each, so that the time of each runs.
+// Polls all requests in turn, then waits on one after the other, with growing times. Before that it waits for a moment
+// on each, so that the timeout of each starts.
 void CallRequest::wait_any(std::span<CallRequest* const> requests, size_t* index) {
   const auto is_open = [](const CallRequest* r) { return r && !r->reported_; };
   if (std::ranges::none_of(requests, is_open))

@@ -17,8 +17,8 @@ struct Span {
   uint64_t bytes;
 };
 
-// Buffers of one call. `in_place` is where in recv an in-place send starts (or in send a recv, when negative);
-// kNowhere where there is no such place.
+// Buffers of one call. `in_place`: offset of an in-place send in recv; negative: of recv in send; kNowhere: the call
+// cannot be made in place.
 constexpr int64_t kNowhere = INT64_MIN;
 struct Buffers {
   Span send{"send", nullptr, 0}, recv{"recv", nullptr, 0};
@@ -31,7 +31,7 @@ void check_not_null(const Span& span, const gsel_collective& call) {
          span.bytes);
 }
 
-// Where each rank has its own; nullptr where all parts are of count elements.
+// The counts per rank; nullptr: all parts have `count` elements.
 const uint64_t* counts_of_send(const gsel_collective& call, const CollectiveRow& row) {
   return row.send == Reach::parts ? row.counts_of_send(call) : nullptr;
 }
@@ -39,8 +39,7 @@ const uint64_t* counts_of_recv(const gsel_collective& call, const CollectiveRow&
   return row.recv == Reach::parts ? call.recv_counts : nullptr;
 }
 
-// Where a buffer has parts: whether any part of send overlaps one of recv. Those of one buffer may stand
-// between those of the other.
+// Whether any part of send overlaps a part of recv. Parts of the two buffers may alternate in memory.
 bool parts_overlap(const Buffers& buffers, const gsel_collective& call, int32_t n) {
   struct Part {
     uintptr_t begin, end;
@@ -90,7 +89,7 @@ void check_overlap(const Buffers& buffers, const gsel_collective& call, int32_t 
        from >= to ? "behind" : "before", in_place >= 0 ? in_place : -in_place, in_place >= 0 ? "behind" : "before");
 }
 
-// Extent in elements, and the counts checked.
+// Checks the counts and returns the extent in elements.
 uint64_t check_counts(const uint64_t* counts, const uint64_t* offsets, const char* role, const gsel_collective& call,
                       int32_t world_size) {
   const char* name = collective_name(call.kind);
@@ -112,7 +111,7 @@ uint64_t start_of(const uint64_t* counts, const uint64_t* offsets, int32_t rank)
   return sum;
 }
 
-// Of a v kind, whose counts it checks.
+// For a v kind; checks its counts.
 Buffers buffers_of_parts(const gsel_collective& call, const CollectiveRow& row, int32_t rank, int32_t n) {
   const uint64_t element = dtype_bytes(call.dtype);
   const uint64_t* const sent = row.counts_of_send(call);
@@ -182,7 +181,7 @@ Span span_of_parts(Pointer const* parts, const uint64_t* counts, const char* rol
   return {role, reinterpret_cast<const void*>(begin), end - begin};
 }
 
-// Of buffers that are given in parts.
+// For buffers that are given in parts: sets their extents in b and their start in the call.
 void place_parts(gsel_collective& call, const CollectiveRow& row, int32_t rank, int32_t n, Buffers& b) {
   const auto behind = [](const void* part, const void* base) {
     return static_cast<const char*>(part) - static_cast<const char*>(base);
@@ -194,7 +193,7 @@ void place_parts(gsel_collective& call, const CollectiveRow& row, int32_t rank, 
   }
   if (call.recv_parts) {
     b.recv = span_of_parts(call.recv_parts, counts_of_recv(call, row), "recv_parts", call, n);
-    call.recv = const_cast<void*>(b.recv.data);  // which it was
+    call.recv = const_cast<void*>(b.recv.data);  // recv_parts are not const
     if (row.in_place == InPlace::part_of_recv) b.in_place = behind(call.recv_parts[rank], call.recv);
   }
 }
@@ -222,7 +221,7 @@ inline void check_places(const Buffers& buffers, const gsel_collective& call, in
   check_overlap(buffers, call, world_size);
 }
 
-// Away from the path of small calls.
+// Out of line, to keep the path of small calls short.
 void check_buffers_in_parts(gsel_collective& call, const CollectiveRow& row, int32_t rank, int32_t world_size) {
   if (!row.has_send_parts() || (row.sent_by_root && call.root != rank)) call.send_parts = nullptr;
   if (!row.has_recv_parts() || (row.got_by_root && call.root != rank)) call.recv_parts = nullptr;

@@ -46,7 +46,7 @@ void clear_unused(gsel_collective& call, const CollectiveRow& row) {
   if (row.recv != Reach::parts) call.recv_offsets = nullptr;
 }
 
-// Refuses a tag that is negative, unless it is GSEL_ANY_TAG where that is allowed.
+// For a negative tag: an error unless it is GSEL_ANY_TAG and `any`.
 void check_tag(int32_t tag, const char* role, const gsel_collective& call, bool any) {
   if (any && tag == GSEL_ANY_TAG) return;
   fail(GSEL_ERR_ARG, "{}: {} is {}; use 0 to {}{}", collective_name(call.kind), role, tag, INT32_MAX,

@@ -65,7 +65,7 @@ std::string sender_text(int32_t rank) {
   return rank == GSEL_ANY_RANK ? "from any rank" : fmt::format("from rank {}", rank);
 }
 
-// A tag of 0 is that of calls that name none; those below any are the library's own.
+// Tag 0 is the default; tags below GSEL_ANY_TAG are internal.
 std::string tag_text(int32_t tag) {
   if (tag == 0 || tag < GSEL_ANY_TAG) return {};
   return tag == GSEL_ANY_TAG ? ", any tag" : fmt::format(", tag {}", tag);

@@ -1,6 +1,6 @@
-// comm/call/operation.cc: see operation.h. Operations are in a table. The number of an operation has its place in the
-// table and how many operations have had this place, so that an outdated number is recognised. A lookup takes no lock:
-// a place is filled before its number is published, and emptied when no call uses it.
+// comm/call/operation.cc: see operation.h. Operations are in a table. The number of an operation encodes its place in
+// the table and a generation, so that an outdated number is detected. A lookup takes no lock: a place is filled before
+// its number is published, and emptied when no call uses it.
 #include "comm/call/operation.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace gsel {
 namespace {
 
 constexpr int32_t kPlaces = 4096;
-// GSEL_OP_USER itself is what Operation::op says of a caller's function, so it is no number of one.
+// GSEL_OP_USER is Operation::op of a caller's function, so no operation has this number.
 constexpr gsel_op kFirst = GSEL_OP_USER + 1;
 constexpr int32_t kTurns = (INT32_MAX - kFirst) / kPlaces;
 
@@ -29,13 +29,13 @@ struct Place {
 };
 
 struct Table {
-  std::mutex mutex;  // of who creates and destroys
+  std::mutex mutex;  // held to create and destroy
   Place places[kPlaces];
-  int32_t next = 0;  // where to look for an empty place first, so that all take turns
+  int32_t next = 0;  // start of the search for an empty place, so that all places take turns
 };
 
 Table& table() {
-  static auto* instance = new Table;  // stays for threads that outlive main
+  static auto* instance = new Table;  // never destroyed: threads may outlive main
   return *instance;
 }
 
@@ -128,7 +128,7 @@ void destroy_operation(gsel_op op) noexcept {
   {
     const std::lock_guard lock(table().mutex);
     auto& place = place_of(op);
-    if (place.number.load(std::memory_order_relaxed) != op) return;  // two may destroy it at once
+    if (place.number.load(std::memory_order_relaxed) != op) return;  // another thread has destroyed it meanwhile
     free_user_data = place.free_user_data;
     user_data = place.operation.user_data;
     place.number.store(0, std::memory_order_release);

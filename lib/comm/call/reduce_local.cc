@@ -1,4 +1,4 @@
-// comm/call/reduce_local.cc: the reduction of the collectives over buffers of one process; see operation.h.
+// comm/call/reduce_local.cc: gsel_reduce_local: the collectives' reduction over buffers of one process.
 #include <climits>
 #include <cstdint>
 

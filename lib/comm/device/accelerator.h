@@ -1,5 +1,5 @@
-// comm/device/accelerator.h: the device whose memory a communicator works on, and the transport that may carry it. Made
-// once; communicators that are made from one another share it. Does not know how a transport was found.
+// comm/device/accelerator.h: the device whose memory a communicator works on, and its transport. Communicators made
+// from one another share it. Does not know how a transport was found.
 #pragma once
 
 #include <memory>
@@ -21,21 +21,21 @@ struct Accelerator {
   std::shared_ptr<Transport> transport;  // nullptr: through host memory
   std::string transport_name = "host";
   gsel_transport_description can{};  // of the transport
-  bool is_named = false;             // the caller named the transport: another one instead is an error
-  std::string others;                // why other transports were not taken: "nccl: no libnccl.so.2"; empty: no others
+  bool is_named = false;             // the caller named the transport: no fallback
+  std::string others;                // why other transports were not used: "nccl: no libnccl.so.2"; empty: no others
 
   std::unique_ptr<DeviceMemory> memory;  // of gsel_mem_alloc
 };
 
-// Which transport the ranks of a communicator use together: each says what it has, and all come to the same answer.
+// The transport that the ranks of a communicator have agreed on.
 struct Agreement {
   bool through_host = true;
-  std::string reason;               // why that one, and why the others were not taken
-  std::vector<int32_t> reached_by;  // devices of other ranks of this process, which reach buffers where they are
+  std::string reason;               // why this transport, and why no other
+  std::vector<int32_t> reached_by;  // devices of other ranks of this process, which access buffers in place
 };
 
-// Collective. Throws where a transport that some rank names cannot be used, or where some rank does not allow what the
-// ranks would have to do: flags are GSEL_COMM_*. agreement.cc
+// Collective. Throws if the ranks cannot use a transport that a rank names, or if the flags (GSEL_COMM_*) of a rank
+// forbid the result. agreement.cc
 Agreement agree_on_transport(const Accelerator& accelerator, Control& control, uint32_t flags);
 
 }  // namespace gsel

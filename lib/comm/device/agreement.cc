@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kHost = "host";
 
-// What each rank says of itself before any transport is joined.
+// What the ranks exchange before any transport is joined.
 struct Choice {
   char transport[32], uuid[64], why[160];
   int32_t version, named;
@@ -30,7 +30,7 @@ void copy_text(std::span<char> to, std::string_view text) {
   to[text.copy(to.data(), to.size() - 1)] = '\0';
 }
 
-// With the process's number, which a forked child does not share: unlike any other, also in another container.
+// Together with the pid, which a forked child does not share, unique even across containers.
 uint64_t number_of_process() {
   static const uint64_t drawn = [] {
     uint64_t number;
@@ -81,7 +81,7 @@ std::optional<Error> why_not(const Control& control, std::span<const Choice> all
   return {};
 }
 
-// What some rank demands of the way that was found.
+// Checks the flags of all ranks against the agreed transport.
 void check_demands(const Control& control, std::span<const Choice> all, const Choice& wanted,
                    const Agreement& agreement) {
   for (size_t q = 0; q < all.size(); ++q) {

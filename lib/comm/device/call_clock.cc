@@ -61,7 +61,7 @@ std::optional<Error> CallClock::late() {
   const std::lock_guard lock(mutex_);
   take_ended();
   const int64_t now = os::now_ns();
-  for (Timed& call : under_way_) {  // of several streams
+  for (Timed& call : under_way_) {  // all, since they may be on several streams
     if (call.since_ns == 0 && is_done(call.reached)) call.since_ns = now;
     if (call.since_ns == 0 || static_cast<double>(now - call.since_ns) * 1e-9 < call.timeout_s) continue;
     if (is_done(call.ended)) continue;

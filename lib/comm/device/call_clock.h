@@ -1,5 +1,5 @@
-// comm/device/call_clock.h: the time of calls on a stream. The time of a call runs from the moment that the stream
-// reaches it, so work that was enqueued before it costs the call nothing. Does not know what the calls do.
+// comm/device/call_clock.h: timeouts of calls on a stream. The timeout of a call starts when the stream reaches it, so
+// earlier work on the stream does not count. Does not know what the calls do.
 #pragma once
 
 #include <deque>
@@ -19,11 +19,11 @@ class CallClock {
  public:
   explicit CallClock(std::shared_ptr<DeviceContext> device) : device_(std::move(device)) {}
 
-  // Around what enqueues calls on these streams. text: of the calls; timeout_s: their bound.
+  // begin and end are called around the code that enqueues calls on these streams. text: of the calls, for errors.
   void begin(std::span<gsel_stream* const> streams);
   void end(std::span<gsel_stream* const> streams, const std::string& text, double timeout_s);
-  void drop();  // the calls between were not enqueued
-  // The first call whose time is over, as the error that says so. Any thread.
+  void drop();  // instead of end: the calls were not enqueued
+  // The error of the first call that has timed out. Any thread.
   std::optional<Error> late();
   // Whether all calls have ended. Any thread.
   bool is_idle();
@@ -33,7 +33,7 @@ class CallClock {
     Event reached, ended;
     std::string text;
     double timeout_s;
-    int64_t since_ns;  // 0: the stream has not reached it, as far as is known
+    int64_t since_ns;  // when the stream was seen to have reached it; 0: not yet
   };
   Event take_event();
   void take_ended();

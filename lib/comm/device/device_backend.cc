@@ -19,7 +19,7 @@
 namespace gsel {
 namespace {
 
-constexpr int64_t kLookNs = 50'000'000;  // for what nobody is woken for: late ranks, errors of the transport
+constexpr int64_t kLookNs = 50'000'000;  // poll interval for late ranks and errors of the transport
 constexpr int64_t kDrainNs = 5'000'000'000;
 constexpr int kYields = 200;
 constexpr useconds_t kSleepUs = 20;
@@ -39,14 +39,14 @@ DeviceBackend::DeviceBackend(std::shared_ptr<const Accelerator> accelerator, Con
   try {
     control_.begin_announcing();
     link_ = TransportLink::join(accelerator_, control, options.timeout_s, options.join_timeout_s, options.flags);
-  } catch (...) {  // the others wait for this rank inside of the transport
+  } catch (...) {  // the other ranks wait for this rank in the transport
     control_.abort(current_error().what());
     throw;
   }
   if ((flags_ & GSEL_COMM_NO_THREAD) == 0) watching_ = quiet_thread([this] { watch(); });
 }
 
-// Work on a broken link is ended first, or it would wait for ever.
+// Aborts work on a broken link first, since it may never end by itself.
 DeviceBackend::~DeviceBackend() {
   if (!windows_.empty()) finish_calls();
   leaving_ = true;
@@ -60,7 +60,7 @@ DeviceBackend::~DeviceBackend() {
   }
 }
 
-// Windows are released behind the work that uses them; a call that does not end breaks the communicator in its time.
+// Waits for the calls that use windows. A call that does not end breaks the communicator after its timeout.
 void DeviceBackend::finish_calls() noexcept {
   try {
     while (!control_.is_broken() && !clock_.is_idle()) {
@@ -72,8 +72,8 @@ void DeviceBackend::finish_calls() noexcept {
   }
 }
 
-// Behind an abort the streams still hold what they have not reached, which ends as soon as it begins: until then its
-// memory is in use.
+// After an abort, calls that the streams have not reached are still enqueued and use memory. They end as soon as they
+// begin, so this waits for them.
 void DeviceBackend::drain() noexcept {
   const int64_t end = os::now_ns() + kDrainNs;
   try {
@@ -84,7 +84,8 @@ void DeviceBackend::drain() noexcept {
 
 // ---- what goes wrong later ----------------------------------------------------------------------------------------
 
-// A rank that has died is the cause of much that a transport then reports: who died is told, and not what followed.
+// A transport reports many errors after the death of a rank. The control's error, which names that rank, has
+// precedence.
 void DeviceBackend::look_for_failures() {
   control_.look_after_announced();
   if (const auto late = clock_.late()) {
@@ -99,7 +100,7 @@ void DeviceBackend::look_for_failures() {
   }
 }
 
-// For the control to hear of the rank that an error of the transport follows from.
+// Waits for the control to find the rank that caused an error of the transport.
 void DeviceBackend::await_cause(const Error& error) const {
   if (error.code() == GSEL_ERR_PEER) control_.await_break(kCauseNs);
   if (error.code() != GSEL_ERR_TIMEOUT) return;
@@ -139,7 +140,7 @@ bool DeviceBackend::wait(Event& reached, double seconds) {
     int32_t done = 0;
     accelerator_->device->run(&gsel_device_v1::event_done, reached.get(), &done);
     if (done) {
-      throw_async_error();  // what ended the stream's work
+      throw_async_error();  // an abort may have ended the stream's work
       return true;
     }
     if (os::now_ns() >= end) return false;
@@ -172,7 +173,7 @@ void DeviceBackend::free(void* memory) {
   accelerator_->memory->free(memory);
 }
 
-// With a transport all ranks register together: libraries do not say what they do where only some have.
+// With a transport all ranks must register together: libraries leave it undefined if only some do.
 void DeviceBackend::register_memory(void* memory, uint64_t bytes) {
   require("gsel_mem_register");
   check_device_memory(*accelerator_, agreement_.reached_by, "gsel_mem_register", memory, bytes, "memory");

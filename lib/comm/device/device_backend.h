@@ -1,7 +1,7 @@
-// comm/device/device_backend.h: the backend of a communicator with an accelerator: streams, and on them a transport of
-// the device or the way through host memory (device_calls.cc). The control sees every call. A thread watches for what
-// goes wrong after a call has returned, and then ends the transport's work. Arguments have been checked. Does not know
-// how bytes travel.
+// comm/device/device_backend.h: the backend of a communicator with an accelerator: enqueues calls on streams, over a
+// transport of the device or through host memory (device_calls.cc). Announces every call to the control. A thread
+// watches for failures after a call has returned, and then aborts the transport's work. Arguments have been checked.
+// Does not know how bytes travel.
 #pragma once
 
 #include <gsel/comm.h>
@@ -30,7 +30,7 @@ class DeviceBackend final : public Backend {
     double timeout_s, join_timeout_s;
     uint32_t flags;  // GSEL_COMM_*
   };
-  // Of the ranks of a control; each of them makes one at the same time.
+  // Collective over the ranks of the control.
   DeviceBackend(std::shared_ptr<const Accelerator> accelerator, Control& control, const Options& options);
   ~DeviceBackend() override;
 
@@ -43,9 +43,10 @@ class DeviceBackend final : public Backend {
   std::unique_ptr<BackendRequest> start(std::span<const gsel_collective> checked, bool promptly = false) override;
   void allow_overlap() override {}
   bool in_operation() const override { return control_.host().in_operation(); }
-  // Waits until the stream is empty; throws what failed, also while it waits.
+  // Waits until the stream is empty; throws a failure even before that.
   void synchronize() override;
-  // Until the event is reached, or for so long; negative: to the end. Throws as synchronize does.
+  // Waits at most `seconds` until the event is reached and returns whether it is; negative: no limit. Throws as
+  // synchronize does.
   bool wait(Event& reached, double seconds);
   void throw_async_error() override;
   gsel_comm_explanation explain(const gsel_collective& checked) override;
@@ -58,21 +59,21 @@ class DeviceBackend final : public Backend {
   // For groups. check: GSEL_ERR_ARG for memory of another kind. supports: the transport makes the call.
   void check(const gsel_collective& call);
   bool supports(const gsel_collective& checked) const;
-  // Several calls that are supported, of several communicators of this thread.
+  // Supported calls, possibly of several communicators of this thread.
   struct Enqueued {
     DeviceBackend* backend;
     gsel_collective call;
     CallStream stream;
   };
   static void enqueue(std::span<const Enqueued> calls);
-  // Calls that are not: announced, and brought to host memory; the host makes them, then they are fetched.
+  // Unsupported calls: stage announces them and copies to host memory; the host backend makes them; fetch copies back.
   StagedCalls stage(std::span<const ThroughHost::Call> checked);
   void fetch(StagedCalls staged) { host_.fetch(std::move(staged)); }
-  // That of a checked call.
+  // The stream of a checked call.
   CallStream stream_of(const gsel_collective& call) const { return call.stream ? imported(call.stream) : stream_; }
 
  private:
-  static constexpr int64_t kCauseNs = 1'000'000'000;  // until the control has heard of a death
+  static constexpr int64_t kCauseNs = 1'000'000'000;  // wait for the control to notice a death
 
   static void announce(std::span<const Enqueued> calls);
   static void enqueue_together(std::span<const Enqueued> calls);
@@ -105,7 +106,7 @@ class DeviceBackend final : public Backend {
     gsel_window* handle;
     uint64_t bytes;
   };
-  std::map<const void*, Window> windows_;  // by where they begin
+  std::map<const void*, Window> windows_;  // by start address
   bool warned_of_host_ = false;
   std::atomic_flag in_call_;
   std::atomic<bool> leaving_{false};

@@ -1,4 +1,4 @@
-// comm/device/device_calls.cc: how a device's backend makes calls; see device_backend.h.
+// comm/device/device_calls.cc: how a device backend makes calls; see device_backend.h.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -13,7 +13,7 @@
 namespace gsel {
 namespace {
 
-// One thread at a time, also where it runs a request: what is enqueued has one order.
+// One thread at a time may enqueue calls or run requests, so that they have one order.
 class InCall {
  public:
   InCall(std::atomic_flag& flag, const gsel_collective& call) : flag_(flag) {
@@ -55,7 +55,7 @@ bool DeviceBackend::supports(const gsel_collective& call) const {
   return link_ && link_->supports(call);
 }
 
-// The other side cannot know which way a message goes, so all messages go one way.
+// The peer cannot know which way a message goes, so no message goes through the host.
 void DeviceBackend::refuse_message_of_host(const gsel_collective& call) const {
   if (link_->supports(call)) return;
   fail(GSEL_ERR_UNSUPPORTED,
@@ -72,8 +72,8 @@ void DeviceBackend::warn_of_host(const gsel_collective& call) {
       text_of(call), control_.name(), accelerator_->transport_name, why);
 }
 
-// Whether all buffers of a call lie in registered memory, which a transport may reach where it is; then they must on
-// all ranks. Messages and parts, which may be empty, are no matter of all ranks.
+// Whether all buffers of a call are in registered memory, which a transport may access in place; all ranks must agree.
+// false for messages and the v kinds, whose buffers may be empty on some ranks.
 bool DeviceBackend::registered(const gsel_collective& call) const {
   const CollectiveRow& row = row_of(call.kind);
   if (windows_.empty() || row.message || row.counted()) return false;
@@ -92,7 +92,7 @@ void DeviceBackend::announce(const gsel_collective& call) const {
   control_.announce(call, registered(call));
 }
 
-// With a transport, the other ranks could take the call for one that goes over it, hence the announcement.
+// Announces the calls, since another rank could make a call over the transport at this point.
 StagedCalls DeviceBackend::stage(std::span<const ThroughHost::Call> checked) {
   for (const ThroughHost::Call& call : checked) {
     warn_of_host(call.checked);
@@ -101,7 +101,7 @@ StagedCalls DeviceBackend::stage(std::span<const ThroughHost::Call> checked) {
   return host_.stage(checked, control_.rank(), control_.world_size());
 }
 
-// A stream of the library's own comes before the caller's; it stays its owner's.
+// `given`: a stream of the library, used instead of the caller's; not owned.
 CallStream DeviceBackend::stream_of(const gsel_collective& call, gsel_stream* given) const {
   return given ? CallStream(given, [](gsel_stream*) {}) : stream_of(call);
 }
@@ -144,7 +144,7 @@ class PassedBy : public BackendRequest {
   Event reached_;
 };
 
-// A call that the host makes: fetched by whoever finds that it has ended.
+// A call that the host backend makes; the wait that sees its end fetches the result.
 class Staged : public BackendRequest {
  public:
   Staged(DeviceBackend& backend, CallStream stream, StagedCalls staged, std::unique_ptr<BackendRequest> calls)
@@ -173,7 +173,7 @@ class Staged : public BackendRequest {
 
 }  // namespace
 
-// On one stream, whose passing ends them all.
+// All calls are on one stream, so one event marks their end.
 std::unique_ptr<BackendRequest> DeviceBackend::start(std::span<const gsel_collective> calls, bool) {
   require("request");
   const InCall in_call(in_call_, calls.front());
@@ -190,7 +190,7 @@ std::unique_ptr<BackendRequest> DeviceBackend::start(std::span<const gsel_collec
     enqueue(enqueued);
     return std::make_unique<PassedBy>(*this, stream.get());
   }
-  if (calls.size() > 1)  // what a call sends may be what the one before it receives
+  if (calls.size() > 1)  // a call may send what an earlier call receives
     fail(GSEL_ERR_UNSUPPORTED,
          "a group of {} calls that goes through host memory is not started; gsel_group_run makes it", calls.size());
   const ThroughHost::Call one{calls.front(), stream};
@@ -199,8 +199,8 @@ std::unique_ptr<BackendRequest> DeviceBackend::start(std::span<const gsel_collec
   return std::make_unique<Staged>(*this, std::move(stream), std::move(staged), std::move(started));
 }
 
-// The first call of each communicator, then the second, ...: ranks that this thread holds do not wait for one another.
-// Where one fails, those that have announced theirs do not make it.
+// Announces the first call of each communicator, then the second, ..., so that several ranks of this thread do not wait
+// for each other. If one fails, breaks the communicators that have announced a call, since it will not be made.
 void DeviceBackend::announce(std::span<const Enqueued> calls) {
   std::map<const DeviceBackend*, size_t> seen;
   std::multimap<size_t, const Enqueued*> order;
@@ -225,7 +225,7 @@ void DeviceBackend::enqueue(std::span<const Enqueued> calls) {
   for (const Enqueued& c : calls) enqueue_together({&c, 1});
 }
 
-// Over one transport. Each communicator times its own: it must know what is under way on it.
+// Enqueues calls on one transport. Each communicator has its own clock for its calls under way.
 void DeviceBackend::enqueue_together(std::span<const Enqueued> calls) {
   std::vector<gsel_enqueued> all;
   std::map<DeviceBackend*, std::vector<gsel_stream*>> streams;
@@ -243,7 +243,7 @@ void DeviceBackend::enqueue_together(std::span<const Enqueued> calls) {
   const gsel_status status = first.link_->table().enqueue(all.data(), all.size(), timeout_s, &err);
   try {
     throw_if_failed(status, err);
-  } catch (...) {  // the other ranks have this call or wait for it
+  } catch (...) {  // the other ranks have made this call or wait for it
     const Error error = current_error();
     for (const auto& [backend, own] : streams) backend->clock_.drop();
     first.await_cause(error);
@@ -257,7 +257,7 @@ void DeviceBackend::enqueue_together(std::span<const Enqueued> calls) {
   for (const Enqueued& c : calls) describe_received(c.call);
 }
 
-// As the call says, since the transport has no messages of another length.
+// Fills the message from the call: with a transport, a message always has the length of its receive.
 void DeviceBackend::describe_received(const gsel_collective& call) {
   if (!call.received) return;
   const bool both = call.kind == GSEL_COLLECTIVE_SENDRECV;

@@ -31,7 +31,7 @@ void* DeviceMemory::alloc(uint64_t bytes, const std::shared_ptr<Transport>& tran
   }
   const std::shared_ptr<Transport> by = by_transport ? transport : nullptr;
   try {
-    const Stream stream(device_);  // a stream of its own: nothing else is waited for
+    const Stream stream(device_);  // a separate stream, so as not to wait for other work
     device_->run(&gsel_device_v1::zero, memory, some, stream.get());
     device_->run(&gsel_device_v1::stream_wait, stream.get());
     const std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
-// comm/device/device_memory.h: memory of a device that gsel_mem_alloc gave. It belongs to no communicator alone: it
-// lives until it is freed, or until the last of the communicators that were made from one another is. Any thread.
+// comm/device/device_memory.h: device memory of gsel_mem_alloc. It is shared by the communicators that were made from
+// one another, and lives until it is freed or the last of these communicators is. Any thread.
 #pragma once
 
 #include <gsel/transport.h>
@@ -23,9 +23,9 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // Filled with zeros. transport: nullptr, or what is to register it.
+  // Zeroed. transport: allocates the memory if it can; may be nullptr.
   void* alloc(uint64_t bytes, const std::shared_ptr<Transport>& transport);
-  void free(void* memory);  // GSEL_ERR_ARG for what alloc has not given
+  void free(void* memory);  // GSEL_ERR_ARG if it is not from alloc
 
  private:
   void give_back(void* memory, Transport* transport) noexcept;
@@ -37,10 +37,10 @@ class DeviceMemory {
 
 struct Accelerator;
 
-// Whether the buffers of a call are memory that the device reaches. Asks the device in every call: what an address
-// means changes when memory is freed and given out again. GSEL_ERR_ARG for memory of the host that is not page-locked,
-// for that of another device, for a buffer that ends before `bytes`, and for one that is closed to a device of
-// reached_by. function, name: whose buffer it is. memory_check.cc
+// Checks that a buffer is memory that the device can access. Asks the device in every call, since an address may be
+// freed and reused. GSEL_ERR_ARG for host memory that is not page-locked, for memory of another device, for a buffer of
+// less than `bytes`, and for memory that a device of reached_by cannot access. function, name: call and argument, for
+// errors. memory_check.cc
 void check_device_memory(const Accelerator& accelerator, std::span<const int32_t> reached_by, const char* function,
                          const void* memory, uint64_t bytes, const char* name);
 

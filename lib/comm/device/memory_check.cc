@@ -1,5 +1,5 @@
-// comm/device/memory_check.cc: see device_memory.h. A buffer may reach over several allocations that are mapped side by
-// side, as those of PyTorch's expandable segments are; then each of them is looked at.
+// comm/device/memory_check.cc: see device_memory.h. A buffer may span several adjacent allocations, as with PyTorch's
+// expandable segments; each is checked.
 #include <algorithm>
 
 #include "base/error.h"
@@ -8,7 +8,7 @@
 namespace gsel {
 namespace {
 
-// A library reaches closed memory past its bounds, or ends the process.
+// A library that accesses memory closed to a device corrupts other memory or ends the process.
 void refuse_closed(const Accelerator& accelerator, std::span<const int32_t> reached_by, const char* function,
                    const void* memory, const char* name) {
   if (!accelerator.device->table().memory_closed) return;
@@ -46,7 +46,7 @@ void check_device_memory(const Accelerator& accelerator, std::span<const int32_t
            info.ordinal, accelerator.name);
     if (info.kind == GSEL_MEMORY_DEVICE)
       refuse_closed(accelerator, reached_by, function, reinterpret_cast<const void*>(begin + looked), name);
-    if (info.bytes == 0) return;  // the driver does not tell where it ends
+    if (info.bytes == 0) return;  // the driver does not report the size
     const uint64_t end = reinterpret_cast<uintptr_t>(info.base) + info.bytes - begin;
     if (info.kind != GSEL_MEMORY_DEVICE && end < bytes)
       fail(GSEL_ERR_ARG, "{}: {} needs {} bytes and its page-locked memory ends after {}", function, name, bytes, end);

@@ -10,8 +10,8 @@
 namespace gsel {
 namespace {
 
-// Where send and recv of a call stand in memory of the host: as they stand to each other on the device where one lies
-// in the other, else one behind the other.
+// Offsets of send and recv of a call in host memory: with the same distance as on the device if they overlap, else one
+// after the other.
 struct Places {
   uint64_t send = 0, recv = 0, bytes = 0;
 };
@@ -27,14 +27,14 @@ Places places_of(const gsel_collective& call, const BufferBytes& bytes) {
   return {send - begin, recv - begin, std::max(send + bytes.send, recv + bytes.recv) - begin};
 }
 
-// Where a call may leave parts of recv as they were.
+// Whether a call may leave parts of recv unchanged.
 bool keeps_parts(gsel_collective_kind kind) {
   return row_of(kind).counted() || row_of(kind).receives;
 }
 
 }  // namespace
 
-// The smallest that is large enough; else a larger one takes the place of one.
+// Takes the smallest spare memory that is large enough; else replaces one by a larger.
 Memory ThroughHost::take_memory(uint64_t bytes) {
   std::list<Spare> taken;
   {

@@ -1,6 +1,6 @@
-// comm/device/through_host.h: calls on a device's memory that go through page-locked memory of the host: what they send
-// is copied there, the host's backend makes the calls, and what they received is copied back on the stream. Does not
-// know who makes the calls in between.
+// comm/device/through_host.h: calls on device memory that go through page-locked host memory: send buffers are copied
+// to it, the host backend makes the calls, and recv buffers are copied back on the stream. Does not know who makes the
+// calls in between.
 #pragma once
 
 #include <gsel/comm.h>
@@ -16,10 +16,10 @@
 
 namespace gsel {
 
-// The stream of a call: the backend's, or one that the caller gives for this call.
+// The stream of a call: the backend's, or the one in the call.
 using CallStream = std::shared_ptr<gsel_stream>;
 
-// Calls that are made together: as the host makes them, and where their results go.
+// Calls made together: on host memory, and the places of their results on the device.
 struct StagedCalls {
   struct Part {
     Memory memory;
@@ -34,7 +34,7 @@ struct StagedCalls {
 
 class ThroughHost {
  public:
-  // wait: until the event is reached; throws what has broken the communicator.
+  // wait: waits until the event is reached; throws if the communicator is broken.
   ThroughHost(std::shared_ptr<DeviceContext> device, std::function<void(Event&)> wait)
       : device_(std::move(device)), wait_(std::move(wait)), brought_(device_) {}
 
@@ -42,15 +42,15 @@ class ThroughHost {
     gsel_collective checked;
     CallStream stream;
   };
-  // The same calls on memory of the host, with what the work of their streams has written so far, which is waited for.
+  // Waits for the work enqueued on the calls' streams, copies to host memory and returns the same calls on that memory.
   StagedCalls stage(std::span<const Call> calls, int32_t rank, int32_t world_size);
-  // Copies back what they received. Returns before the streams have passed it.
+  // Enqueues the copies of the results to the device.
   void fetch(StagedCalls staged);
 
  private:
   struct Spare {
     Memory memory;
-    Event idle;  // behind the last copy from it
+    Event idle;  // after the last copy from it
   };
   Memory take_memory(uint64_t bytes);
   gsel_collective bring(const Call& call, int32_t rank, int32_t world_size, StagedCalls& staged);
@@ -58,7 +58,7 @@ class ThroughHost {
   std::shared_ptr<DeviceContext> device_;
   std::function<void(Event&)> wait_;
   Event brought_;
-  std::mutex mutex_;  // what is fetched may be so on another thread
+  std::mutex mutex_;  // fetch may run on another thread
   std::list<Spare> spare_;
 };
 

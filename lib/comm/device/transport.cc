@@ -49,7 +49,7 @@ gsel_status TransportLink::announce(void* self, const gsel_collective* call, gse
 gsel_status TransportLink::look(void* self, gsel_error** err) {
   return guard(err, [&] {
     const Control& control = static_cast<const TransportLink*>(self)->control();
-    control.look_after_announced();  // where no thread watches
+    control.look_after_announced();  // needed if no thread watches
     control.throw_what_broke();
   });
 }
@@ -110,7 +110,7 @@ void TransportLink::abort() noexcept {
   }
   try {
     quiet_thread([link = shared_from_this()] { link->end_work(); }).detach();
-  } catch (const std::exception&) {  // no thread to be had: on this one
+  } catch (const std::exception&) {  // no thread: run it on this one
     end_work();
   }
 }

@@ -1,5 +1,5 @@
-// comm/device/transport.h: an opened transport and its links: the table of gsel/transport.h with its context. Does not
-// know how bytes travel, or which transport a communicator takes.
+// comm/device/transport.h: an opened transport, the table of gsel/transport.h with its context, and its links. Does not
+// know how bytes travel or which transport a communicator uses.
 #pragma once
 
 #include <gsel/transport.h>
@@ -32,11 +32,11 @@ class Transport {
 
 struct Accelerator;
 
-// One rank's link, and the control as its transport sees it. Leaves when the last owner is gone. An abort may hang in a
-// driver, so that it has a thread of its own, which is an owner.
+// One rank's link, and the control as the transport sees it. The destructor leaves the link. An abort may hang in a
+// driver, so it runs on a thread of its own, which shares ownership.
 class TransportLink : public std::enable_shared_from_this<TransportLink> {
  public:
-  // Waits for the other ranks; throws what link_join returns. The control outlives join, and the link until detach.
+  // Waits for the other ranks; throws the error of link_join. The control must live until detach().
   static std::shared_ptr<TransportLink> join(std::shared_ptr<const Accelerator> accelerator, Control& control,
                                              double timeout_s, double join_timeout_s, uint32_t flags,
                                              std::string_view address = {});
@@ -47,19 +47,19 @@ class TransportLink : public std::enable_shared_from_this<TransportLink> {
   const gsel_transport_v2& table() const { return table_; }
   gsel_link* get() const { return link_; }
 
-  // Whether the link makes the call; if not, and `reason` is there, why not.
+  // Whether the link can make the call. *reason: why not.
   bool supports(const gsel_collective& call, std::string* reason = nullptr) const;
-  void throw_error() const;  // what has failed so far
-  std::string note() const;  // what a program must know of it, for explanations; may be empty
-  // Ends the link's work. Returns at once; any thread.
+  void throw_error() const;  // the first failure so far
+  std::string note() const;  // a note for users in explanations; may be empty
+  // Aborts the link's work. Returns immediately; any thread.
   void abort() noexcept;
-  // The control goes: waits for an abort that is under way, for a while. false: it has not come back.
+  // Before the control is destroyed: waits a while for an abort under way. false: it has not returned.
   bool detach() noexcept;
 
  private:
   TransportLink(std::shared_ptr<const Accelerator> accelerator, Control& control);
   void end_work();
-  Control& control() const;  // GSEL_ERR_STATE once it is gone
+  Control& control() const;  // GSEL_ERR_STATE after detach()
   static gsel_status exchange(void* self, const void* mine, void* all, uint64_t bytes, gsel_error** err);
   static gsel_status announce(void* self, const gsel_collective* call, gsel_error** err);
   static gsel_status look(void* self, gsel_error** err);

@@ -1,5 +1,5 @@
-// comm/launch/environment.cc: see join_options.h: how a rank joins, of what the caller and the environment say. Does
-// not know how ranks then communicate, nor the variables of launchers.
+// comm/launch/environment.cc: see join_options.h: how a rank joins, from options and environment. Does not know how
+// ranks communicate or the variables of launchers.
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace gsel {
 namespace {
 
-// Whoever starts a program that has more rights than he has must not say where it writes.
+// Ignored in setuid programs, whose caller must not choose where they write.
 const char* trace_folder() {
   const char* folder = secure_getenv("GSEL_TRACE");
   return folder && *folder ? folder : nullptr;
@@ -28,7 +28,7 @@ constexpr std::string_view kByLauncher = "env://";
 constexpr size_t kMostJobName = 64;
 
 const char* rendezvous_of_environment() {
-  const char* place = secure_getenv("GSEL_RENDEZVOUS");  // which may name a file
+  const char* place = secure_getenv("GSEL_RENDEZVOUS");  // ignored in setuid programs: it may name a file
   return place && *place ? place : nullptr;
 }
 
@@ -42,7 +42,7 @@ void check_job_token(const char* token) {
                                      text.substr(0, 64)));
 }
 
-// What the ranks of this launch have in common and no other launch of this host has.
+// Text that the ranks of this launch share and that no other launch on this host has.
 std::string job_text(const Convention* convention) {
   if (const char* token = variable("GSEL_JOB")) {
     check_job_token(token);
@@ -61,7 +61,7 @@ std::string job_text(const Convention* convention) {
   return text;
 }
 
-// Spreads text over the bytes of an id: 64-bit FNV-1a per word, finished as splitmix64 does.
+// Hashes text to an id: 64-bit FNV-1a for each word, finished as in splitmix64.
 gsel_unique_id id_of(const std::string& text) {
   gsel_unique_id id{};
   for (uint64_t word = 0; word < sizeof id.bytes / sizeof word; ++word) {
@@ -75,7 +75,7 @@ gsel_unique_id id_of(const std::string& text) {
   return id;
 }
 
-// Those that make nothing fail; by one rank, since all have the same.
+// Variables with warnings only; by one rank, since all have the same values.
 void check_variables() {
   check_log_variable();
   const char* folder = trace_folder();
@@ -93,7 +93,7 @@ gsel_str checked_name(gsel_str name) {
   return {text.data(), text.size()};
 }
 
-// The ranks as their launcher numbers them, who are asked for by a rank that says which one it is.
+// The launcher's world, which must agree with the rank and world size in the options.
 World launched_world(const gsel_comm_options& options) {
   World world = world_of_environment(false);
   if (world.convention && (world.rank != options.rank || world.size != options.world_size))
@@ -104,8 +104,8 @@ World launched_world(const gsel_comm_options& options) {
   return world;
 }
 
-// Where the ranks meet: "env://" stands for what the launcher says; so does nothing, where it says that there are
-// several hosts.
+// Sets where the ranks meet. "env://" is the launcher's place; an empty rendezvous is, too, if the launcher shows that
+// there are several hosts.
 void find_place(JoinOptions& join, const World& world, bool by_environment) {
   const bool asks_launcher = join.rendezvous == kByLauncher;
   if (asks_launcher && !world.convention)
@@ -123,8 +123,8 @@ void find_place(JoinOptions& join, const World& world, bool by_environment) {
   join.is_launchers_place = true;
 }
 
-// What tells the job from others on all its hosts: the name that it is given, else what the launcher says. The ranks of
-// one `gsel run` are those of one host alone; those that have an id need nothing else.
+// Sets the texts that identify the job on all its hosts: GSEL_JOB_NAME, else the launcher's variables. The ranks of one
+// `gsel run` are all on one host, and ranks with an id need no job.
 void find_job(JoinOptions& join, const World& world) {
   if (const char* name = variable("GSEL_JOB_NAME")) {
     const std::string_view text = name;

@@ -1,5 +1,5 @@
-// comm/launch/join_options.h: how a rank joins: the fields of gsel_comm_options with all defaults filled in, from the
-// environment where they are left open (environment.cc). Texts are borrowed.
+// comm/launch/join_options.h: how a rank joins: the fields of gsel_comm_options, with open fields filled in from the
+// environment and defaults (environment.cc). Texts are borrowed.
 #pragma once
 
 #include <gsel/comm.h>
@@ -25,34 +25,34 @@ struct JoinOptions {
   gsel_str device{};  // identity of the device that this rank computes on; empty: unknown
   int32_t order = GSEL_ORDER_RANKS;
   uint32_t flags = 0;  // GSEL_COMM_*
-  gsel_str trace{};    // folder to write recordings to at a failure; empty: none
+  gsel_str trace{};    // folder for recordings after a failure; empty: none
   bool accelerator = false;
-  std::string rendezvous;              // where the ranks of several hosts meet; empty: all are on this one
-  const char* rendezvous_source = "";  // where that is said
-  bool is_launchers_place = false;     // it is what the launcher says
-  std::string launch;                  // what the ranks of this launch share, on all hosts; may be empty
-  std::string job;                     // what tells their job from others, as users read it; may be empty
+  std::string rendezvous;              // where the ranks of several hosts meet; empty: all are on this host
+  const char* rendezvous_source = "";  // the option or variable that `rendezvous` is from
+  bool is_launchers_place = false;     // `rendezvous` is from the launcher
+  std::string launch;                  // text that the ranks of this launch share, on all hosts; may be empty
+  std::string job;                     // text that identifies the job, for users; may be empty
   bool id_is_given = false;            // by the caller
-  // Opens what moves memory of the host between hosts, once it is known that there are several.
+  // Opens the transport between hosts for host memory, if there are several hosts.
   std::function<std::shared_ptr<const Accelerator>()> find_between_hosts{};
-  // Of the ranks that join, where they are some of the ranks that a user knows: their numbers there. Empty: their own.
+  // Numbers in texts, if the ranks that join are some of a larger communicator's. Empty: their own.
   std::vector<int32_t> shown_ranks{};
-  int32_t threads_a_rank = 1;  // that share its cores while it waits in a call
-  int32_t known_ranks = 0;     // of those that a user knows, how many there are; 0: those that join
-  gsel_str name{};             // of the communicator, as rank 0 gives it; empty: not given
+  int32_t threads_a_rank = 1;  // threads that share a rank's cores while it waits in a call
+  int32_t known_ranks = 0;     // world size of the larger communicator; 0: that of this one
+  gsel_str name{};             // of the communicator, given by rank 0; empty: not given
 };
 
 constexpr size_t kMostNameBytes = 31;  // of a communicator's name that the caller gives
 
-// Fills what the options leave open from the environment and from defaults; see gsel_comm_init.
+// Fills open options from the environment and defaults; see gsel_comm_init.
 JoinOptions complete_join(const gsel_comm_options& options);
-// The device that is this rank's, as far as options and launcher say.
+// This rank's device according to options and launcher.
 struct OwnDevice {
-  std::string_view uuid;    // empty: none is named
-  int32_t local_rank = -1;  // among the ranks of this host; -1: not known
+  std::string_view uuid;    // empty: not given
+  int32_t local_rank = -1;  // among the ranks of this host; -1: unknown
 };
 OwnDevice own_device(const gsel_comm_options& options);
-// The token of the job that `gsel run` started, when those who join are its ranks; else empty.
+// The token of the job that `gsel run` started, if the ranks that join are its ranks; else empty.
 std::string job_of_launcher(const JoinOptions& join);
 
 }  // namespace gsel

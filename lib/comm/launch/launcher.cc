@@ -30,23 +30,24 @@ constexpr Convention kConventions[] = {
      {},
      {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"},
      "SLURM_LOCALID"},
-    // Of Kubernetes; the size is the description's of the Job to give.
+    // Kubernetes; the Job's description must set WORLD_SIZE.
     {"JOB_COMPLETION_INDEX", "WORLD_SIZE", {}, {"MASTER_ADDR", "MASTER_PORT"}, nullptr},
 };
-// Places, at which another job may be, and what each agent of torchrun counts for itself.
+// No job identity: another job may use the same address and port, and each torchrun agent counts its own restarts.
 constexpr std::string_view kNotOfJob[] = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"};
-// How many ranks there are and how many are on this host is for the process manager to tell.
+// The process manager gives the world size and the number of ranks on this host.
 constexpr Convention kPmix = {"PMIX_RANK", "the size that the process manager tells", {}, {"PMIX_NAMESPACE"}, nullptr};
 const Convention &kTorch = kConventions[0], &kOpenMpi = kConventions[1], &kPmi = kConventions[2],
                  &kSlurm = kConventions[3], &kKubernetes = kConventions[4];
 
-// What is there of a set without making it one: a Job of Kubernetes may be many tasks that know nothing of each other.
+// Whether a set of variables counts as absent. Of Kubernetes one variable is not enough: the tasks of a Job may be
+// unrelated.
 bool is_absent(const Convention& c) {
   if (&c == &kKubernetes) return !variable(c.rank) || !variable(c.size);
   return !variable(c.rank) && !variable(c.size);
 }
 
-// The shell of a batch script or of salloc has variables of Slurm and is no rank.
+// The shell of a batch script or of salloc has Slurm variables but is no rank.
 std::optional<Error> shell_of_slurm() {
   if (variable(kSlurm.size) || !variable("SLURM_NTASKS") || number_of_variable("SLURM_NTASKS", 1) == 1) return {};
   return about_variable(kSlurm.size, fmt::format("SLURM_NTASKS={} is in the environment but {} is not: the shell of "
@@ -55,7 +56,7 @@ std::optional<Error> shell_of_slurm() {
                                                  variable("SLURM_NTASKS"), kSlurm.size));
 }
 
-// Why a set cannot be used although part of it is there; nullopt when it is complete or absent.
+// The error for an incomplete set of variables; nullopt if it is complete or absent.
 std::optional<Error> incomplete(const Convention& c, bool need_job) {
   if (&c == &kSlurm && !variable(c.size)) return shell_of_slurm();
   if (is_absent(c)) return {};
@@ -78,7 +79,7 @@ std::optional<Error> incomplete(const Convention& c, bool need_job) {
   return {};
 }
 
-// An MPI that does not understand what started it makes n worlds of one rank.
+// An MPI that does not support the launcher makes n worlds of one rank.
 void check_others(const World& world) {
   if (world.size > 1 || (world.convention != &kOpenMpi && world.convention != &kPmi)) return;
   for (const Convention* other : {&kPmi, &kSlurm}) {
@@ -185,7 +186,7 @@ std::optional<std::string> why_several_hosts(const World& world) {
     if (here >= world.size) return {};
     return fmt::format("{} of {} are on this host", here, with_noun(world.size, "rank"));
   }
-  // Also of what srun starts with PMI.
+  // Also for ranks that srun starts with PMI.
   const char* nodes = "SLURM_STEP_NUM_NODES";
   if (world.convention == &kTorch || !variable(kSlurm.rank) || !variable(nodes)) return {};
   if (number_of_variable(nodes, 1) == 1) return {};

@@ -1,6 +1,6 @@
-// comm/launch/launcher.h: what launchers tell a rank through its environment: its number, how many there are, which of
-// them are on this host, and where those of several hosts can meet. The only place that knows the variables of
-// launchers. Does not know how ranks then communicate.
+// comm/launch/launcher.h: what launchers tell a rank through its environment: its rank, the world size, the number of
+// ranks on this host, and where the ranks of several hosts can meet. The only code that knows the variables of
+// launchers. Does not know how ranks communicate.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace gsel {
 struct Convention {
   const char* rank;
   const char* size;
-  const char* local[3];    // number of ranks on this host, where the launcher tells
-  const char* job[4];      // what the ranks of one launch share
-  const char* local_rank;  // this rank's number on this host
+  const char* local[3];    // number of ranks on this host
+  const char* job[4];      // variables that are the same on all ranks of a launch
+  const char* local_rank;  // rank within this host
 };
 
 struct World {
@@ -25,36 +25,36 @@ struct World {
   int32_t size = 1;
 };
 
-// nullptr where it is absent or empty.
+// nullptr if it is absent or empty.
 const char* variable(const char* name);
-// A whole number; GSEL_ERR_CONFIG about the variable, which is there.
+// The value of a variable that is set; GSEL_ERR_CONFIG if it is no whole number of at least `least`.
 int32_t number_of_variable(const char* name, int32_t least);
 Error about_variable(const char* name, std::string message);
 
-// The first complete set of variables counts. A set that is begun but incomplete, or a value that is no number, is an
-// error. It never means a communicator of one rank, since half of a launched job must not train half a model.
-// need_job: ranks of one host find each other by what the launcher says of the job.
+// Uses the first complete set of variables. An incomplete set or a value that is no number is an error, never a
+// communicator of one rank, since half of a launched job must not train half a model. need_job: the ranks find each
+// other by the launcher's job variables.
 World world_of_environment(bool need_job);
 
-// "RANK=3\nWORLD_SIZE=4\n..." of what the ranks of one launch share; empty where the launcher says nothing.
+// The job variables of a launcher: "SLURM_JOB_ID=7\nSLURM_STEP_ID=0\n"; empty if there are none.
 std::string job_variables(const Convention& convention);
-// The same of whichever launcher there is.
+// The same for the launcher in use.
 std::string job_variables();
-// "SLURM_JOB_ID=7, SLURM_STEP_ID=0": of the variables of whichever launcher there is those that no other job has, alike
-// on all hosts; empty where it says nothing.
+// "SLURM_JOB_ID=7, SLURM_STEP_ID=0": the job variables that no other job shares and that are the same on all hosts, of
+// the launcher in use; empty if there are none.
 std::string job_identity();
 // RANK, where gsel run or torchrun sets it.
 const char* rank_of_torchrun();
 
-// Which variable says that the ranks are on several hosts, and how: "LOCAL_WORLD_SIZE=2 of 4 ranks are on this host";
-// nullopt where they are on one, or nothing says so.
+// The variable that shows that the ranks are on several hosts: "LOCAL_WORLD_SIZE=2 of WORLD_SIZE=4 ranks are on this
+// host"; nullopt if they are on one host or it is unknown.
 std::optional<std::string> why_several_hosts(const World& world);
-// Whether a variable says that all ranks are on this host.
+// Whether a variable shows that all ranks are on this host.
 bool is_on_one_host(const World& world);
 
-// What "env://" stands for: a place as gsel_comm_options.rendezvous takes it, or "torchrun://HOST:PORT", the store of
-// torchrun's agent, or "pmi://FD" or "pmix://JOB", the process manager's. source: the variables that say so.
-// GSEL_ERR_CONFIG where the launcher does not tell. launcher_place.cc
+// The meaning of "env://": a place as in gsel_comm_options.rendezvous; "torchrun://HOST:PORT", the store of torchrun's
+// agent; or "pmi://FD" or "pmix://JOB", that of the process manager. source: the variables used. GSEL_ERR_CONFIG if the
+// launcher gives no place. launcher_place.cc
 struct LaunchPlace {
   std::string text;
   const char* source;

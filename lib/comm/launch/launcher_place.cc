@@ -1,6 +1,6 @@
-// comm/launch/launcher_place.cc: where ranks on several hosts meet, of what launchers say; see launcher.h.
+// comm/launch/launcher_place.cc: where ranks on several hosts meet, according to the launcher; see launcher.h.
 // Sources: torch/distributed/elastic/agent/server/api.py (TORCHELASTIC_USE_AGENT_STORE); Slurm's srun(1); Kubernetes,
-// "Job with Pod-to-Pod Communication"; MPICH's PMI-1, in which a process manager keeps what ranks tell each other.
+// "Job with Pod-to-Pod Communication"; MPICH's PMI-1, whose process manager has a key-value store.
 #include <netdb.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kKubernetesPort = "29500";  // each pod has its own
 constexpr uint32_t kFirstPort = 20000, kPorts = 12000;
 
-// "node[03-07,9]" and "node03": node03; "rack[1-2]n[4,5]": rack1n4.
+// The first host of a Slurm list. "node[03-07,9]" and "node03": node03; "rack[1-2]n[4,5]": rack1n4.
 std::string first_of_list(std::string_view list) {
   std::string out;
   while (!list.empty() && list.front() != ',') {
@@ -37,7 +37,7 @@ std::string first_of_list(std::string_view list) {
   return out;
 }
 
-// The same on every rank, and seldom that of another job.
+// A hash: the same on every rank, and rarely that of another job.
 uint32_t port_of(const std::string& job) {
   uint32_t hash = 2166136261u;  // FNV-1a
   for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
@@ -49,7 +49,7 @@ std::string tcp(const std::string& host, const std::string& port, const char* sc
                                      : fmt::format("{}://[{}]:{}", scheme, host, port);
 }
 
-// This host's name with its domain, where it is known: "job-3.workers.default.svc.cluster.local".
+// This host's fully qualified name, if known: "job-3.workers.default.svc.cluster.local".
 std::string full_name() {
   char name[256] = "";
   gethostname(name, sizeof name - 1);
@@ -60,7 +60,7 @@ std::string full_name() {
   return found->ai_canonname ? found->ai_canonname : name;
 }
 
-// Pods of an indexed Job are named by their index, and under its headless service they know each other by these names.
+// The host names of an indexed Job's pods end with their index, and its headless service resolves these names.
 std::string pod_of_rank_0(const World& world) {
   const std::string own = full_name();
   const size_t end = std::min(own.find('.'), own.size());

@@ -1,5 +1,5 @@
-// comm/launch/pmix.cc: see pmix.h. Types and numbers are those of pmix_common.h of PMIx 3 and 4, which keep them for
-// good; what this file does not need of a type is room at its end.
+// comm/launch/pmix.cc: see pmix.h. Types and numbers are those of pmix_common.h of PMIx 3 and 4, which are a stable
+// ABI. Members that this file does not use are `room`.
 #include "comm/launch/pmix.h"
 
 #include <dlfcn.h>
@@ -62,7 +62,7 @@ void check(const Client& client, int status, const char* call) {
 
 const Client* started;
 
-// A manager takes a process that ends as its client for one that has failed.
+// A manager treats a process that exits without PMIx_Finalize as failed.
 void finalize() {
   if (started && started->pid == getpid()) started->PMIx_Finalize(nullptr, 0);
 }
@@ -91,7 +91,7 @@ Client* load() {
   return client.release();
 }
 
-// Counted by the library: an MPI in this process is a client as well, before or after this.
+// The library counts PMIx_Init: an MPI in this process may be a client, too.
 const Client& client() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -107,7 +107,7 @@ Process of(uint32_t rank) {
   return process;
 }
 
-// What is got belongs to the library's heap, which is the process's, and is small.
+// The value is from malloc of the library, which this process shares.
 int32_t number_of(const char* key) {
   const Process job = of(kAnyRank);
   Value* value = nullptr;
@@ -160,7 +160,7 @@ void fence(int64_t deadline_ns) {
   check(client(), client().PMIx_Fence_nb(nullptr, 0, nullptr, 0, tell, over.get()), "PMIx_Fence_nb");
   while (!over->is_over.load(std::memory_order_acquire)) {
     if (os::now_ns() >= deadline_ns) {
-      static_cast<void>(over.release());  // the library may tell it still
+      static_cast<void>(over.release());  // the library may still call back
       fail(GSEL_ERR_TIMEOUT, "timed out: some ranks of PMIX_NAMESPACE={} have not come to gsel_comm_init",
            variable("PMIX_NAMESPACE"));
     }

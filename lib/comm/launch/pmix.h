@@ -1,6 +1,5 @@
-// comm/launch/pmix.h: a process manager that speaks PMIx (mpirun of Open MPI, prterun, srun --mpi=pmix): what it knows
-// of the ranks that it has started, and what it keeps for them. Its library is found at run time. Does not know what
-// ranks tell each other there.
+// comm/launch/pmix.h: the client of a process manager with PMIx (mpirun of Open MPI, prterun, srun --mpi=pmix): the
+// ranks that it has started, and its key-value store. libpmix is loaded at run time. Does not know what ranks store.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +7,14 @@
 
 namespace gsel::pmix {
 
-// Whether the environment says that one has started this process.
+// Whether the environment shows that a PMIx manager has started this process.
 bool is_there();
 
-// The others load libpmix, and become a client of the manager until the process ends; GSEL_ERR_CONFIG where that cannot
-// be done. Any thread.
-int32_t ranks();       // of the job,
-int32_t ranks_here();  // and how many are on this host
-// A value of this rank's that others may get once all ranks have been at a fence; nothing may be put twice.
+// The other functions load libpmix and become a client of the manager until the process ends; GSEL_ERR_CONFIG if that
+// fails. Any thread.
+int32_t ranks();       // of the job
+int32_t ranks_here();  // on this host
+// Stores a value that other ranks can get after a fence. A key can be put once.
 void put(const std::string& key, const std::string& value);
 void fence(int64_t deadline_ns);
 std::string get(int32_t rank, const std::string& key);

@@ -38,7 +38,7 @@ Joined HostSide::run() {
     await_ready();
     family = make_members(std::move(mapped.memory), std::move(life));
     tell_what_is_read(*family);
-    // Before anybody returns: a rank's next rendezvous must not meet this one's socket.
+    // Before any rank returns: a rank's next rendezvous must not connect to this socket.
     listener_.close();
     Message go;
     go.say = Say::go;
@@ -96,7 +96,7 @@ void HostSide::open() {
   }
 }
 
-// Somebody else is rank 0 under this id: both sides shall hear of it.
+// Another process is rank 0 under this id: says hello to it, so that both fail.
 void HostSide::claim_as_second() {
   bool is_full = false;
   const auto socket = Socket::connect(name_, &is_full);
@@ -127,7 +127,7 @@ void HostSide::require_in_time(bool ready) const {
   if (os::now_ns() >= deadline_) fail_late(missing(ready), ready, 0, join_.join_timeout_s);
 }
 
-// One that waits for nobody but rank 0 gets no answer.
+// A guest that waits only for rank 0 gets no answer.
 void HostSide::answer_late(const Guest& guest, uint32_t milliseconds) const {
   const bool all_joined = missing(false).empty();
   std::vector<int32_t> late = missing(all_joined);
@@ -164,7 +164,7 @@ void HostSide::poll_once() {
 
 void HostSide::admit() {
   while (auto socket = listener_.accept()) {
-    if (socket->peer_user() != geteuid()) {  // not one of us: no answer
+    if (socket->peer_user() != geteuid()) {  // no answer for another user
       stranger_ = socket->peer_user();
       continue;
     }
@@ -179,7 +179,7 @@ void HostSide::hear(Guest& guest) {
     const Read result = guest.socket.read(&guest.hello, sizeof guest.hello, fds);
     if (result == Read::nothing) return;
     const bool is_rank = result != Read::end && guest.hello.magic == kHelloMagic && fds.size() <= 1;
-    if (!is_rank) return guest.socket.close();  // not one of us
+    if (!is_rank) return guest.socket.close();  // no rank
     if (result == Read::cut) fail_cut();
     guest.known = true;
     if (!fds.empty()) guest.life = std::move(fds.front());
@@ -227,8 +227,8 @@ void HostSide::greet(Guest& guest) {
   place = &guest;
 }
 
-// Two ranks on one device would wait for each other inside its driver, or run out of its memory. Looked at once all
-// are here, so that all are told.
+// Two ranks on one device may deadlock in its driver or exhaust its memory. Checked after all ranks have connected, so
+// that all get the error.
 void HostSide::check_devices() const {
   std::map<std::string_view, const Hello*> seen;
   for (const Guest* guest : by_rank_) {
@@ -310,7 +310,7 @@ void HostSide::send_failure(const Error& error) noexcept {
   const Message message = failed_message(error);
   for (const auto& guest : guests_) try {
       if (guest->known) guest->socket.write(&message, sizeof message, nullptr, 0, 0);
-    } catch (...) {  // that guest is told by the end of its socket
+    } catch (...) {  // the guest sees its socket closed
     }
 }
 

@@ -1,7 +1,7 @@
 // comm/shm/join/host_side.h: rank 0's side of a rendezvous. Rank 0 collects the hello of every rank, sends the
 // descriptors of the arena and of the processes, waits until all ranks are ready, stops listening, and sends go. An
-// error is first sent to all ranks that have come so far, and then thrown. A rank whose time is up before that of rank
-// 0 asks, and the answer is the same error.
+// error is first sent to all ranks that have connected, then thrown. A rank whose deadline passes before that of rank 0
+// asks rank 0, which fails with the same error.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ class HostSide {
     Socket socket;
     Hello hello;
     os::Fd life;
-    bool known = false;  // has said hello
+    bool known = false;  // has sent hello
     bool ready = false;
   };
 
@@ -58,7 +58,7 @@ class HostSide {
   Launcher& launcher_;
   int64_t deadline_;
   Socket listener_;
-  std::optional<uid_t> stranger_;               // who tried to join and is another user
+  std::optional<uid_t> stranger_;               // another user who tried to join
   std::vector<std::unique_ptr<Guest>> guests_;  // in order of arrival
   std::vector<Guest*> by_rank_;                 // [world_size], 0 is nullptr
 };

@@ -1,6 +1,6 @@
-// comm/shm/join/launcher.h: what `gsel run` tells the ranks of its job while they join: which rank has ended, and how,
-// so that the others need not wait for it. `gsel run` listens under a name made from GSEL_JOB, in no file system. It
-// sends one line for each rank that has ended, also for those that ended before. Does not know how ranks join.
+// comm/shm/join/launcher.h: receives from `gsel run`, while the ranks of its job join, which rank has ended and how, so
+// that the others need not wait for it. `gsel run` listens on an abstract socket named after GSEL_JOB. It sends one
+// line for each rank that has ended, including ranks that ended before the connection. Does not know how ranks join.
 #pragma once
 
 #include <gsel/comm.h>
@@ -12,13 +12,13 @@ namespace gsel::shm {
 
 class Launcher {
  public:
-  // One that tells nothing where no `gsel run` started this rank, or where others join than the ranks it started.
+  // Receives nothing if `gsel run` did not start this rank, or if other ranks join than those it started.
   explicit Launcher(const JoinOptions& join);
 
-  int fd() const { return socket_.fd(); }  // readable when there may be something to check; negative: there never is
+  int fd() const { return socket_.fd(); }  // readable when there may be something to check; negative: never
   // Throws GSEL_ERR_PEER about a rank that has ended.
   void check();
-  // The same, after a second at most in which it may tell; at once where it has told before.
+  // Waits up to a second for a line, then the same; returns immediately if a line has come before.
   void await_word();
 
  private:

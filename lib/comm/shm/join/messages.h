@@ -1,6 +1,6 @@
 // comm/shm/join/messages.h: the messages of ranks while they join. Rank r sends hello, then ready. Rank 0 sends the
 // arena, then the descriptors of all processes in batches ("lives"), then go. Either side may send "failed" at any
-// point instead, and rank r "late" once its time is up, so that rank 0 says whom it waits for.
+// point instead. Rank r sends "late" after its deadline, and rank 0 answers with the ranks it waits for.
 #pragma once
 
 #include <gsel/error.h>
@@ -25,13 +25,13 @@ struct Hello {
   int32_t rank = 0;
   int32_t world_size = 0;
   int32_t pid = 0;
-  uint64_t process = 0;            // tells ranks that are threads of one process
+  uint64_t process = 0;            // random number of the process; equal for ranks that are its threads
   uint64_t witness = 0;            // address of that number
   uint64_t cpus[16] = {};          // processors the rank may use
   int32_t order = 0;               // GSEL_ORDER_*
   uint32_t barrier = 0;            // 1: others can make this process pass a barrier
   uint32_t accelerator = 0;        // 1: the rank names one
-  char device[kDeviceBytes] = {};  // identity of the device the rank computes on; empty: not told
+  char device[kDeviceBytes] = {};  // identity of the device the rank computes on; empty: unknown
 };
 
 enum class Say : uint32_t { failed = 1, arena, lives, go, ready, late };
@@ -59,13 +59,13 @@ inline Message failed_message(const Error& error) {
   return message;
 }
 
-// An error of a rank's own, which says so to the others; one that names a rank stays.
+// Adds the rank to an error that names no rank.
 inline Error named_error(const Error& error, int32_t rank) {
   if (error.rank() >= 0) return error;
   return Error(error.code(), fmt::format("rank {}: {}", rank, error.what())).about_rank(rank);
 }
 
-// What came from outside is no error unless it says that it is one.
+// The code comes from another process and may be no error code.
 inline Error error_of(const Message& message) {
   if (message.code >= 0)
     return Error(GSEL_ERR_VERSION, "a joining rank failed without saying why; all ranks must use one libgsel")

@@ -1,4 +1,4 @@
-// comm/shm/join/rendezvous.cc: what both sides of a rendezvous need, and the side of ranks other than 0.
+// comm/shm/join/rendezvous.cc: the common functions of a rendezvous, and the side of ranks other than 0.
 #include "comm/shm/join/rendezvous.h"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ namespace gsel::shm {
 
 std::string meeting_name(const gsel_unique_id& id) {
   std::string name = "gsel-1-";
-  uint64_t folded[2] = {};  // all of the id in 128 bits: it may be random anywhere
+  uint64_t folded[2] = {};  // hashes the whole id, since any of its bytes may be the random ones
   for (size_t i = 0; i < sizeof id.bytes; ++i) {
     uint64_t& word = folded[i & 1];
     word = (word ^ id.bytes[i]) * 1099511628211u + (word >> 29);
@@ -31,7 +31,7 @@ std::string meeting_name(const gsel_unique_id& id) {
 
 namespace {
 
-// An abstract name belongs to whoever binds it first.
+// An abstract name belongs to the user that binds it first.
 void require_own(uid_t user) {
   if (user != geteuid())
     throw Error(
@@ -55,7 +55,7 @@ void require_own_holder(const std::string& name) {
 namespace {
 
 constexpr int64_t kAnswerNs = 1'000'000'000;
-constexpr int kTriesPerLook = 64;  // at who holds the name
+constexpr int kTriesPerLook = 64;  // between checks of the user that holds the name
 
 Hello make_hello(const JoinOptions& join) {
   Hello hello;
@@ -111,7 +111,7 @@ Socket connect_to_rank_0(const JoinOptions& join, const std::string& name, Launc
   }
 }
 
-// Asks rank 0, which knows who is missing.
+// Asks rank 0, which knows the missing ranks.
 void say_late(const JoinOptions& join, const Socket& socket) {
   Message late;
   late.say = Say::late;
@@ -119,7 +119,7 @@ void say_late(const JoinOptions& join, const Socket& socket) {
   socket.write(&late, sizeof late, nullptr, 0, os::now_ns() + kAnswerNs);
 }
 
-// The next word of rank 0, which must be `expected`.
+// The next message of rank 0, which must be `expected`.
 Message listen_to_rank_0(const JoinOptions& join, const Socket& socket, Say expected, std::vector<os::Fd>& fds,
                          int64_t deadline, const char* step) {
   Message message;
@@ -162,11 +162,11 @@ Joined join_as_guest(const JoinOptions& join, const std::string& name, Launcher&
   try {
     life = os::open_life();
   } catch (const Error&) {
-    socket.write(&hello, sizeof hello, nullptr, 0, deadline);  // rank 0 tells the others
+    socket.write(&hello, sizeof hello, nullptr, 0, deadline);  // rank 0 then fails on all ranks
     throw;
   }
   const int watch = life.watch.get();
-  socket.write(&hello, sizeof hello, &watch, 1, deadline);  // where nobody takes it, the word read next says why
+  socket.write(&hello, sizeof hello, &watch, 1, deadline);  // the next read reports a failure
   life.watch.reset();
   std::vector<os::Fd> fds;
   listen_to_rank_0(join, socket, Say::arena, fds, deadline, "for the other ranks to join");
@@ -192,7 +192,7 @@ Joined join_as_guest(const JoinOptions& join, const std::string& name, Launcher&
   return {std::move(family), mapped.arena};
 }
 
-// Who is gone is told of by the launcher too, a moment later, and it knows why.
+// The launcher also reports a rank that is gone, a moment later, and knows why it ended.
 Joined join_told_by_launcher(const JoinOptions& join, const std::string& name, int64_t deadline) {
   Launcher launcher(join);
   try {

@@ -1,7 +1,7 @@
-// comm/shm/join/rendezvous.h: how the ranks of one host find each other and come to share an arena, the shared memory
-// of a communicator. Rank 0 listens under a name made from the id, in no file system and on no port; the kernel limits
-// the name to one host and one user. Returns on every rank once all have joined, or fails on every rank, within the
-// deadline. Does not know what the ranks do with the arena.
+// comm/shm/join/rendezvous.h: how the ranks of one host find each other and get an arena, the shared memory of a
+// communicator. Rank 0 listens on an abstract socket named after the id, which needs no file and no port and exists on
+// one host only; both sides check that the other has the same user. Returns on every rank after all have joined, or
+// fails on every rank, within the deadline. Does not know what the ranks do with the arena.
 #pragma once
 
 #include <gsel/comm.h>
@@ -28,11 +28,11 @@ inline int32_t shown_rank(const JoinOptions& join, int32_t rank) {
 
 // The abstract socket where ranks with this id meet.
 std::string meeting_name(const gsel_unique_id& id);
-// GSEL_ERR_PERMISSION where another user is at the other end, or holds a name that takes no connection.
+// GSEL_ERR_PERMISSION if another user is at the other end, or listens under a name that accepts no connection.
 void require_own_user(const Socket& socket);
 void require_own_holder(const std::string& name);
 
-// What makes ranks find each other; ends the errors of those that did not.
+// Ends the errors of ranks that did not find each other.
 inline constexpr const char* kHowToMeet =
     "start all ranks within the join timeout, with one id, on one host and in one network namespace; between hosts "
     "another transport is needed";

@@ -28,7 +28,7 @@ socklen_t fill_address(sockaddr_un& address, const std::string& name) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
 }
 
-// Descriptors that came with a message; all of them, so that none leaks.
+// Takes all descriptors that came with a message, so that none leaks.
 void take_fds(msghdr& header, std::vector<os::Fd>& fds) {
   for (cmsghdr* part = CMSG_FIRSTHDR(&header); part; part = CMSG_NXTHDR(&header, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
@@ -130,9 +130,9 @@ bool Socket::write(const void* message, size_t bytes, const int* fds, size_t n_f
 }
 
 Read Socket::read(void* message, size_t bytes, std::vector<os::Fd>& fds) const {
-  fds.reserve(fds.size() + kMostFds);  // what comes is taken without an allocation, which could fail and lose it
-  // A side that closes with unread messages resets the connection once; what it wrote before can still be read. Nor is
-  // a first end to be trusted: Linux looks for a message, then for the close, and both may have come in between.
+  fds.reserve(fds.size() + kMostFds);  // so that no allocation fails after descriptors have arrived
+  // A side that closes with unread messages resets the connection once; its messages can still be read. A first end may
+  // be false, too: Linux checks for a message, then for the close, and both may arrive in between.
   for (int resets = 0, ends = 0; resets < 2;) {
     Control control{};
     iovec part{message, bytes};

@@ -1,5 +1,5 @@
-// comm/shm/join/socket.h: sends and receives whole messages with descriptors over a local socket, each step within a
-// deadline. Does not know what the messages say.
+// comm/shm/join/socket.h: sends and receives whole messages with descriptors over a local socket, each within a
+// deadline. Does not know the contents of messages.
 #pragma once
 
 #include <sys/types.h>
@@ -16,10 +16,9 @@ namespace gsel::shm {
 
 constexpr size_t kMostFds = 128;  // in one message; the kernel takes 253
 
-// Results of reading: a message, a message some descriptors of which did not arrive, the end of the other side, or
-// nothing yet.
+// Results of reading: a message, a message without some of its descriptors, the end of the other side, or nothing yet.
 enum class Read { message, cut, end, nothing };
-// For one that was cut, from a side that is known to send few.
+// Throws for Read::cut: this process has too many open files.
 [[noreturn]] void fail_cut();
 
 class Socket {
@@ -27,32 +26,32 @@ class Socket {
   Socket() = default;
   explicit Socket(os::Fd fd) : fd_(std::move(fd)) {}
 
-  // A name in the abstract space, which no file system knows. nullopt: taken.
+  // An abstract name, which is in no file system. nullopt: taken.
   static std::optional<Socket> listen(const std::string& name);
-  // nullopt: nobody listens there now, or (*is_full) too many wait there.
+  // nullopt: no process listens there now, or (*is_full) the queue of the listener is full.
   static std::optional<Socket> connect(const std::string& name, bool* is_full = nullptr);
-  std::optional<Socket> accept() const;  // nullopt: nobody is waiting
+  std::optional<Socket> accept() const;  // nullopt: no connection is waiting
 
   int fd() const { return fd_.get(); }
   uid_t peer_user() const;
   void close() { fd_.reset(); }
 
-  // False when the other side is gone; throws on the deadline or a failing system call.
+  // false: the other side is gone. Throws on the deadline or a failed system call.
   bool write(const void* message, size_t bytes, const int* fds, size_t n_fds, int64_t deadline_ns) const;
-  // Reads one message of exactly `bytes` at most once; shorter or longer ones count as the end.
+  // Reads one message without waiting. A message that has not exactly `bytes` counts as the end.
   Read read(void* message, size_t bytes, std::vector<os::Fd>& fds) const;
-  // Waits for a message, which must not be cut; nothing means the deadline has passed.
+  // Waits for a message and throws if it is cut; Read::nothing: the deadline has passed.
   Read read_until(void* message, size_t bytes, std::vector<os::Fd>& fds, int64_t deadline_ns) const;
 
  private:
   os::Fd fd_;
 };
 
-// The user of the process that listens under an abstract name, where the socket takes no connection because too many
-// wait there; nullopt: nobody, or the kernel does not tell (socket_holder.cc).
+// The user of the process that listens under an abstract name, for a name whose queue is full; nullopt: none, or the
+// kernel does not tell (socket_holder.cc).
 std::optional<uid_t> user_of_listener(const std::string& name);
 
-// Milliseconds until then for poll(), at least 0, rounded up.
+// Milliseconds until a deadline for poll(), at least 0, rounded up.
 int milliseconds_until(int64_t deadline_ns) noexcept;
 
 }  // namespace gsel::shm

@@ -1,6 +1,5 @@
-// comm/shm/join/socket_holder.cc: who holds a name; see socket.h. The kernel lists the local sockets that listen, over
-// a netlink socket of the kind sock_diag; each entry is a message with attributes, of which the name and the user are
-// read.
+// comm/shm/join/socket_holder.cc: which user holds a name; see socket.h. The kernel lists the listening local sockets
+// over a sock_diag netlink socket; each entry is a message with attributes, of which the name and the user are read.
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
@@ -34,7 +33,7 @@ bool ask(int fd) {
   return send(fd, &question, sizeof question, 0) == static_cast<ssize_t>(sizeof question);
 }
 
-// Of one entry, where it has the name.
+// The user in an entry that has the name.
 std::optional<uid_t> user_in(nlmsghdr* entry, std::string_view name) {
   auto* message = static_cast<unix_diag_msg*>(NLMSG_DATA(entry));
   auto* part = reinterpret_cast<rtattr*>(message + 1);
