@@ -14,8 +14,8 @@ namespace gsel::hosts {
 namespace {
 
 constexpr size_t kMostTaken = 1 << 13;    // bytes at a time
-constexpr size_t kMostWaiting = 1 << 20;  // bytes that a rank has announced and that have not gone
-constexpr int64_t kRestNs = 1'000'000;    // between looks while calls follow each other
+constexpr size_t kMostWaiting = 1 << 20;  // unsent bytes of announcements
+constexpr int64_t kRestNs = 1'000'000;    // between polls while calls follow each other
 constexpr int64_t kPartingNs = 200'000'000;
 constexpr useconds_t kFullPauseUs = 50;
 
@@ -80,7 +80,7 @@ void Announcer::move_on() {
   moved_ns_ = os::now_ns();
 }
 
-// Who ends without a word is missed by those who watch for it.
+// A connection that ends without an announcement is ignored: the herald or the watcher notices the rank's end.
 void Announcer::hear(Down& down) {
   const size_t ranks = roster_.ranks();
   std::vector<uint64_t> counts;
@@ -117,7 +117,7 @@ void Announcer::take(const Announcement& announcement, std::span<const uint64_t>
   notice_who_waits_above();
 }
 
-// Once nobody compares any more: a collective that the rank above has not announced never ends.
+// After the rank above has left, no rank compares: a collective that the rank above has not announced never ends.
 void Announcer::notice_who_waits_above() {
   if (!left_above_ || !furthest_ || furthest_->collectives <= left_above_->collectives) return;
   const int32_t rank = left_above_->rank;

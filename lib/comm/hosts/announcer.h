@@ -1,6 +1,6 @@
-// comm/hosts/announcer.h: brings what ranks announce to the ledger. A rank says it to the first rank of its host, which
-// passes it on to the first rank of the first host. Nobody waits for that, and no thread works for it alone: whoever
-// announces or looks after it moves on what has come. Does not know what is announced.
+// comm/hosts/announcer.h: brings announcements to the ledger. A rank sends them to the first rank of its host, which
+// forwards them to the first rank of the first host. No rank waits for that, and there is no thread for it: announce()
+// and look() forward what has arrived. Does not know what is announced.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +18,24 @@ namespace gsel::hosts {
 
 class Announcer {
  public:
-  // up: to where this rank's announcements go; nullopt on the first rank of the first host. down: to those that send
-  // theirs here. local: the control of the ranks of this host.
+  // up: connection for this rank's announcements; nullopt on the first rank of the first host. down: connections of the
+  // ranks that send theirs here. local: the control of the ranks of this host.
   Announcer(const Roster& roster, Control& local, std::optional<Stream> up, std::vector<Stream> down);
-  ~Announcer();  // says that this rank leaves
+  ~Announcer();  // announces that this rank leaves
   Announcer(const Announcer&) = delete;
   Announcer& operator=(const Announcer&) = delete;
 
-  // call: collectives is 1 for one; its other numbers are filled in. What is wrong breaks the communicator. Any thread,
-  // as the next.
+  // call: `collectives` is 1 for a collective; rank and numbers are filled in here. A mismatch breaks the communicator.
+  // Both: any thread.
   void announce(Announcement call, std::span<const uint64_t> counts);
   void look();
-  // Nobody hears of this one any more: another takes its place.
+  // The destructor announces nothing, since another announcer replaces this one.
   void abandon() { is_abandoned_ = true; }
 
  private:
   struct Down {
     Stream stream;
-    std::optional<Announcement> head = {};  // of one that has not come whole
+    std::optional<Announcement> head = {};  // of an announcement whose counts have not all arrived
   };
   void move_on();
   void hear(Down& down);
@@ -51,9 +51,9 @@ class Announcer {
   std::optional<Stream> up_;
   std::vector<Down> down_;
   std::optional<Ledger> ledger_;  // without up_
-  std::vector<char> out_;         // that up_ has not taken
-  Announcement own_;              // the latest
-  // Who has left above this rank, and the call of this host that has the highest number of collectives.
+  std::vector<char> out_;         // not yet sent on up_
+  Announcement own_;              // this rank's latest
+  // The rank at the other end of up_, if it has left; and this host's announcement with the most collectives.
   std::optional<Announcement> left_above_, furthest_;
   int64_t moved_ns_ = 0;
   bool is_abandoned_ = false;

@@ -1,5 +1,5 @@
-// comm/hosts/announcing.cc: what the control does for calls that a transport of devices makes on a stream; see
-// hosts_control.h and announcer.h.
+// comm/hosts/announcing.cc: announces calls that a transport of devices makes on a stream; see hosts_control.h and
+// announcer.h.
 #include <utility>
 
 #include "base/current_error.h"
@@ -13,12 +13,12 @@ namespace gsel::hosts {
 namespace {
 
 struct Ports {
-  uint16_t of_host, of_hosts;  // for the ranks of the host, and on the first one for the first ranks of the others
+  uint16_t of_host, of_hosts;  // for the ranks of the host; on the first host, for the first ranks of the others
 };
 
 }  // namespace
 
-// Connections of their own: to the first rank of the host, and from there to the first host.
+// Makes separate connections: to the first rank of the host, and from there towards the first host.
 void HostsControl::begin_announcing() {
   std::optional<Listener> here, hosts;
   Ports own{};
@@ -62,11 +62,11 @@ void HostsControl::begin_announcing() {
     const size_t host = roster_.own_host();
     if (roster_.leads())
       take(connect_lines(between, host, hosts), host == 0 ? 0 : roster_.tree().above(host), host != 0);
-  } catch (...) {  // the others wait for what this rank does next
+  } catch (...) {  // other ranks wait for this one
     local_->break_with(current_error());
     throw;
   }
-  if (announcer_) announcer_->abandon();  // of before the communicator was made whole again
+  if (announcer_) announcer_->abandon();  // from before a resync
   announcer_ = std::make_unique<Announcer>(roster_, *local_, std::move(up), std::move(down));
 }
 

@@ -1,4 +1,4 @@
-// comm/hosts/arriving.cc: messages of other hosts that arrive, and the receives that take them; see messages.h.
+// comm/hosts/arriving.cc: messages that arrive from other hosts, and the receives that take them; see messages.h.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -37,7 +37,7 @@ void Messages::take_frames(int32_t rank, Peer& peer) {
   }
 }
 
-// false: there is no room for the message, and none that wants it.
+// false: there is no room for the message, and no receive matches it.
 bool Messages::take_frame(int32_t rank, Peer& peer, const Frame& frame) {
   switch (frame.says) {
     case Says::leaves:
@@ -106,7 +106,7 @@ void Messages::match(Half& half) {
   half.is_met = true;
 }
 
-// What is posted on this host as well may have been met there.
+// A receive that is also posted on this host may already be matched there.
 bool Messages::match_from(Half& half, int32_t rank) {
   auto& arrived = peer(rank).arrived;
   const auto message = std::ranges::find_if(arrived, [&](const Arrived& a) { return suits(half.call.tag, a.tag); });
@@ -145,7 +145,8 @@ void Messages::take(Half& half, int32_t rank, Arrived& message) {
     std::memcpy(call.recv, message.data.data(), message.bytes);
 }
 
-// The sender of a message that does not fit the buffer still waits: then both calls fail, and nothing else does.
+// If the message does not fit the buffer, its sender still waits, and only the two calls fail. Otherwise the
+// communicator breaks.
 void Messages::refuse(const Half& half, int32_t rank, const Arrived& message) {
   const std::string sent =
       describe(GSEL_COLLECTIVE_SEND, message.dtype, 0, roster_.shown(roster_.rank()), message.count, {}, message.tag);
@@ -173,7 +174,8 @@ void Messages::hear_refusal(int32_t rank, const Frame& frame) {
                            .about_rank(roster_.shown(rank));
 }
 
-// For a receive that may look for what comes behind them: their senders wait, where they do not fit the buffer.
+// Fetches unmatched messages before those that the receive may match. Messages that do not fit the buffer stay, since
+// their senders wait.
 void Messages::keep_others(const Half& half) {
   for_each_peer(half, [this](int32_t rank, Peer& peer) {
     for (Arrived& message : peer.arrived) {
@@ -189,7 +191,7 @@ void Messages::keep_others(const Half& half) {
   });
 }
 
-// An iprobe of any rank, of those of this host.
+// For an iprobe of any rank: probes the ranks of this host.
 void Messages::look_here(Half& half) {
   local_.run(half.call, nullptr);
   gsel_message& found = *half.call.received;

@@ -13,7 +13,8 @@
 namespace gsel::hosts {
 namespace {
 
-// The other ranks of a host wait this much longer than its first, which learns why, and for each level of the tree.
+// Additional wait of the other ranks of a host for its first rank, which knows the cause; and for each level of the
+// tree.
 constexpr double kForCauseS = 0.7, kLevelS = 0.3;
 
 gsel_collective bytes_call(gsel_collective_kind kind, const void* send, void* recv, uint64_t count, double timeout_s) {
@@ -91,7 +92,7 @@ Assembly::Gathered Assembly::gather_here(const Head& head, const void* mine, dou
   return out;
 }
 
-// Gives the same whatever the order in which ranks are merged.
+// The result does not depend on the order of merges.
 void Assembly::merge(Verdict& verdict, const Verdict& below) {
   if (verdict.differ[0] < 0) {
     verdict = below;
@@ -110,7 +111,7 @@ void Assembly::merge(Verdict& verdict, const Verdict& below) {
   verdict = merged;
 }
 
-// The payloads of a host stand before those of the hosts below it, each with what is below that.
+// The payloads are in depth-first order of the tree: those of a host, then those of each subtree below it.
 void Assembly::sort_payloads(const Block& said, char* all, uint64_t bytes) const {
   if (said.size() != roster_.ranks() * bytes)
     fail(GSEL_ERR_INTERNAL, "the other hosts gave {} bytes, expected {} of {} ranks", said.size(), bytes,
@@ -129,7 +130,7 @@ void Assembly::sort_payloads(const Block& said, char* all, uint64_t bytes) const
   }
 }
 
-// The first rank of a host: with the others, along their tree.
+// On the first rank of a host: agrees with the other hosts, along the tree.
 void Assembly::agree(Gathered& here, const Head& head, void* all, double timeout_s) {
   const int64_t deadline = os::now_ns() + static_cast<int64_t>(timeout_s * 1e9);
   const std::string asked = text_of(head);
@@ -173,7 +174,7 @@ void Assembly::broadcast_here(void* bytes, uint64_t n, double timeout_s) {
   if (roster_.here().size() > 1) local_.run(bytes_call(GSEL_COLLECTIVE_BROADCAST, bytes, bytes, n, timeout_s), nullptr);
 }
 
-// A rank that knows of a failure says nothing more, so that nobody takes it for one that goes on.
+// A rank that knows of a failure sends nothing more, so that no other rank believes that it takes part.
 void Assembly::begin(const Head& head) {
   local_.throw_what_broke();
   newest_ = head;
@@ -207,7 +208,7 @@ void Assembly::settle(Gathered here, const Head& head, void* all, double timeout
       local_.throw_what_broke();
     }
   Verdict& verdict = here.verdict;
-  if (!alike_here || bytes == 0 || bytes > kWithVerdictBytes) {  // ranks here that differ expect other lengths
+  if (!alike_here || bytes == 0 || bytes > kWithVerdictBytes) {  // ranks that differ may expect other lengths
     broadcast_here(&verdict, sizeof verdict, for_here_s);
     if (verdict.differ[1] >= 0) throw mismatch(verdict);
     if (bytes > 0) broadcast_here(all, bytes, for_here_s);
@@ -224,9 +225,9 @@ void Assembly::settle(Gathered here, const Head& head, void* all, double timeout
   if (!relay_) std::memcpy(all, answer_.data() + sizeof verdict, bytes);
 }
 
-// ---- by frames: the first ranks of hosts say it for all, or each rank for itself ------------------------------------
+// ---- by frames: the first rank of a host sends for all its ranks, or each rank for itself ---------------------------
 
-// false: some make another call, and the tree is to tell which.
+// false: some ranks make another call; the tree then finds which.
 bool Assembly::gather_by_frames(const Gathered& here, const Head& head, char* all, int64_t deadline_ns) {
   const Frames::Came of_here{here.payloads.data(), here.alike() ? here.payloads.size() : 0};
   if (!is_alone_with_frames()) frames_->say(word_of(head, here.alike(), false), [&](size_t) { return of_here; });
@@ -246,7 +247,7 @@ bool Assembly::gather_by_frames(const Gathered& here, const Head& head, char* al
 void Assembly::say(const Head& head, double timeout_s) {
   begin(head);
   said_ = Said{head, timeout_s, {}, {}};
-  if (is_alone_with_frames()) return;  // bytes go first
+  if (is_alone_with_frames()) return;  // hear() sends the frames, so that add() can add bytes
   Gathered here = gather_here(head, nullptr, timeout_s);
   if (!here.alike()) {
     said_.reset();
@@ -278,7 +279,7 @@ void Assembly::hear() {
   } catch (const Error& error) {
     local_.break_with(error);
   }
-  local_.await_break(static_cast<int64_t>(kForCauseS * 1e9));  // the first rank of the host tells what differs
+  local_.await_break(static_cast<int64_t>(kForCauseS * 1e9));  // the first rank of the host finds the difference
   local_.throw_what_broke();
   fail(GSEL_ERR_MISMATCH, "{}: another host makes another call; make the calls alike on every rank",
        text_of(said.head));

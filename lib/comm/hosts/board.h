@@ -1,4 +1,5 @@
-// comm/hosts/board.h: where rank 0 posts that it listens, and the others read it. Does not know how ranks then meet.
+// comm/hosts/board.h: a place where rank 0 posts the address at which it listens, and the others read it. Does not know
+// how the ranks meet.
 #pragma once
 
 #include <gsel/error.h>
@@ -16,17 +17,17 @@
 namespace gsel::hosts {
 
 struct Endpoint {
-  std::string host;  // its name, and
-  int32_t pid = 0;   // who listens there,
+  std::string host;  // name of rank 0's host
+  int32_t pid = 0;   // process that listens
   uint16_t port = 0;
-  int64_t until_s = 0;                 // until this time of the clock
-  std::vector<std::string> addresses;  // as others may reach it
-  std::vector<uint8_t> token;          // of this meeting; empty: the ranks have one of their own
-  // Or why rank 0 does not listen, signed by it.
+  int64_t until_s = 0;                 // expiry, seconds of the wall clock
+  std::vector<std::string> addresses;  // possible addresses of the host
+  std::vector<uint8_t> token;          // secret of this meeting; empty: the ranks have their own
+  // Or the reason why rank 0 does not listen, signed by it.
   gsel_status failure = GSEL_OK;
   std::string why = {};
   Bytes32 signature = {};
-  std::string path = {};  // of the file in which it was found; empty: in none
+  std::string path = {};  // file in which it was found; empty: none
 
   void refuse(gsel_status code, const std::string& reason, const Secret& secret);
   bool is_refusal(const Secret& secret) const;
@@ -36,9 +37,9 @@ struct Endpoint {
 std::string endpoint_text(const Endpoint& endpoint);
 std::optional<Endpoint> parse_endpoint(std::string_view text);
 
-// Of this host's interfaces that are up, without the loopback and links of one wire; those of networks inside of this
-// host, such as bridges to containers, where there is nothing else. GSEL_INTERFACE names one; GSEL_ERR_CONFIG where
-// there is none of that name.
+// Addresses of this host's interfaces that are up, without loopback and link-local ones; those of networks inside this
+// host, such as bridges to containers, only if there is nothing else. GSEL_INTERFACE selects one interface;
+// GSEL_ERR_CONFIG if there is none of that name.
 std::vector<std::string> own_addresses();
 
 class Board {
@@ -46,16 +47,17 @@ class Board {
   Board() = default;
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
-  virtual ~Board() = default;  // takes down what this rank has posted, where that may be done
+  virtual ~Board() = default;  // removes what this rank has posted, if that is possible
 
   virtual void post(const Endpoint& endpoint, int64_t deadline_ns) = 0;
-  // Whether every rank must post or read, as at a barrier of a process manager; else the first of each host may read.
+  // Whether every rank must post or read, as in a fence of a process manager; else only the first rank of each host
+  // needs to read.
   virtual bool asks_all() const { return false; }
-  // Those of which each may be rank 0's; none, with the reason in *why: not yet.
+  // Candidates for rank 0's endpoint; empty, with the reason in *why: not posted yet.
   virtual std::vector<Endpoint> read(int64_t deadline_ns, std::string* why) = 0;
 };
 
-// job: what tells it from others at the same place, printable ASCII; the same on every rank.
+// job: identifies the job among others at the same place, printable ASCII; the same on every rank.
 std::unique_ptr<Board> file_board(const MeetingPlace& place, const std::string& job);
 std::unique_ptr<Board> torchrun_board(const MeetingPlace& place, const std::string& job);
 std::unique_ptr<Board> pmi_board(const MeetingPlace& place);

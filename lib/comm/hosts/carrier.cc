@@ -8,9 +8,9 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr double kLookS = 0.02;  // for a break while bytes are waited for
+constexpr double kLookS = 0.02;  // interval of checks for a broken communicator
 
-// No other rank is to blame for it: the program has ended what its transport stands on.
+// No other rank is to blame: this program has shut down a library that the transport needs.
 bool is_own(const Error& error) {
   return error.code() == GSEL_ERR_STATE;
 }
@@ -28,7 +28,7 @@ Carrier::~Carrier() {
   link_->detach();
 }
 
-// What the control knows of it is told rather than what followed from it.
+// Prefers an error that the control knows, which may be the cause.
 void Carrier::fail_broken(const Error& error, int32_t peer) const {
   const int32_t about = is_own(error) ? control_.rank() : peer;
   if (!is_own(error)) control_.await_break(kCauseNs);

@@ -1,5 +1,5 @@
-// comm/hosts/carrier.h: a transport between hosts, joined: bytes from rank to rank (gsel/transport.h). Ends its work
-// when the communicator is broken. Does not know what the bytes mean.
+// comm/hosts/carrier.h: a link of a transport between hosts, which moves bytes from rank to rank (gsel/transport.h).
+// Aborts its work when the communicator is broken. Does not know what the bytes mean.
 #pragma once
 
 #include <gsel/transport.h>
@@ -19,13 +19,13 @@
 
 namespace gsel::hosts {
 
-// For the control to hear of the death that an error of the transport follows from.
+// Wait for the control to notice the death that caused an error of the transport.
 constexpr int64_t kCauseNs = 1'000'000'000;
 
 class Carrier {
  public:
-  // All ranks of the control join at the same time. The control outlives it. transport: of the host's memory; address:
-  // where the other hosts reach this one.
+  // Collective over the ranks of the control, which outlives the carrier. transport: for host memory. address: of this
+  // host for other hosts.
   Carrier(std::shared_ptr<const Accelerator> transport, Control& control, double timeout_s, double join_timeout_s,
           std::string_view address);
   ~Carrier();
@@ -36,11 +36,11 @@ class Carrier {
   bool is_prompt() const { return (transport_->can.flags & GSEL_TRANSPORT_PROMPT) != 0; }
   std::string note() const { return link_->note(); }
   void throw_what_broke() const { control_.throw_what_broke(); }
-  // What is done beside, while bytes are waited for for long.
+  // Sets a function that is called repeatedly during a long wait for bytes.
   void attend_with(std::function<void()> attend) { attend_ = std::move(attend); }
   void attend() const { attend_(); }
 
-  // Bytes on their way; their memory stays until they have been waited for.
+  // A transfer under way; its memory must live until the transfer has ended.
   class Posted {
    public:
     // failure: as in test.
@@ -50,9 +50,9 @@ class Carrier {
     Posted& operator=(Posted&& other) = delete;
     ~Posted();
     int32_t peer() const { return peer_; }
-    bool has_ended() const { return !handle_; }  // has been tested to the end
-    // Whether they have gone or come, after at most so long. Throws what has broken the communicator; with `failure`
-    // there, what another rank is to blame for goes there and breaks nothing.
+    bool has_ended() const { return !handle_; }  // a test has seen its end
+    // Waits at most `seconds` and returns whether the transfer has ended. A failure breaks the communicator and is
+    // thrown; if `failure` is given, a failure that another rank caused is only stored there.
     bool test(double seconds, std::optional<Error>* failure = nullptr);
 
    private:
@@ -60,7 +60,7 @@ class Carrier {
     gsel_posted* handle_ = nullptr;
     int32_t peer_;
   };
-  // To the end; behind the deadline the communicator is broken, about the rank that is late.
+  // Waits until the end; after the deadline breaks the communicator and blames the peer.
   void finish(Posted& posted, int64_t deadline_ns, std::string_view asked);
   void finish(std::vector<Posted>& posted, int64_t deadline_ns, std::string_view asked);
 

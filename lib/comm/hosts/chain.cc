@@ -1,9 +1,9 @@
-// comm/hosts/chain.cc: reductions that go from host to host, where every host has as many ranks in a row. Each rank of
-// a host has a lane, a part of what is reduced: it gets that part of the inputs of its host's ranks through shared
-// memory, folds them behind what the rank with its lane at the host before sends, and passes that on. At the last host
-// the lane is whole and goes to who needs it. So the order is that of ranks, and the network carries what one rank
-// gives, once to the last host and once back, whatever the number of ranks a host has. Lanes go in chunks, so that all
-// hosts work at the same time.
+// comm/hosts/chain.cc: reductions from host to host, if every host has the same number of consecutive ranks. Each rank
+// of a host has a lane (lanes.h): it gets that lane of the inputs of its host's ranks through shared memory, adds them
+// to the partial result from the previous host, and sends that to the next host. At the last host the lane is complete
+// and is sent to the ranks that need it. So the reduction is in rank order, and the network carries the bytes of one
+// rank once to the last host and once back, however many ranks a host has. Lanes are sent in chunks, so that all hosts
+// work at the same time.
 #include <algorithm>
 #include <cstring>
 
@@ -13,7 +13,7 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr uint64_t kLeastPromptBytes = 262144;  // where ranks agree on each message that is not short
+constexpr uint64_t kLeastPromptBytes = 262144;  // with a prompt transport, which has a handshake for each long message
 
 }  // namespace
 
@@ -45,7 +45,7 @@ class Chain : Lanes {
   }
 
  private:
-  // at: in the lane, whose pieces stand behind one another there.
+  // at: offset in the lane, in which pieces are contiguous.
   struct Chunk {
     size_t piece;
     uint64_t at, in_piece, bytes;
@@ -89,7 +89,7 @@ class Chain : Lanes {
     const char* const before = received_ + passed(chunk.at);
     std::vector<const void*> inputs;
     std::vector<double> factors;
-    if (has_before && !is_wide_) inputs.push_back(before), factors.push_back(1);  // as if it were an input
+    if (has_before && !is_wide_) inputs.push_back(before), factors.push_back(1);  // as the first input
     add_inputs(chunk.piece, chunk.at, chunk.in_piece, inputs, factors);
     host::Fold fold = fold_of(factors.data());
     if (fold.op == GSEL_AVG && !is_last) fold.op = GSEL_SUM;
@@ -99,7 +99,7 @@ class Chain : Lanes {
     host::reduce(fold, to, inputs.data(), static_cast<int>(inputs.size()), chunk.bytes / call_.element);
   }
 
-  // Results that have come, or all: further back.
+  // Forwards results that have arrived to the host before; `all`: waits for all of them.
   void relay(bool all) {
     for (; relayed_ < results_.size(); ++relayed_) {
       if (all)
@@ -111,8 +111,8 @@ class Chain : Lanes {
     }
   }
 
-  std::vector<Chunk> chunks_;                     // of the own lane
-  char *received_ = nullptr, *folded_ = nullptr;  // lanes: from the host before, for the next
+  std::vector<Chunk> chunks_;                     // of this rank's lane
+  char *received_ = nullptr, *folded_ = nullptr;  // the lane from the host before, and for the next host
   std::vector<Carrier::Posted> before_, results_;
   std::vector<const Chunk*> awaited_;  // of results_
   size_t relayed_ = 0;

@@ -1,5 +1,5 @@
-// comm/hosts/chair.h: who has the chair of a council (council.h): hears all others, and decides. Does not know who
-// asked whom before.
+// comm/hosts/chair.h: the chair of a council (council.h), which hears all other parties and decides. Does not know how
+// it became the chair.
 #pragma once
 
 #include <span>
@@ -9,11 +9,11 @@
 
 namespace gsel::hosts {
 
-using Knocks = std::vector<Knock>;  // at the doors of the ranks of a party
+using Knocks = std::vector<Knock>;  // connections to the doors of the ranks of a party
 
 class Chair {
  public:
-  // before: the doors of the parties in front of this one, none of which has the chair.
+  // before: connections to the parties before this one, none of which has the chair.
   Chair(Council& council, std::vector<Knocks> before);
   Decision run();
 
@@ -28,7 +28,7 @@ class Chair {
   std::optional<Decision> find_clash() const;
   Decision decide();
   Decision found();
-  std::vector<int32_t> silent() const;  // that have neither come nor ended
+  std::vector<int32_t> silent() const;  // ranks that have neither come nor ended
   void tell(const Decision& decision);
   bool answer(Visitor& guest, const Decision& decision, const std::vector<char>& marks);
   std::string shown_text(std::vector<int32_t> ranks) const;
@@ -37,8 +37,8 @@ class Chair {
   Council& at_;
   std::vector<Knocks> knocks_;                 // by party
   std::vector<std::optional<Visitor>> heard_;  // by party
-  std::vector<char> marks_;                    // of all that were heard
-  std::optional<Members> decided_;             // already, as somebody says who has heard it
+  std::vector<char> marks_;                    // merged from all parties heard
+  std::optional<Members> decided_;             // an earlier decision that a party has shown
 };
 
 // council.cc

@@ -1,13 +1,13 @@
 // comm/hosts/crossing.cc: finds a deadlock of ranks of different hosts: this rank waits in a message for a peer, and
 // the peer waits in a collective for this rank. See comm/shm/message/crossed.cc for ranks of one host.
 //
-// A rank that waits long in a message with nothing else under way asks the peer, and says how many collectives it has
-// begun and how many of the peer's messages it has heard. The peer keeps the question, and answers once it waits
-// long in a collective that the other has not begun, with nothing else under way, if it has sent no more messages than
-// those, and if no receive has asked for the one that the other sends. Then neither can go on: the peer makes no call
-// before its collective ends, and that does not end before the other begins it. Frames arrive in order, so what was
-// sent before the question has been heard. What ends the wait changes one of these numbers, or, of a receive from any
-// rank, makes the answer one to a question of the past.
+// A rank that waits long in a message with nothing else under way sends a question to the peer: how many collectives it
+// has begun and how many of the peer's messages it has received. The peer answers when it waits long in a collective
+// that the asking rank has not begun, with nothing else under way, if it has sent no more messages than those and no
+// receive has matched the message that the asking rank sends. Then neither can proceed: the peer makes no call before
+// its collective ends, and the collective does not end before the asking rank begins it. Frames arrive in order, so
+// everything sent before the question has been received. An event that ends the wait changes one of these numbers, or,
+// for a receive from any rank, makes the answer refer to an old question.
 #include <algorithm>
 
 #include "comm/call/collective.h"
@@ -16,12 +16,12 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr int64_t kAskNs = 100'000'000;  // that a message waits before its peer is asked
+constexpr int64_t kAskNs = 100'000'000;  // wait of a message before the question is sent
 
 }  // namespace
 
-// Again, where something of the peer has been heard since. Of both directions of a sendrecv with one peer it is enough
-// to ask about the first that waits.
+// Sends the question again after a message of the peer. For a sendrecv with one peer, asks only about the first
+// direction that waits.
 void Messages::ask(const Started& started) {
   const Half* first = nullptr;
   for (const Half& half : started.halves_) {
@@ -48,7 +48,7 @@ void Messages::answer(int32_t rank, Peer& peer) {
   peer.question.reset();
 }
 
-// The rank that is waited for and waits for this one; of a receive from any rank all must be such. -1: none.
+// The peer that waits for this rank; for a receive from any rank, all other ranks must. -1: none.
 int32_t Messages::crossed_by(const Started& started, const Half& half) {
   int32_t first = -1;
   bool all = true;

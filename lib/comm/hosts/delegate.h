@@ -1,6 +1,6 @@
-// comm/hosts/delegate.h: how the ranks of one host go to a meeting through their delegate: the first that
-// binds a name of the kernel's. The others give it their greetings and get the table from it; they are of the same
-// user, or are not heard. Does not know how the delegate reaches rank 0.
+// comm/hosts/delegate.h: how the ranks of one host take part in a meeting through their delegate, the first rank that
+// binds an abstract socket name. The others send their greetings to it and receive the table from it; processes of
+// other users are ignored. Does not know how the delegate reaches rank 0.
 #pragma once
 
 #include <optional>
@@ -14,22 +14,21 @@
 
 namespace gsel::hosts {
 
-// The name of this host's delegate in a meeting. Nobody can guess it who does not know the job's secret, where the
-// ranks have one before.
+// The socket name of this host's delegate. It cannot be guessed without the job's secret, if the ranks have one.
 std::string delegate_name(const Meeting& meeting);
 
-// What "failed" says.
+// The error in a "failed" message.
 Error error_of(const Word& failed);
 
 class Delegate {
  public:
-  // nullopt: somebody has the name.
+  // nullopt: the name is taken.
   static std::optional<Delegate> at(const std::string& name);
-  // Without a name: it speaks for itself.
+  // Without a name: it speaks only for itself.
   static Delegate alone() { return Delegate({}); }
 
-  // From the welcome of rank 0, to which the stream leads, to the end of the meeting. is_posted: rank 0's address was,
-  // and is the one that answered.
+  // From rank 0's welcome on the stream to the end of the meeting. is_posted: the stream's address is one that rank 0
+  // has posted.
   Met speak(const Meeting& meeting, Stream& stream, const Session& session, bool is_posted);
   void tell_all(const Word& word) noexcept;
 
@@ -51,8 +50,8 @@ class Delegate {
   std::vector<Local> locals_;
 };
 
-// As one of the others. nullopt, with why: there is no delegate, or it has not found rank 0. is_foreign: another user
-// has the name.
+// For the other ranks of the host. nullopt, with *why: there is no delegate, or it has not found rank 0. is_foreign:
+// another user has the name.
 std::optional<Met> follow_delegate(const Meeting& meeting, const std::string& name, const Greeting& own,
                                    bool* is_foreign, std::string* why);
 

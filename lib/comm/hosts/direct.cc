@@ -1,7 +1,6 @@
-// comm/hosts/direct.cc: sums of all ranks whose lanes go straight to each rank that takes care of them: what a rank
-// gives goes over the network once for each rank of another host that has the lane, and nothing comes back. So hosts
-// wait for the network once, where the chain waits for each host on the way and back again; more bytes go. Each host
-// folds every lane itself, in the order that is asked for.
+// comm/hosts/direct.cc: allreduces in which each rank sends every lane directly to the rank of that lane on each other
+// host, and nothing comes back. So hosts wait for the network once, while the chain waits for each host in both
+// directions; but more bytes are sent. Each host reduces every lane itself, in the order that is asked for.
 #include "comm/hosts/lanes.h"
 
 namespace gsel::hosts {

@@ -1,7 +1,7 @@
-// comm/hosts/doors.h: where each rank of a communicator over several hosts listens, so that ranks which outlive a
-// failure find each other without the connections that broke with it. What shrinks make of the communicator keeps its
-// doors. Nobody is let in but by a council (council.h) and by who asks about a silent host (inquiry.h). Does not know
-// what is agreed there.
+// comm/hosts/doors.h: listening sockets ("doors") of all ranks of a communicator over several hosts, so that ranks that
+// survive a failure find each other without the connections that broke with it. Communicators made by shrinks keep the
+// doors. Only councils (council.h) and inquiries about a silent host (inquiry.h) accept connections. Does not know what
+// is agreed there.
 #pragma once
 
 #include <gsel/comm.h>
@@ -21,75 +21,75 @@
 
 namespace gsel::hosts {
 
-// One of the communicators that shrinks have made of each other. All bytes are written, since they are signed.
+// A communicator in a series made by shrinks. Has no padding, since its bytes are signed.
 struct Generation {
-  uint32_t number = 0;           // 0: the first, which no shrink has made
-  int32_t chair = -1;            // the rank of the first one that listens,
-  gsel_unique_id job = {};       // random: of this communicator alone
-  uint16_t port = 0;             // where, for the first ranks of the other hosts
-  uint16_t others_may_live = 0;  // somebody has not answered, and not ended
+  uint32_t number = 0;           // 0: the first communicator, not made by a shrink
+  int32_t chair = -1;            // rank of the first communicator that listens for the first ranks of the other hosts
+  gsel_unique_id job = {};       // random, unique to this communicator
+  uint16_t port = 0;             // of the chair
+  uint16_t others_may_live = 0;  // a rank that is left out has neither answered nor ended
   uint32_t reserved = 0;
 };
 enum class Mark : char { none = 0, comes, left_out };
-// With who is in it: a Mark for each rank of the first one.
+// A generation and its members: a Mark for each rank of the first communicator.
 struct Members {
   Generation generation;
   std::vector<char> marks;
 };
 
-// What a host asks for, on behalf of its ranks that come. All bytes are written, since they are signed.
+// A host's request, on behalf of its ranks that take part. Has no padding, since its bytes are signed.
 struct Petition {
   enum class Aim : uint32_t { shrink = 1, resync, group, inquire };
-  int32_t rank = 0;  // that speaks
+  int32_t rank = 0;  // that speaks for the host
   Aim aim = Aim::shrink;
-  uint64_t agreed = 0;      // what must be alike on all hosts; of an inquiry (inquiry.h): the rank it is about
-  int32_t odd = -1;         // a rank of this host that gives something else
-  uint32_t generation = 0;  // of the communicator that the call is of
+  uint64_t agreed = 0;      // must be the same on all hosts; of an inquiry (inquiry.h): the rank that it is about
+  int32_t odd = -1;         // a rank of this host with another value
+  uint32_t generation = 0;  // of the communicator that is called
   Bytes32 nonce = {};
 };
 
-// Somebody at the door, and what he asks for once he has shown that he may.
+// A connection at a door, and its petition after its signature has been checked.
 struct Visitor {
   Stream stream;
   Bytes32 nonce;
   int64_t since_ns;
   std::optional<Petition> petition = {};
   std::vector<char> marks = {};  // by rank, see council.h
-  Members newest = {};           // that it knows
+  Members newest = {};           // newest generation that it knows
   bool is_over = false;
 };
 
-// Of a communicator and those that shrinks make of it: ranks go by their numbers in the first of them.
+// Shared by a communicator and those that shrinks make of it. Ranks are those of the first communicator.
 struct Doors {
-  std::mutex mutex;  // of the one council at a time
+  std::mutex mutex;  // held by one council at a time
   Listener own = Listener::at_any_port();
   gsel_unique_id job;           // of the first communicator
   std::vector<uint16_t> ports;  // by rank
-  std::vector<Visitor> guests;  // whom no council has answered
-  Members newest;               // that this rank knows
-  bool is_kept = false;         // until the process ends
+  std::vector<Visitor> guests;  // not yet answered by a council
+  Members newest;               // newest generation that this rank knows
+  bool is_kept = false;         // open until the process ends
 
-  // With the mutex held: who has come since, and what a guest has said by now.
+  // With the mutex held. let_in: accepts new connections. hear: reads what a guest has sent so far.
   void let_in();
   void hear(Visitor& guest, const Secret& secret) const;
 };
 
-// What a communicator and those that shrinks make of it have in common, and which of them it is.
+// A communicator's place in the series of communicators made by shrinks.
 struct Heritage {
   std::shared_ptr<Doors> doors;
-  std::shared_ptr<const HostTable> first;  // of the one that no shrink has made
-  std::vector<int32_t> ranks;              // by rank, what it is in that one
-  uint32_t generation;                     // 0: that one
+  std::shared_ptr<const HostTable> first;  // of the first communicator
+  std::vector<int32_t> ranks;              // by rank: the rank in the first communicator
+  uint32_t generation;                     // 0: the first communicator
 };
 
 std::span<const uint8_t> bytes_of_marks(const std::vector<char>& marks);
 Bytes32 sign_petition(const Secret& secret, const gsel_unique_id& job, const Bytes32& nonce, const Petition& petition,
                       const std::vector<char>& marks, const Members& newest);
 
-// A connection to the door of a rank, from the first try on.
+// A connection to the door of a rank, which may not be made yet.
 class Knock {
  public:
-  // ended: nobody listens there any more, so that the rank has ended or left. unreachable: that is not known.
+  // ended: the connection is refused, so the rank has ended or left. unreachable: the rank may live.
   enum class State { trying, open, ended, unreachable };
 
   Knock(int32_t rank, MeetingPlace place) : rank_(rank), place_(std::move(place)) { begin(); }
@@ -98,10 +98,10 @@ class Knock {
   Stream& stream() { return *stream_; }
   bool has_descriptor() const { return stream_.has_value() && (state_ == State::trying || state_ == State::open); }
   short events() const;
-  // Once poll has found something, or time has passed: how far it has come. silence_ns: after so long without a word of
-  // the host it is unreachable.
+  // Updates the state, after poll or after some time. silence_ns: time without an answer after which the rank is
+  // unreachable.
   void look(int64_t silence_ns);
-  // The other side has closed the connection: whether it has ended is found out by another one.
+  // The other side has closed the connection: connects again to find out whether it has ended.
   void begin_again();
 
  private:

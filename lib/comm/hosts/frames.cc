@@ -12,8 +12,8 @@ namespace gsel::hosts {
 namespace {
 
 constexpr uint32_t kFrameTag = 2, kRestTag = 3;
-constexpr double kFrameLookS = 0.02;            // for who has left, and for what has broken the communicator
-constexpr int64_t kFrameCauseNs = 300'000'000;  // a host knows who of its ranks is late, another one which host is
+constexpr double kFrameLookS = 0.02;            // interval of checks for a broken communicator and for hosts that left
+constexpr int64_t kFrameCauseNs = 300'000'000;  // wait for the late rank's own host, which can name the rank
 constexpr uint64_t kMostFrameBytes = uint64_t{1} << 34;
 
 }  // namespace
@@ -63,7 +63,7 @@ bool Frames::hear(int64_t deadline_ns, const std::function<std::string()>& asked
   others_go_on_ = false;
   for (size_t h = 0; h < peers_.size(); ++h) {
     if (!peers_[h]) continue;
-    if (number_ > 1) receive(*peers_[h], number_ + 1);  // behind the one that is awaited
+    if (number_ > 1) receive(*peers_[h], number_ + 1);  // after the awaited one
     if (!hear(h, *peers_[h], deadline_ns, asked)) all_alike = false;
   }
   return all_alike;
@@ -93,7 +93,7 @@ Frames::Came Frames::from(size_t host) const {
   return {frame.bytes > kShortBytes ? peer.rest.data() : frame.begin, frame.bytes};
 }
 
-// As the relay says it.
+// Errors as in Relay::receive.
 void Frames::finish(Carrier::Posted& posted, size_t host, int64_t deadline_ns,
                     const std::function<std::string()>& asked) {
   while (!posted.test(kFrameLookS)) {

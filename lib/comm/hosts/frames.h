@@ -1,6 +1,6 @@
-// comm/hosts/frames.h: what the ranks with one place on their hosts say to each other over a transport that is prompt:
-// which call they make, and short bytes. A receive for the next frame of each is always posted. Does not know what is
-// done where they make different calls.
+// comm/hosts/frames.h: exchanges calls and short payloads between the ranks with the same local rank on their hosts,
+// over a transport that is prompt. A receive for the next frame of each peer is always posted. Does not know what
+// happens if the calls differ.
 #pragma once
 
 #include <array>
@@ -19,13 +19,13 @@ namespace gsel::hosts {
 
 class Frames {
  public:
-  static constexpr size_t kMostHosts = 8;  // each says it to each
+  static constexpr size_t kMostHosts = 8;  // few, since each sends to each
   static constexpr uint64_t kShortBytes = 32768;
 
-  // relay: of the first rank of a host, which knows who has left; nullptr: of another one.
+  // relay: on the first rank of a host, to notice hosts that have left; nullptr on others.
   Frames(const Roster& roster, Carrier& carrier, Relay* relay);
 
-  // A call. alike: the ranks of this host all make it. goes_on: its bytes follow before it has been compared.
+  // A call. alike: all ranks of this host make it. goes_on: its bytes are sent before calls have been compared.
   struct Word {
     uint64_t fingerprint;
     bool alike, goes_on;
@@ -34,11 +34,11 @@ class Frames {
     const char* bytes;
     uint64_t n;
   };
-  // To every other host, with bytes for it.
+  // Sends the call to every other host, with bytes for that host.
   void say(const Word& word, const std::function<Came(size_t host)>& bytes_for);
-  // From every other host; asked: the call, in errors. false: they do not all make the call that was said.
+  // Receives from every other host. asked: text of the call, for errors. false: some host makes another call.
   bool hear(int64_t deadline_ns, const std::function<std::string()>& asked);
-  // What came with it: of a host, until the next one is heard.
+  // The bytes received from a host, valid until the next hear().
   Came from(size_t host) const;
   bool others_go_on() const { return others_go_on_; }
 
@@ -46,13 +46,13 @@ class Frames {
   struct Frame {
     uint64_t number = 0, fingerprint = 0, bytes = 0;
     uint32_t alike = 0, goes_on = 0;
-    char begin[kShortBytes] = {};  // of the bytes; the rest follows by itself
+    char begin[kShortBytes] = {};  // of the bytes; the rest is a transfer of its own
   };
   struct Peer {
     int32_t rank;
     std::array<Frame, 2> frames = {};  // by number
     std::array<std::optional<Carrier::Posted>, 2> next = {};
-    std::vector<char> rest = {};  // of all bytes, if they are no short ones
+    std::vector<char> rest = {};  // all bytes, if they are more than kShortBytes
   };
   struct Said {
     Word word;

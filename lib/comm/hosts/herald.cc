@@ -69,7 +69,7 @@ void Herald::begin_inquiries(const Heritage& heritage, const Secret& secret) {
   inquires_.store(true, std::memory_order_release);
 }
 
-// In one piece: this rank may be killed while it does so.
+// Sends notice and text in one piece, since this rank may be killed in between.
 void Herald::tell_all(const Notice& notice, const std::string& text) noexcept {
   std::array<char, sizeof notice + kMostText> both;
   std::memcpy(both.data(), &notice, sizeof notice);
@@ -95,7 +95,7 @@ void Herald::tell() {
   int64_t next = os::now_ns() + beat;
   while (!stopping_.load(std::memory_order_acquire)) {
     if (local_.await_break(std::max<int64_t>(next - os::now_ns(), 0))) return tell_what_broke();
-    if (os::now_ns() < next) continue;  // woken for something else
+    if (os::now_ns() < next) continue;  // woken for another reason
     tell_all({Say::beat, GSEL_OK, -1, 0}, {});
     next = os::now_ns() + beat;
   }
@@ -108,7 +108,7 @@ void Herald::suspect(size_t host) {
   judge({host, Inquiries::Finding::unknown, host});
 }
 
-// Whoever has said something in the meantime is not lost.
+// A host that has sent a message meanwhile is not lost.
 void Herald::judge(const Inquiries::Found& found) {
   Heard& heard = heard_[found.about];
   heard.is_suspected = false;
@@ -134,7 +134,7 @@ void Herald::judge(const Inquiries::Found& found) {
 }
 
 void Herald::lose(size_t host, const std::string& how) noexcept {
-  heard_[host].has_left = true;  // said once
+  heard_[host].has_left = true;  // so that it is reported once
   const int32_t first = roster_.on(host).front();
   try {
     local_.break_with(
@@ -155,13 +155,13 @@ void Herald::hear(size_t host) {
     const Stream::Came came = watch.await(text.data(), text.size(), os::now_ns() + kNoticeNs);
     if (came == Stream::Came::end) return lose(host, shm::kEnded);
     if (came != Stream::Came::all) text = roster_.named(roster_.on(host).front()) + " tells of a failure, and not why";
-    heard_[host].has_left = true;  // it may end now
+    heard_[host].has_left = true;  // it may end after that
     local_.break_with(Error(notice->code, one_line(text)).about_rank(notice->about));
   }
   if (!goes_on && !heard_[host].has_left) lose(host, shm::kEnded);
 }
 
-// A thread that was late itself accuses nobody of it.
+// Time for which this thread itself was late does not count as silence of others.
 void Herald::hear() {
   const int64_t beat = silence_ns_ / kBeats;
   int64_t looked = os::now_ns();

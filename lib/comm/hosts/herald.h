@@ -1,7 +1,7 @@
-// comm/hosts/herald.h: tells what breaks a communicator from host to host, and notices when a host is gone. Runs in the
-// first rank of each host, on two threads: one waits until the ranks of this host are broken and tells those with which
-// it has lines, the other hears what they tell and breaks the ranks of this host, which is told on. A host that is
-// silent is lost once another one finds the same (inquiry.h). Does not know the calls.
+// comm/hosts/herald.h: spreads the failure that breaks a communicator from host to host, and notices lost hosts. Runs
+// in the first rank of each host, on two threads. One waits until the communicator is broken on this host and notifies
+// the hosts at the other ends of its lines. The other receives such notices and breaks the communicator on this host. A
+// silent host is lost if another host confirms it (inquiry.h). Does not know the calls.
 #pragma once
 
 #include <atomic>
@@ -21,14 +21,14 @@ namespace gsel::hosts {
 
 class Herald {
  public:
-  // local: the control of the ranks of this host. silence_ns: after so long without a word a host is taken for lost.
-  // wake: an eventfd that can be read once the communicator is broken.
+  // local: the control of the ranks of this host. silence_ns: time without a message after which a host is suspected.
+  // wake: an eventfd that becomes readable when the communicator is broken.
   Herald(const Roster& roster, Control& local, std::vector<std::optional<Line>>& lines, int64_t silence_ns,
          const os::Fd& wake);
-  ~Herald();  // says that this rank leaves
+  ~Herald();  // notifies that this rank leaves
   Herald(const Herald&) = delete;
   Herald& operator=(const Herald&) = delete;
-  // The doors of all ranks are known. Once.
+  // Called once, when the doors of all ranks are known.
   void begin_inquiries(const Heritage& heritage, const Secret& secret);
 
  private:
@@ -55,22 +55,22 @@ class Herald {
   const os::Fd& wake_;
   os::Fd stop_;
   std::atomic<bool> stopping_{false};
-  bool told_ = false;  // what broke; the telling thread's
+  bool told_ = false;  // tell_what_broke() was called; used by the telling thread
   struct Heard {
     int64_t last_ns;
     bool has_left;
     bool is_suspected = false;
   };
-  std::vector<Heard> heard_;  // by host; the hearing thread's
+  std::vector<Heard> heard_;  // by host; used by the hearing thread
   std::atomic<bool> inquires_{false};
-  std::optional<Inquiries> inquiries_;  // the hearing thread's, once the word above is set
+  std::optional<Inquiries> inquiries_;  // used by the hearing thread after inquires_ is set
   std::thread telling_, hearing_;
 };
 
-constexpr double kDefaultSilence = 5;  // in seconds,
-constexpr int64_t kBeats = 5;          // and in that time, over each line both ways
-// After so long without a word a host is taken for lost: GSEL_HOST_TIMEOUT, which is in seconds. That of
-// rank 0 counts for all.
+constexpr double kDefaultSilence = 5;  // seconds
+constexpr int64_t kBeats = 5;          // heartbeats in that time, on each line in both directions
+// Time without a message after which a host is suspected: GSEL_HOST_TIMEOUT, in seconds. The value of rank 0 is used by
+// all ranks.
 int64_t host_timeout_ns();
 
 }  // namespace gsel::hosts

@@ -28,7 +28,7 @@ void HostsBackend::take(std::unique_ptr<Carrier> carrier) {
   assembly_.take(frames_.get());
 }
 
-// Explanations that were given out stay as they are, also where the carrier is joined anew.
+// Appends only, since explanations point to the text and stay valid after the carrier is joined again.
 void HostsBackend::note_carrier() {
   const std::string note = carrier_->note();
   if (!note.empty() && !reason_.ends_with(note)) reason_ += "; " + note;
@@ -63,7 +63,7 @@ void HostsBackend::group(std::span<const gsel_collective> checked) {
 
 namespace {
 
-// Messages and collectives of a group.
+// The messages and the collectives of a group.
 class Group final : public BackendRequest {
  public:
   Group(std::unique_ptr<BackendRequest> one, std::unique_ptr<BackendRequest> other)
@@ -110,7 +110,7 @@ std::unique_ptr<BackendRequest> HostsBackend::start(std::span<const gsel_collect
   return std::make_unique<Group>(std::move(moves), std::move(makes));
 }
 
-// Its steps on this host run beside the caller's messages there.
+// Allows overlap, since the steps on this host run at the same time as the caller's messages there.
 std::unique_ptr<BackendRequest> HostsBackend::start_in_turn(std::function<void()> task) {
   struct End {
     shm::Endpoint& local;
@@ -134,7 +134,7 @@ bool HostsBackend::is_here(const gsel_collective& message) const {
   return is(message.root) && (message.kind != GSEL_COLLECTIVE_SENDRECV || is(message.source));
 }
 
-// A message between two ranks of this host, as they know each other.
+// A message between two ranks of this host, with their local ranks.
 gsel_collective HostsBackend::here(const gsel_collective& message) const {
   gsel_collective local = message;
   local.root = roster_.local_of(local.root);
@@ -142,7 +142,7 @@ gsel_collective HostsBackend::here(const gsel_collective& message) const {
   return local;
 }
 
-// ---- what is told of them -------------------------------------------------------------------------------------------
+// ---- counts and explanations ----------------------------------------------------------------------------------------
 
 void HostsBackend::count(gsel_collective_kind kind, uint64_t bytes) {
   counts_[static_cast<size_t>(kind)].add(bytes);
@@ -151,7 +151,7 @@ void HostsBackend::count(gsel_collective_kind kind, uint64_t bytes) {
 gsel_comm_count HostsBackend::counts(gsel_collective_kind kind) const {
   gsel_comm_count out = GSEL_COMM_COUNT_INIT;
   if (!is_known(kind)) return out;
-  if (is_point_to_point(kind)) out = local_.counts(kind);  // those between ranks of this host
+  if (is_point_to_point(kind)) out = local_.counts(kind);  // messages between ranks of this host
   const Count& count = counts_[static_cast<size_t>(kind)];
   out.calls += count.calls.load(std::memory_order_relaxed);
   out.bytes_sent += count.bytes.load(std::memory_order_relaxed);

@@ -1,8 +1,8 @@
-// comm/hosts/hosts_backend.h: the backend for memory of the host of a communicator over several hosts. Every collective
-// begins with an assembly (assembly.h), which brings small payloads along. Of larger ones each rank gets what it needs
-// from the ranks of its host through shared memory and from others by a transport. A reduction is folded from the
-// inputs of all ranks in their order, so that its bits are those of one host: by one rank for each slice, from host to
-// host (chain.cc), or host by host where the order allows it (two_levels.cc). Does not know how the transport moves
+// comm/hosts/hosts_backend.h: the backend for host memory of a communicator over several hosts. Every collective begins
+// with an assembly (assembly.h), which carries small payloads. For larger ones each rank gets what it needs from the
+// ranks of its host through shared memory and from others over a transport. A reduction takes the inputs of all ranks
+// in rank order, so that its bits are the same as on one host: by one rank for each slice, from host to host
+// (chain.cc), or first within hosts if the order allows it (two_levels.cc). Does not know how the transport moves
 // bytes.
 #pragma once
 
@@ -40,13 +40,13 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
     local_.serve(*this);
   }
 
-  // What carries large payloads, before the first of them; nullptr: none will come any more.
+  // Sets the carrier of large payloads, before the first of them; nullptr: after the last.
   void take(std::unique_ptr<Carrier> carrier);
-  // Nothing carries them: calls that have such payloads, and messages between hosts, are refused.
+  // There is no carrier: refuses large payloads and messages between hosts.
   void go_without(std::string why) { why_none_ = std::move(why); }
-  void leave() noexcept;  // before that
+  void leave() noexcept;  // before take(nullptr)
   bool messages_under_way() const { return messages_ && messages_->under_way(); }
-  // In a forked child: what it has is the parent's.
+  // In a forked child: leaks what belongs to the parent.
   void abandon() noexcept {
     static_cast<void>(new std::shared_ptr(messages_));
     static_cast<void>(frames_.release());
@@ -54,7 +54,7 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
   }
   void set_timeout(double seconds) { timeout_s_.store(seconds, std::memory_order_relaxed); }
   gsel_comm_count counts(gsel_collective_kind kind) const;
-  void count(gsel_collective_kind kind, uint64_t bytes) override;  // a call, and what it sends
+  void count(gsel_collective_kind kind, uint64_t bytes) override;  // a call, and the bytes that it sends
 
   void run(const gsel_collective& checked, gsel_stream* stream) override;
   void group(std::span<const gsel_collective> checked) override;
@@ -94,7 +94,7 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
   void reduce_direct(const Call& call, const Plan& plan, const double* factors);
   void reduce_in_chain(const Call& call, const Plan& plan, const double* factors);
   void reduce_in_two_levels(const Call& call, const Plan& plan, const double* factors);
-  // Which bytes of `from` go to a rank, which of `to` come from it.
+  // The bytes of `from` that are sent to a rank, and the place in `to` of those from a rank.
   struct Exchange {
     const char* from;
     std::function<Bytes(int32_t)> sent;
@@ -132,9 +132,9 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
   std::atomic<double> timeout_s_;
   std::unique_ptr<Carrier> carrier_;
   std::string why_none_;
-  std::string reason_ = "the ranks are on several hosts";  // of the transport, as explanations give it out
-  std::shared_ptr<Messages> messages_;                     // over it
-  std::unique_ptr<Frames> frames_;                         // over it, if it is prompt; the assembly's
+  std::string reason_ = "the ranks are on several hosts";  // of the transport, for explanations
+  std::shared_ptr<Messages> messages_;                     // over the carrier
+  std::unique_ptr<Frames> frames_;                         // over the carrier, if it is prompt; used by the assembly
   struct Count {
     void add(uint64_t more) {
       calls.fetch_add(1, std::memory_order_relaxed);
@@ -143,10 +143,10 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
     std::atomic<uint64_t> calls{0}, bytes{0};
   };
   std::array<Count, GSEL_COLLECTIVE_KINDS> counts_;
-  std::array<Count, 2> halves_here_;   // of a sendrecv, among the sends and the receives of this host
-  std::atomic<bool> overlaps_{false};  // other threads may run requests while a call is made
-  bool unconfirmed_ = false;  // bytes of a collective have gone, and no call has shown that they have come; the turn's
-  std::vector<char> room_;    // of small payloads and of inputs; the turn's; see room()
+  std::array<Count, 2> halves_here_;   // halves of sendrecvs that the local endpoint counts as sends and receives
+  std::atomic<bool> overlaps_{false};  // other threads may run requests during a call
+  bool unconfirmed_ = false;  // bytes of a collective were sent, and no later call shows that they have arrived
+  std::vector<char> room_;    // for small payloads and inputs, see room(); both used by collectives, one at a time
 };
 
 }  // namespace gsel::hosts

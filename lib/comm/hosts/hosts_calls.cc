@@ -1,4 +1,4 @@
-// comm/hosts/hosts_calls.cc: the collectives over several hosts; see hosts_backend.h. Small ones: small_calls.cc.
+// comm/hosts/hosts_calls.cc: collectives over several hosts; see hosts_backend.h, and small_calls.cc for small ones.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -36,7 +36,7 @@ void HostsBackend::make(const gsel_collective& given) {
   count(call.kind, plan.sent_bytes());
 }
 
-// Others may wait for what this rank has not folded.
+// Other ranks may wait for the result of this rank, so the communicator breaks.
 void HostsBackend::fail_in_operation(const Error& error) const {
   const int32_t rank = roster_.rank();
   local_.break_with(
@@ -59,12 +59,12 @@ host::Fold HostsBackend::fold_of(const Call& call, const double* factors) const 
 
 // ---- larger ones ----------------------------------------------------------------------------------------------------
 
-// Bytes go before other hosts have been heard: they need nothing of them first.
+// Whether bytes can be sent before other hosts are heard: the call needs nothing from them first.
 bool HostsBackend::goes_on(const Call& call) const {
   return assembly_.has_frames() && call.kind != GSEL_COLLECTIVE_ALLTOALLV && call.operation.op != GSEL_SCALED_SUM;
 }
 
-// What was there is not kept, and what is there already not cleared.
+// Scratch memory. Growing it discards the contents; otherwise they are not cleared.
 char* HostsBackend::room(uint64_t bytes) {
   if (room_.size() < bytes) {
     room_ = {};
@@ -108,7 +108,7 @@ void HostsBackend::move_large(const Call& call, const Plan& plan, const double* 
        static_cast<double>(call.timeout_ns) * 1e-9);
 }
 
-// counts[ranks][ranks]: what each rank has for each other.
+// counts[ranks][ranks]: elements that each rank has for each other.
 void HostsBackend::check_parts(const Call& call, const std::vector<uint64_t>& counts) const {
   for (size_t q = 0; q < roster_.ranks(); ++q) {
     const uint64_t theirs = counts[q * roster_.ranks() + static_cast<size_t>(roster_.rank())];
@@ -141,7 +141,7 @@ void HostsBackend::reduce_in_slices(const Call& call, const Plan& plan, const do
     host::reduce(fold_of(call, factors), call.recv, inputs.data(), ranks, elements);
     return;
   }
-  // The slice goes over this rank's own input, which nobody needs any more, unless that is the caller's alone.
+  // The slice replaces this rank's own input, which is no longer needed: in recv, or in scratch memory.
   char* const folded = call.kind == GSEL_COLLECTIVE_ALLREDUCE || rank == call.root
                            ? call.recv + own.begin
                            : inputs_at + static_cast<size_t>(rank) * own.count;
@@ -155,10 +155,10 @@ void HostsBackend::reduce_in_slices(const Call& call, const Plan& plan, const do
        timeout_s);
 }
 
-// ---- bytes that all ranks get: over the network to one rank of each host
-// ------------------------------------------------
+// ---- lanes: bytes that all ranks get go over the network to one rank of each host -----------------------------------
 
-// Each rank's part to the ranks of its host and to the one with its place on each other host, which passes it on there.
+// Each rank sends its part to the ranks of its host and to the rank with its local rank on each other host, which
+// forwards it there.
 void HostsBackend::gather_by_lanes(const Call& call, const Plan& plan) {
   const double timeout_s = static_cast<double>(call.timeout_ns) * 1e-9;
   const auto is_near = [&](int32_t q) { return roster_.is_here(q) || roster_.local_of(q) == roster_.local_rank(); };
@@ -174,7 +174,8 @@ void HostsBackend::gather_by_lanes(const Call& call, const Plan& plan) {
   }
 }
 
-// To the ranks of the root's host, each of which sends a slice to each other host, where the ranks share them out.
+// The root sends to the ranks of its host. Each of them sends a slice to each other host, where the ranks exchange
+// them.
 void HostsBackend::broadcast_by_lanes(const Call& call) {
   const double timeout_s = static_cast<double>(call.timeout_ns) * 1e-9;
   const bool is_root = roster_.rank() == call.root, is_root_here = roster_.is_here(call.root);
@@ -206,7 +207,7 @@ void HostsBackend::broadcast_by_lanes(const Call& call) {
 
 // ---- bytes ----------------------------------------------------------------------------------------------------------
 
-// Between all ranks but this one and itself.
+// Exchanges with all ranks except this one.
 void HostsBackend::move(const Exchange& exchange, double timeout_s) {
   move_across(exchange, timeout_s, true);
 }
@@ -216,8 +217,8 @@ void HostsBackend::move_across(const Exchange& exchange, double timeout_s, bool 
   std::vector<Carrier::Posted> posted;
   const auto ranks = static_cast<int32_t>(roster_.ranks());
   for (const bool sends : {true, false}) {
-    if (!sends) assembly_.hear();                   // before anything comes that another call may have sent
-    for (int32_t step = 1; step < ranks; ++step) {  // each its next one first, so that not all go to the same
+    if (!sends) assembly_.hear();                   // before receives, since a different call may have sent bytes
+    for (int32_t step = 1; step < ranks; ++step) {  // starts with the next rank, so that not all send to the same
       const int32_t q = (roster_.rank() + (sends ? step : ranks - step)) % ranks;
       if (roster_.is_here(q)) continue;
       const Bytes bytes = sends ? exchange.sent(q) : exchange.got(q);

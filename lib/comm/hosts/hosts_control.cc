@@ -23,7 +23,7 @@ uint64_t fingerprint_of(std::string_view text) {
   return print;
 }
 
-// What is exchanged agrees by its size and label.
+// Ranks agree on an exchange if its size and label are the same.
 Head head_of_exchange(uint64_t bytes, std::string_view label) {
   Head head;
   head.kind = GSEL_COLLECTIVE_ALLGATHER;
@@ -95,7 +95,7 @@ void HostsControl::connect(const Founding& founding, const std::optional<Listene
                               join_timeout_s_, deadline, is_given_up},
                              roster_.own_host(), listener);
     }
-  } catch (...) {  // the others of this host wait for what this rank does next
+  } catch (...) {  // the other ranks of this host wait for this one
     local_->break_with(current_error());
     throw;
   }
@@ -109,7 +109,7 @@ void HostsControl::connect(const Founding& founding, const std::optional<Listene
   assembly_.lead(*relay_);
 }
 
-// In a forked child the threads and what they use are the parent's.
+// A forked child does not have the threads, so it leaks what they use.
 HostsControl::~HostsControl() {
   if (os::fork_generation() != fork_generation_) {
     static_cast<void>(serial_.release());
@@ -128,7 +128,7 @@ HostsControl::~HostsControl() {
   leave_doors();
 }
 
-// Of the newest of them: this rank has left, though the caller keeps older ones.
+// Closes the doors when the newest generation is freed: this rank has left, even if the caller keeps older ones.
 void HostsControl::leave_doors() {
   if (!heritage_.doors || is_shrunk_) return;
   const std::lock_guard lock(heritage_.doors->mutex);
@@ -137,7 +137,7 @@ void HostsControl::leave_doors() {
   heritage_.doors->guests.clear();
 }
 
-// All ranks by the same transport, or none.
+// Joins the transport that all ranks have, or none.
 void HostsControl::join_carrier() {
   const std::string own = facts_->between_hosts ? facts_->between_hosts->transport_name : std::string();
   const bool all_have_it = agree_on(own, "transport") && !own.empty();
@@ -146,7 +146,7 @@ void HostsControl::join_carrier() {
                                             roster_.table().addresses[roster_.own_host()]));
 }
 
-// Whether all ranks give the same text. What they say does not grow with their number.
+// Whether all ranks give the same text. The exchanged bytes do not grow with the number of ranks.
 bool HostsControl::agree_on(std::string_view text, std::string_view label) {
   Head head = head_of_exchange(0, label);
   head.fingerprint ^= fingerprint_of(text);
@@ -159,7 +159,7 @@ bool HostsControl::agree_on(std::string_view text, std::string_view label) {
   return true;
 }
 
-// false: nothing carries large payloads, which none of the ranks needs.
+// false: there is no transport for large payloads, and no rank needs one.
 bool HostsControl::compare_transports() {
   struct Has {
     char name[32], why[512];
@@ -204,7 +204,7 @@ void HostsControl::abort(const char* reason, int32_t about) noexcept {
   local_->abort(reason, about);
 }
 
-// One that differs on this host is known at once.
+// A difference on this host is known without waiting.
 std::optional<OtherJointCall> HostsControl::begin_joint_call(int32_t kind, uint64_t argument) {
   if (auto other = local_->begin_joint_call(kind, argument)) {
     other->rank = roster_.here()[static_cast<size_t>(other->rank)];
@@ -278,7 +278,7 @@ std::unique_ptr<Control> HostsControl::split_in_turn(int32_t colour, int32_t key
   exchange_in_turn(&founding, foundings.data(), sizeof founding, asked, 0);
   const auto place = std::ranges::find(members, rank());
   const auto number = static_cast<int32_t>(place - members.begin());
-  const auto shown = [&](int32_t q) {  // a user's communicator has numbers of its own
+  const auto shown = [&](int32_t q) {  // a communicator of the caller's has its own numbers
     if (!label.empty()) return roster_.shown(q);
     const auto in_group = std::ranges::find(members, q);
     return in_group == members.end() ? -1 : static_cast<int32_t>(in_group - members.begin());

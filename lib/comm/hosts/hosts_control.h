@@ -1,6 +1,6 @@
-// comm/hosts/hosts_control.h: the control of a communicator whose ranks are on several hosts. The ranks of one host
-// have a communicator over shared memory of their own, whose control does the work there; the first of them stands for
-// them with the other hosts. Does not know how large payloads travel between hosts.
+// comm/hosts/hosts_control.h: the control of a communicator over several hosts. The ranks of one host have a local
+// communicator over shared memory, whose control works there; the first of them represents them to the other hosts.
+// Does not know how large payloads travel between hosts.
 #pragma once
 
 #include <array>
@@ -30,33 +30,33 @@
 
 namespace gsel::hosts {
 
-// What the communicators of a job have in common.
+// Shared by the communicators of a job.
 struct JobFacts {
   Secret secret;
-  int64_t silence_ns;  // after which a host is lost
+  int64_t silence_ns;  // time after which a silent host is suspected
   int32_t order;
-  std::shared_ptr<const Accelerator> between_hosts;  // what moves large payloads; nullptr: nothing does,
-  std::string why_none;                              // for this reason, and all ranks are told
-  bool on_devices;                                   // whose transport may carry all there is
+  std::shared_ptr<const Accelerator> between_hosts;  // transport for large payloads; nullptr: none
+  std::string why_none;                              // why there is none
+  bool on_devices;                                   // has an accelerator, whose transport may carry all payloads
 };
 
-// How the first ranks of the other hosts find that of the first one.
+// How the first ranks of the other hosts find that of the first host.
 struct Founding {
   gsel_unique_id job;
   uint16_t port;
 };
 
-// What a shrink needs of the communicator that it is made of, which may go.
+// What a shrink needs of its origin, which may be destroyed meanwhile.
 struct Origin {
   std::shared_ptr<const JobFacts> facts;
   Heritage heritage;
-  Roster roster;  // of the first generation; errors show ranks by those of this one
+  Roster roster;  // of the first generation; errors show the origin's ranks
   double timeout_s, join_timeout_s;
 };
 
 class HostsControl final : public Control {
  public:
-  // What this rank brings. listener: of the first rank of the first host.
+  // listener: of the first rank of the first host.
   struct Place {
     std::shared_ptr<const JobFacts> facts;
     HostTable table;
@@ -64,10 +64,11 @@ class HostsControl final : public Control {
     std::unique_ptr<shm::Endpoint> local;
     std::optional<Listener> listener;
     double timeout_s, join_timeout_s;
-    std::function<bool()> is_given_up = {};  // somebody else does not come any more; while it is made
+    std::function<bool()> is_given_up = {};  // while it is made: whether another rank has given up
     std::optional<Heritage> heritage = {};   // of a shrink
   };
-  // Waits for the other hosts. What a shrink makes is broken where they do not come: its ranks can shrink it again.
+  // Waits for the other hosts. If they do not come, a communicator of a shrink is broken and can be shrunk again;
+  // otherwise throws.
   explicit HostsControl(Place place);
   ~HostsControl() override;
 
@@ -79,7 +80,7 @@ class HostsControl final : public Control {
   void begin_announcing() override;
   void announce(const gsel_collective& checked, bool registered) override;
   void look_after_announced() const override;
-  int64_t news_ns() const override { return 400'000'000; }  // over three ranks that look every 50 ms
+  int64_t news_ns() const override { return 400'000'000; }  // over three ranks that poll every 50 ms
   void abort(const char* reason, int32_t about) noexcept override;
   void break_with(const Error& error) const noexcept override { local_->break_with(error); }
   void throw_what_broke() const override { local_->throw_what_broke(); }
@@ -98,7 +99,7 @@ class HostsControl final : public Control {
   std::unique_ptr<BackendRequest> start_making(const Making& making,
                                                std::function<void(std::unique_ptr<Control>)> take) override;
   Backend& host() override { return backend_; }
-  // Those of this host that live, once it is broken.
+  // Makes the local communicator of the living ranks of this host, after the communicator is broken.
   std::unique_ptr<shm::Endpoint> shrink_here(std::span<const int32_t> without);
 
  private:
@@ -122,8 +123,8 @@ class HostsControl final : public Control {
   std::unique_ptr<shm::Endpoint> local_;
   double timeout_s_;
   const double join_timeout_s_;
-  os::Fd wake_;                             // can be read once the communicator is broken
-  std::vector<std::optional<Line>> lines_;  // of a first rank, by host
+  os::Fd wake_;                             // readable when the communicator is broken
+  std::vector<std::optional<Line>> lines_;  // on the first rank of a host; by host
   std::optional<Relay> relay_;
   std::unique_ptr<Herald> herald_;
   std::unique_ptr<Announcer> announcer_;  // nullptr: no transport of devices makes calls
@@ -136,10 +137,9 @@ class HostsControl final : public Control {
   const uint64_t fork_generation_ = os::fork_generation();
 };
 
-// In which this rank's host is to speak for those of its ranks that the marks say. parties: by host, ranks of the first
-// generation.
+// A council for this host; its marks are not set yet. parties: by host, ranks of the first generation.
 Council council_of(const Origin& from, Petition::Aim aim, std::vector<Party> parties);
-// What a council decides, told to all ranks of a host that come; the first of them speaks there.
+// Collective over `here`: its first rank holds the council, and all ranks get the decision.
 Decision decide_here(Council& council, shm::Endpoint& here);
 [[noreturn]] void fail_as(const Decision& decision, Petition::Aim aim, const Roster& roster);
 

@@ -1,5 +1,5 @@
-// comm/hosts/hosts_making.cc: communicators from one over several hosts that may be broken, and the broken one made
-// whole again, by a council of its hosts (council.h). See hosts_control.cc for those from a working one.
+// comm/hosts/hosts_making.cc: makes communicators from a broken one over several hosts, and repairs a broken one, by a
+// council of its hosts (council.h). See hosts_control.cc for communicators made from a working one.
 #include <sys/eventfd.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace gsel::hosts {
 
 namespace {
 
-constexpr int64_t kDyingNs = 20'000'000;      // that a death may take to be told
-constexpr int64_t kForHostsNs = 500'000'000;  // that a council waits longer than the ranks of a host do
+constexpr int64_t kDyingNs = 20'000'000;      // time for a death to be noticed
+constexpr int64_t kForHostsNs = 500'000'000;  // additional wait of a council compared to the ranks of a host
 constexpr double kForCouncilS = 2;
 
 const char* name_of(Petition::Aim aim) {
@@ -31,14 +31,14 @@ const char* name_of(Petition::Aim aim) {
       return "gsel_comm_resync";
     case Petition::Aim::group:
       return "gsel_comm_create_group";
-    case Petition::Aim::inquire:  // no council is held for it
+    case Petition::Aim::inquire:  // has no council
       break;
   }
   return "";
 }
 
 std::unique_ptr<shm::Endpoint> as_endpoint(std::unique_ptr<Control> control) {
-  return std::unique_ptr<shm::Endpoint>(static_cast<shm::Endpoint*>(control.release()));  // an Endpoint makes no other
+  return std::unique_ptr<shm::Endpoint>(static_cast<shm::Endpoint*>(control.release()));  // made by an Endpoint
 }
 
 }  // namespace
@@ -107,7 +107,8 @@ Decision decide_here(Council& council, shm::Endpoint& here) {
   return decision;
 }
 
-// What this rank waits in ends: whoever goes on without it mostly knows of a death, of which the others are to hear.
+// Breaks the communicator, which ends all calls. Mostly a death came before, so this waits a moment for that death,
+// which then breaks it instead.
 void HostsControl::end_calls(const char* purpose) {
   const int64_t end = os::now_ns() + kDyingNs;
   while (!is_broken() && os::now_ns() < end) local_->await_break(end - os::now_ns());
@@ -191,7 +192,7 @@ std::unique_ptr<Control> HostsControl::shrink(std::span<const int32_t> without) 
   return make_shrunk({without.begin(), without.end()});
 }
 
-// The lines and what carries payloads are made anew: what was on its way over the old ones does not come any more.
+// Makes lines and carrier again, so that no bytes from before the failure arrive.
 void HostsControl::resync() {
   require_own_process(fork_generation_, "gsel_comm_resync");
   if (is_shrunk_)

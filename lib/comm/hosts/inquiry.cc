@@ -14,7 +14,7 @@ constexpr size_t kMostWitnesses = 3, kMostAsking = 16;
 constexpr int64_t kLeastNs = 500'000'000, kMostNs = 2'000'000'000;
 constexpr uint8_t kByWitness[] = "a host that was asked about another one";
 
-// All bytes are written, since they are signed.
+// Has no padding, since its bytes are signed.
 struct Answer {
   Inquiries::Finding finding = Inquiries::Finding::unknown;
   int32_t about = -1;  // a rank
@@ -38,7 +38,7 @@ Inquiries::Inquiries(const Roster& roster, const Heritage& heritage, const Secre
       silence_ns_(silence_ns),
       witness_ns_(std::clamp(silence_ns / 5, kLeastNs, kMostNs)) {}
 
-// The first rank of a host, by its number in the first communicator.
+// The first rank of a host, as a rank of the first communicator.
 int32_t Inquiries::first_of(size_t host) const {
   return heritage_.ranks[static_cast<size_t>(roster_.on(host).front())];
 }
@@ -83,7 +83,7 @@ void Inquiries::look(Call& call) const {
   call.is_over = !goes_on && !call.challenge;
 }
 
-// The first that has found something is believed.
+// The first answer of a witness counts.
 void Inquiries::look(Asked& asked) {
   for (Call& call : asked.witnesses) {
     if (call.is_over || asked.found) continue;
@@ -127,7 +127,7 @@ void Inquiries::hear_witness(Asked& asked, Call& call) const {
 
 // ---- being asked ----------------------------------------------------------------------------------------------------
 
-// A council that sits at this door sees to it itself.
+// A council that holds the mutex hears the guests itself.
 void Inquiries::attend_to_door() {
   const std::unique_lock lock(doors_.mutex, std::try_to_lock);
   if (!lock) return;

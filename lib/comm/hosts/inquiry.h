@@ -1,7 +1,7 @@
-// comm/hosts/inquiry.h: whether a host that is silent here is silent to others, too. Asks the first ranks of some other
-// hosts, at their doors (doors.h), to knock at that host's, and does the same for others that ask. Whoever says who it
-// is at a door lives: what a kernel does for a process that is stopped does not count. Used by one thread, which never
-// waits here. Does not know what is made of the answer.
+// comm/hosts/inquiry.h: finds out whether a host that is silent here is silent to others, too. Asks the first ranks of
+// some other hosts ("witnesses"), through their doors (doors.h), to connect to that host's door, and does the same for
+// hosts that ask. A rank lives if it sends a challenge at its door; a connection that the kernel accepts for a stopped
+// process does not count. Used by one thread, which never waits here. Does not know the consequences of an answer.
 #pragma once
 
 #include <poll.h>
@@ -21,27 +21,27 @@ class Inquiries {
  public:
   Inquiries(const Roster& roster, const Heritage& heritage, const Secret& secret, int64_t silence_ns);
 
-  // unknown: nobody could be asked; alone: none of those that were asked has answered.
+  // unknown: there is no other host to ask; alone: no witness has answered.
   enum class Finding : uint32_t { unknown, alone, silent, ended, answers };
   struct Found {
     size_t about;  // a host
     Finding finding;
-    size_t witness;  // the host that has found it
+    size_t witness;  // the host that found it
   };
 
   void ask(size_t about);
-  // Once for each host that was asked about.
+  // A finished inquiry; each is returned once.
   std::optional<Found> take();
 
-  // What is waited for, and, once that has come or time has passed, what follows from it.
+  // add_to: adds the descriptors to poll. look: makes progress, after poll or after some time.
   void add_to(std::vector<pollfd>& items);
   void look();
 
  private:
-  // At the door of a host, until its first rank says who it is, or has ended, or a time has passed.
+  // A connection to the door of a host, until its first rank sends a challenge, has ended or is late.
   struct Call {
     Call(size_t at, Knock given) : host(at), knock(std::move(given)) {}
-    size_t host;  // of a witness
+    size_t host;  // of the witness
     Knock knock;
     std::optional<Challenge> challenge = {};
     bool is_over = false;
@@ -53,7 +53,7 @@ class Inquiries {
     Bytes32 nonce = {};
     std::optional<Found> found = {};
   };
-  struct Asking {  // for somebody at the own door
+  struct Asking {  // on behalf of a guest at this rank's door
     Visitor guest;
     int64_t until_ns;
     Call call;
@@ -68,10 +68,10 @@ class Inquiries {
   bool answer(Asking& asking) const;
 
   const Roster& roster_;
-  const Heritage heritage_;  // at a door ranks go by their numbers in the first communicator
+  const Heritage heritage_;  // messages at doors have ranks of the first communicator
   Doors& doors_;
   const Secret& secret_;
-  const int64_t silence_ns_, witness_ns_;  // of a witness; whoever asks waits for twice that
+  const int64_t silence_ns_, witness_ns_;  // witness_ns_: time limit of a witness; the host that asks waits twice that
   std::list<Asked> asked_;
   std::list<Asking> asking_;
 };

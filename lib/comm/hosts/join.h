@@ -1,4 +1,4 @@
-// comm/hosts/join.h: how ranks join whose place to meet is given. Does not know how ranks of one host share memory.
+// comm/hosts/join.h: joins ranks. Does not know how ranks of one host share memory.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace gsel::hosts {
 
-// Through shared memory, where all ranks find themselves on one host; see gsel_comm_options.rendezvous.
+// Over shared memory only, if all ranks are on one host; see gsel_comm_options.rendezvous.
 std::unique_ptr<Control> join(const JoinOptions& join);
 
 }  // namespace gsel::hosts

@@ -5,9 +5,9 @@ namespace gsel::hosts {
 namespace {
 
 constexpr uint32_t kLaneTag = 0;
-constexpr uint64_t kAlign = 16;  // that of the room
+constexpr uint64_t kAlign = 16;
 
-// Of numbers that are computed in f32 and rounded at the end, hosts pass on f32.
+// Small floating-point types are computed in f32 and rounded at the end, so hosts pass on f32.
 bool is_passed_wide(gsel_dtype dtype, gsel_op op) {
   const bool is_small = dtype == GSEL_F16 || dtype == GSEL_BF16 || dtype == GSEL_F8E4M3 || dtype == GSEL_F8E5M2;
   return is_small && (op == GSEL_SUM || op == GSEL_PROD || op == GSEL_AVG || op == GSEL_SCALED_SUM);
@@ -46,7 +46,7 @@ Lanes::Lanes(HostsBackend& backend, const shm::Call& call, const shm::Plan& plan
   }
 }
 
-// The pieces of a lane that is not scattered stand behind one another.
+// The pieces of a lane that is not scattered are contiguous.
 shm::Bytes Lanes::whole(size_t l) const {
   const Bytes first = lanes_[l].front(), end = lanes_[l].back();
   return {first.begin, end.begin + end.count - first.begin};

@@ -50,7 +50,7 @@ std::optional<Error> Ledger::take_collective(const Announcement& call, int64_t n
         .about_rank(roster_.shown(call.rank));
   }
   if (deadline_ns < open.deadline_ns) open.deadline_ns = deadline_ns, open.waits = call;
-  if (++open.ranks == ranks_.size()) open_.pop_front(), ++ended_;  // those before it have ended
+  if (++open.ranks == ranks_.size()) open_.pop_front(), ++ended_;  // earlier ones have ended before
   return {};
 }
 
@@ -125,7 +125,7 @@ std::optional<Error> Ledger::take_part(int32_t peer, bool sends, const Part& par
       .about_rank(roster_.shown(peer));
 }
 
-// A message to or from the rank for which it has announced nothing.
+// A message to or from the rank that the rank itself has not announced.
 const Announcement* Ledger::unmet_by(int32_t rank) const {
   for (const auto& [ends, pair] : pairs_) {
     if (ends.second == rank && !pair.sends.empty()) return &pair.sends.front().call;

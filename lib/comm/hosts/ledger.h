@@ -1,7 +1,7 @@
-// comm/hosts/ledger.h: what the ranks of a communicator over several hosts have announced before a transport of devices
-// makes it on their streams. Kept by the first rank of the first host. Collectives are compared by their number,
-// messages by their number among those of a pair; whoever comes last is compared with who came first. Does not know how
-// announcements travel.
+// comm/hosts/ledger.h: the calls that the ranks of a communicator over several hosts have announced before a transport
+// of devices makes them on streams. Kept by the first rank of the first host. Collectives are compared by their number,
+// messages by their number within a pair; a later rank is compared with the first. Does not know how announcements
+// travel.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@
 
 namespace gsel::hosts {
 
-// One call of one rank, or that it leaves. Travels as it is.
+// A call of a rank, or that the rank leaves. Sent as raw bytes.
 struct Announcement {
   enum class What : uint32_t { call, leaves };
   What what = What::call;
   int32_t rank = -1;
   Head head = {};
-  uint64_t number = 0;       // of what the rank announces, from 1
-  uint64_t collectives = 0;  // among them, with this one
-  uint64_t recv_count = 0;   // of a sendrecv, and from whom
-  int32_t source = -1;
+  uint64_t number = 0;       // of the rank's announcements, from 1
+  uint64_t collectives = 0;  // of the rank so far, including this call
+  uint64_t recv_count = 0;   // of a sendrecv
+  int32_t source = -1;       // of a sendrecv
   int32_t tag = 0;
-  uint32_t registered = 0;  // 1: its buffers are
-  uint32_t counts = 0;      // of an alltoallv: what it sends to each rank, then what it receives, which follow
+  uint32_t registered = 0;  // 1: its buffers are registered
+  uint32_t counts = 0;      // of an alltoallv: number of counts that follow, of sends to each rank, then of receives
   double timeout_s = 0;
 };
 
@@ -39,7 +39,7 @@ class Ledger {
  public:
   explicit Ledger(const Roster& roster) : roster_(roster), ranks_(roster.ranks()) {}
 
-  // What is wrong by it; nullopt: nothing.
+  // Adds an announcement. Returns the error that it shows, if any.
   std::optional<Error> take(const Announcement& announcement, std::span<const uint64_t> counts, int64_t now_ns);
   // Whether a rank is late, or has left without a call that another one waits for.
   std::optional<Error> look(int64_t now_ns) const;
@@ -50,18 +50,18 @@ class Ledger {
     bool has_left = false;
     std::optional<Announcement> last;
   };
-  struct Collective {  // that some have announced
+  struct Collective {  // announced by some ranks
     Announcement first;
-    size_t ranks;         // how many
-    int64_t deadline_ns;  // of the one that waits the shortest
-    Announcement waits;
+    size_t ranks;         // that have announced it
+    int64_t deadline_ns;  // the earliest
+    Announcement waits;   // with that deadline
   };
   struct Part {  // of a message
     gsel_dtype dtype;
     uint64_t count;
     Announcement call;
   };
-  struct Pair {  // those that the other side has not announced
+  struct Pair {  // not yet announced by the other side
     std::deque<Part> sends, receives;
   };
   std::optional<Error> take_collective(const Announcement& call, int64_t now_ns);
@@ -74,7 +74,7 @@ class Ledger {
   const Roster& roster_;
   std::vector<Rank> ranks_;
   std::deque<Collective> open_;
-  uint64_t ended_ = 0;                                 // collectives that all have announced
+  uint64_t ended_ = 0;                                 // collectives that all ranks have announced
   std::map<std::pair<int32_t, int32_t>, Pair> pairs_;  // by sender and receiver
 };
 

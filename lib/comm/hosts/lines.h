@@ -1,6 +1,7 @@
 // comm/hosts/lines.h: the connections between hosts: the first rank of each host has a line to that of the host above
-// it in a tree (tree.h). Only who knows the job's secret and which communicator is made can be at the other end. A host
-// whose neighbour above is not the first host asks its way down from there. Does not know what goes over the lines.
+// it in a tree (tree.h). Both ends prove that they know the job's secret and the communicator's id. A host that is not
+// directly below the first host asks for the port of the host above it, level by level from the first host. Does not
+// know what is sent over the lines.
 #pragma once
 
 #include <gsel/comm.h>
@@ -17,25 +18,25 @@
 
 namespace gsel::hosts {
 
-// Two connections, so that what breaks a communicator passes while a call is on its way.
+// Two connections, so that failures are not delayed by the data of a call.
 struct Line {
   Stream calls, watch;
 };
 
-// What all ends must agree on.
+// Must be the same on all hosts.
 struct Lines {
   const Secret& secret;
-  const gsel_unique_id& job;                  // random: of this communicator alone
-  Tree tree;                                  // of the hosts,
-  const std::vector<std::string>& names;      // their names
-  const std::vector<std::string>& addresses;  // and where the others reach them
+  const gsel_unique_id& job;                  // random, unique to this communicator
+  Tree tree;                                  // of the hosts
+  const std::vector<std::string>& names;      // by host
+  const std::vector<std::string>& addresses;  // by host
   uint16_t port;                              // of the first host
-  double seconds;                             // until when all are to be there,
+  double seconds;                             // timeout
   int64_t deadline_ns;
-  std::function<bool()> is_given_up = {};  // nobody is to be waited for any more
+  std::function<bool()> is_given_up = {};  // whether to stop waiting
 };
 
-// The lines of a host, by the host at the other end. listener: the first host's, at the port above. Returns once all
+// The lines of a host, by the host at the other end. listener: of the first host, at the port above. Returns after all
 // hosts below have theirs, too.
 std::vector<std::optional<Line>> connect_lines(const Lines& lines, size_t host,
                                                const std::optional<Listener>& listener);

@@ -1,7 +1,7 @@
-// comm/hosts/meeting.h: how the ranks of several hosts find each other. Rank 0 listens at a place that all know,
-// or posts at one where it listens, and hears of every rank on which host it is; then all are told. Only who knows the
-// job's secret is heard. Returns on every rank once all have come, or fails on every rank that has come, within the
-// deadline. Does not know how the ranks then share memory.
+// comm/hosts/meeting.h: how the ranks of several hosts find each other. Rank 0 listens at a known place, or posts its
+// address there, learns the host of every rank, and sends the table to all. Only ranks that know the job's secret are
+// accepted. Returns on every rank after all have come, or fails on every rank that has come, within the deadline. Does
+// not know how the ranks share memory.
 #pragma once
 
 #include <gsel/comm.h>
@@ -21,14 +21,14 @@ namespace gsel::hosts {
 struct Meeting {
   int32_t rank, world_size;
   MeetingPlace place;
-  std::optional<Secret> secret;  // without one rank 0 makes it, and posts it where only they can read it
-  std::string job;               // as boards name it (board.h)
-  double seconds;                // until when all are to have come,
+  std::optional<Secret> secret;  // nullopt: rank 0 makes one and posts it where only the ranks can read it
+  std::string job;               // for boards (board.h)
+  double seconds;                // timeout
   int64_t deadline_ns;
-  uint16_t port = 0;          // of rank 0: where it listens for the first ranks of the other hosts,
-  uint16_t fanout = 0;        // of their tree (tree.h)
-  int64_t silence_ns = 0;     // of rank 0: after which a host is taken for lost
-  std::string job_name = {};  // what tells the job from others, as users read it; empty: nothing does
+  uint16_t port = 0;          // on rank 0: where it listens for the first ranks of the other hosts
+  uint16_t fanout = 0;        // on rank 0: of the tree of hosts (tree.h)
+  int64_t silence_ns = 0;     // on rank 0: see HostTable
+  std::string job_name = {};  // identifies the job, for users; empty: unknown
 };
 
 struct Met {
@@ -38,7 +38,7 @@ struct Met {
 
 Met meet(const Meeting& meeting);
 
-// The two sides. board: where rank 0 posts that it listens; nullptr: it listens at the place.
+// The two sides. board: where rank 0 posts its address; nullptr: it listens at the place.
 Met meet_as_root(const Meeting& meeting, std::unique_ptr<Board> board);  // rank 0, root.cc
 Met meet_as_guest(const Meeting& meeting, Board* board);                 // guest.cc
 

@@ -14,7 +14,7 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr int64_t kLeaveNs = 2'000'000'000;  // for what was sent to arrive
+constexpr int64_t kLeaveNs = 2'000'000'000;  // wait for sent messages to arrive
 
 gsel_collective half_of(const gsel_collective& both, bool sends) {
   gsel_collective half = both;
@@ -45,7 +45,7 @@ Messages::Messages(const Roster& roster, shm::Endpoint& local, Carrier& carrier,
 
 Messages::~Messages() = default;
 
-// Bytes of one rank to another arrive in order: whoever has this rank's last word has all of it.
+// Frames arrive in order: a rank that has received `leaves` has received everything.
 void Messages::leave() noexcept {
   const std::lock_guard lock(mutex_);
   try {
@@ -62,7 +62,7 @@ void Messages::leave() noexcept {
         if (peers_[q]) tend(static_cast<int32_t>(q), *peers_[q]);
       pause.make();
     }
-  } catch (...) {  // whoever waits for this rank is told by the control
+  } catch (...) {  // the control reports to ranks that wait for this one
   }
 }
 
@@ -77,7 +77,7 @@ void Messages::close() noexcept {
   is_closed_ = true;
   for (Started* started : started_) {
     for (Half& half : started->halves_)
-      if (half.local && !half.done) try {  // those of this host have ended, since it is broken
+      if (half.local && !half.done) try {  // has ended, since the local communicator is broken
           half.local->wait(-1);
         } catch (...) {
         }
@@ -155,7 +155,7 @@ void Messages::advance(Half& half) {
   if (half.done) ++moves_;
 }
 
-// A call that fails alone waits for the others that were started with it.
+// A call that fails by itself waits for the others started with it.
 void Messages::look(Started& started) {
   if (started.done_) return;
   bool all = true;
@@ -204,7 +204,7 @@ void Messages::end(Started& started, const Error* failure) noexcept {
   if (const auto listener = std::move(started.listener_)) listener->ended();
 }
 
-// What was not met is taken back; what is on its way ends with the carrier's work.
+// Cancels unmatched local halves; transfers under way end with the carrier's work.
 void Messages::give_up(Started& started) noexcept {
   std::list<Half> halves;
   {
@@ -230,7 +230,7 @@ std::string Messages::text_of(const gsel_collective& call) const {
   return text;
 }
 
-// A rank may leave while others go on; who waits for it hears of it.
+// The peer has left or ended, which breaks the communicator of a rank that waits for it.
 void Messages::fail_gone(const Half& half, std::string_view why) {
   const int32_t rank = half.call.root;
   local_.await_break(kCauseNs);
@@ -241,7 +241,7 @@ void Messages::fail_gone(const Half& half, std::string_view why) {
   fail(GSEL_ERR_PEER, "{} is gone", roster_.named(rank));
 }
 
-// Of a receive from any rank.
+// For a receive from any rank.
 void Messages::fail_if_alone(const Half& half) {
   if (half.call.root != GSEL_ANY_RANK || half.is_met || !local_.all_others_left()) return;
   bool all_left = true;

@@ -1,18 +1,18 @@
-// comm/hosts/messages.h: messages to and from ranks of other hosts. A message goes as a frame, which says what it is
-// and has room for a short one, and for a longer one as a transfer of its own once a receive has asked for it. Frames
-// of a rank arrive in order, and a receive takes the first that suits it, wherever it stands. Messages between ranks of
-// one host go through shared memory; a receive from any rank is posted there as well. Does not know collectives. Its
-// parts, a file each:
+// comm/hosts/messages.h: messages to and from ranks of other hosts. A message is a frame, which describes it and
+// contains the data of a short one. The data of a longer one is a separate transfer, which starts when a receive has
+// matched the frame. Frames of a rank arrive in order, and a receive takes the first that matches it. Messages between
+// ranks of one host go through shared memory; a receive from any rank is posted there as well. Does not know
+// collectives. Its files:
 //   messages.cc  how calls begin and end
 //   started.cc   how callers wait for them
 //   sending.cc   messages that are sent
 //   arriving.cc  messages that arrive, and the receives that take them
-//   moving.cc    who moves them on: whoever waits for one, else a thread
+//   moving.cc    which thread advances messages: a caller that waits, else a thread of its own
 //   crossing.cc  a message and a collective that wait for each other
 //
-// A send of a message that is no longer than one that fits the buffer on one host does not wait for its receive for
-// long: up to kBufferedMessages of a pair stay behind with this rank, and the call ends. The other rank takes such
-// messages in, up to kMostKept bytes, once one of its receives looks for another one behind them.
+// A send that fits the buffer on one host does not wait long for its receive: up to kBufferedMessages of a pair stay in
+// a buffer of this rank, and the call ends. The other rank fetches such messages, up to kMostKept bytes, when one of
+// its receives may match a later message.
 #pragma once
 
 #include <gsel/comm.h>
@@ -43,16 +43,16 @@ namespace gsel::hosts {
 
 class Messages : public std::enable_shared_from_this<Messages> {
  public:
-  // What it asks of the rank that it belongs to.
+  // Interface to the rank's backend.
   class Rank {
    public:
-    virtual uint64_t begun() const = 0;     // collectives
-    virtual bool is_idle() const = 0;       // none is under way, and none may begin beside a message
-    virtual bool waits_alone() const = 0;   // in one, on this thread, which nothing but messages goes on beside
-    virtual std::string asked() const = 0;  // that one, as errors quote it
+    virtual uint64_t begun() const = 0;     // collectives begun
+    virtual bool is_idle() const = 0;       // no collective is under way or may begin during a message
+    virtual bool waits_alone() const = 0;   // this thread waits in a collective, and nothing else is under way
+    virtual std::string asked() const = 0;  // text of that collective, for errors
     virtual bool in_operation() const = 0;
-    // What has ended: a message between hosts, with the bytes that this rank has sent in it; and the half of a sendrecv
-    // that stayed on this host, which is counted there as a message.
+    // Count an ended message between hosts, with the bytes that this rank sent; and an ended half of a sendrecv on this
+    // host, which the local endpoint has counted as a message.
     virtual void count(gsel_collective_kind kind, uint64_t bytes) = 0;
     virtual void count_half_here(bool sent, uint64_t bytes) = 0;
 
@@ -64,16 +64,16 @@ class Messages : public std::enable_shared_from_this<Messages> {
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
 
-  // To the end; several are under way at the same time. timeout_ns: of calls that give none.
+  // Runs the calls together until all have ended. timeout_ns: of calls that give none.
   void run(std::span<const gsel_collective> calls, int64_t timeout_ns);
   std::unique_ptr<BackendRequest> start(std::span<const gsel_collective> calls, int64_t timeout_ns);
-  // While this rank waits in a collective, on the thread that does.
+  // Called while this rank waits in a collective, on the thread that waits.
   void attend() noexcept;
   bool under_way() const;
-  // Before the end, where something was sent that may be on its way still: waits until it has arrived, for a while.
+  // Before close(): waits a while until everything sent has arrived.
   void leave() noexcept;
   bool has_sent() const { return has_sent_; }
-  // The carrier goes. Requests may live on, and have ended or failed.
+  // Before the carrier is destroyed. Ends all calls; their requests may outlive it.
   void close() noexcept;
 
  private:
@@ -90,51 +90,50 @@ class Messages : public std::enable_shared_from_this<Messages> {
     gsel_dtype dtype = 0;
     char data[kBufferedBytes] = {};
   };
-  // What a frame has, of a rank that waits for a message for long; see crossing.cc.
+  // Content of a frame from a rank that waits long in a message; see crossing.cc.
   struct Question {
     uint64_t id = 0;     // of the wait
-    uint64_t begun = 0;  // collectives, by the rank that asks
-    uint64_t heard = 0;  // messages of the rank that is asked
-    uint64_t sends = 0;  // the message that it waits in; 0: it waits for one
+    uint64_t begun = 0;  // collectives that the asking rank has begun
+    uint64_t heard = 0;  // messages of the asked rank that the asking rank has received
+    uint64_t sends = 0;  // number of the message that it sends; 0: it receives
     bool operator==(const Question&) const = default;
   };
-  // What goes out: a frame, and the bytes of a longer message.
+  // An outgoing frame, with the bytes of a longer message.
   struct Out {
     Frame frame;
     std::vector<char> copy;
     std::vector<Carrier::Posted> posted;
   };
-  // A message that its sender waits with and that does not suit its receive: it comes and is dropped, once its sender
-  // has been told so.
+  // A refused message whose sender waits. Its bytes are received and dropped after the refusal has been sent.
   struct Dropped {
     uint64_t number;
     std::vector<char> data;
-    std::unique_ptr<Out> word;
-    std::optional<Carrier::Posted> posted = {};  // the bytes, behind the word
+    std::unique_ptr<Out> word;                   // the refusal
+    std::optional<Carrier::Posted> posted = {};  // receive of the bytes
   };
   struct Arrived {
     uint64_t number, count, bytes;
     int32_t tag;
     gsel_dtype dtype;
-    bool is_kept = false;                        // its bytes are here, or on their way here
-    std::vector<char> data = {};                 // of one that is kept
-    std::optional<Carrier::Posted> posted = {};  // on their way
+    bool is_kept = false;                        // its bytes are here or being received
+    std::vector<char> data = {};                 // of a kept message
+    std::optional<Carrier::Posted> posted = {};  // receive of the bytes
   };
   struct Peer {
     std::array<Frame, kFrames> frames;
     std::array<std::optional<Carrier::Posted>, kFrames> posted;
-    uint64_t came = 0;                        // frames that were taken
+    uint64_t came = 0;                        // frames taken
     uint64_t sent = 0, heard = 0;             // messages
-    std::list<Arrived> arrived;               // that no receive has asked for
+    std::list<Arrived> arrived;               // not matched by a receive yet
     std::deque<std::unique_ptr<Out>> behind;  // sent by calls that have ended
-    std::deque<std::unique_ptr<Out>> words;   // said about other things than messages
-    std::optional<Error> gone;                // nothing more will arrive
+    std::deque<std::unique_ptr<Out>> words;   // frames other than messages
+    std::optional<Error> gone;                // the connection has failed
     std::list<Dropped> dropped;
-    bool leave_heard = false;  // it leaves, or has all that this rank has sent
+    bool leave_heard = false;  // the peer leaves, or has received everything from this rank
     bool has_left = false;
-    std::optional<Question> question;  // that was not answered
-    Question asked;                    // by this rank, last
-    uint64_t answered = 0;             // the question of this rank that it has answered
+    std::optional<Question> question;  // of the peer, not answered yet
+    Question asked;                    // this rank's last question
+    uint64_t answered = 0;             // id of this rank's question that the peer has answered
     std::string answer;
   };
   class Started;
@@ -147,9 +146,9 @@ class Messages : public std::enable_shared_from_this<Messages> {
     int64_t began_ns;
     std::unique_ptr<BackendRequest> local = {};  // on this host
     std::unique_ptr<Out> out = {};               // of a send
-    std::optional<Carrier::Posted> in = {};      // bytes that a receive asked for
-    std::unique_ptr<Arrived> kept = {};          // the same, that are on their way elsewhere in this rank's memory
-    std::optional<Error> refused = {};           // a send that its receiver refuses
+    std::optional<Carrier::Posted> in = {};      // receive of the bytes into the caller's buffer
+    std::unique_ptr<Arrived> kept = {};          // or a kept message whose bytes are still being received
+    std::optional<Error> refused = {};           // of a send that its receiver refuses
     bool is_met = false, done = false;
     bool was_here = false;
   };
@@ -176,7 +175,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
   [[noreturn]] void fail_late(const Half& half, double seconds);
   bool is_remote(int32_t rank) const { return rank >= 0 && !roster_.is_here(rank); }
   Peer& peer(int32_t rank) { return *peers_[static_cast<size_t>(rank)]; }
-  // body(rank, peer): of those on other hosts that it waits for.
+  // body(rank, peer), for each peer on another host that the half waits for.
   template <class Body>
   void for_each_peer(const Half& half, const Body& body) {
     for (int32_t q = 0; q < static_cast<int32_t>(peers_.size()); ++q)
@@ -200,7 +199,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
   // moving.cc
   bool go_on(Started& started, bool looks);
   void go_on_with_all();
-  bool has_open() const;  // requests, or what has stayed behind
+  bool has_open() const;  // requests or buffered messages
   void make_thread();
   void wake_thread() noexcept;
   void run_thread();
@@ -218,16 +217,16 @@ class Messages : public std::enable_shared_from_this<Messages> {
   const uint64_t most_buffered_;  // bytes of a message
   bool has_sent_ = false;
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; nullptr: of this host
-  std::vector<Started*> started_;             // requests that live
-  std::list<Half*> waiting_;                  // receives without a message, in the order posted
-  uint64_t kept_bytes_ = 0;                   // of all that has arrived
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; nullptr: on this host
+  std::vector<Started*> started_;             // all requests
+  std::list<Half*> waiting_;                  // unmatched receives, in the order posted
+  uint64_t kept_bytes_ = 0;                   // of arrived messages
   uint64_t questions_ = 0;
   bool is_closed_ = false;
 
-  // Who moves on. Under the lock, but for the times.
+  // For moving.cc, under the lock except last_attended_ns_.
   uint64_t moves_ = 0;
-  int drivers_ = 0;  // callers that wait, and move on all there is
+  int drivers_ = 0;  // callers that wait, and advance all messages
   int64_t last_all_ns_ = 0;
   std::atomic<int64_t> last_attended_ns_{0};
   std::thread thread_;
@@ -253,14 +252,14 @@ class Messages::Started final : public BackendRequest {
   const std::shared_ptr<Messages> messages_;
   const std::vector<gsel_collective> calls_;
   const int64_t timeout_ns_;
-  const bool is_blocking_;  // its caller makes one call, and waits
+  const bool is_blocking_;  // of run(), not start()
 
   // Under the lock of the messages.
   std::list<Half> halves_;
   std::optional<Error> failure_;
   std::shared_ptr<gsel::Listener> listener_;
-  int64_t since_ns_ = 0;   // of its time; 0: nobody waits yet
-  uint64_t question_ = 0;  // asked of those that it waits for; 0: none
+  int64_t since_ns_ = 0;   // start of the timeout; 0: no caller waits yet
+  uint64_t question_ = 0;  // id of its question; 0: none
   bool done_ = false;
 };
 

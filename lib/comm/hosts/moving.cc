@@ -1,6 +1,6 @@
-// comm/hosts/moving.cc: who moves messages on. A caller that waits for a message moves on all others as well. While
-// none waits, a thread does, which starts with the first call that its caller does not wait for. It looks again and
-// again while anything is under way, more and more seldom while nothing comes of it; else it sleeps. See messages.h.
+// comm/hosts/moving.cc: which thread advances messages. A caller that waits for a message advances all others as well.
+// While none waits, a thread does, which is created with the first asynchronous call. It polls while anything is under
+// way, less often while nothing moves; else it sleeps. See messages.h.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -12,14 +12,14 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr int64_t kAllNs = 200'000;  // between two looks at all, by who waits for one
+constexpr int64_t kAllNs = 200'000;  // between two polls of all messages, by a caller that waits for one
 constexpr int64_t kBesideNs = 10'000'000;
-constexpr int64_t kShortestNs = 50'000, kLongestNs = 2'000'000;  // between two looks of the thread
-constexpr int64_t kAwakeNs = 20'000'000;                         // before it sleeps until it is woken
+constexpr int64_t kShortestNs = 50'000, kLongestNs = 2'000'000;  // between two polls of the thread
+constexpr int64_t kAwakeNs = 20'000'000;                         // of polling before the thread sleeps until woken
 
 }  // namespace
 
-// Whether it is done. looks: without a wait for another thread.
+// Whether it is done. looks: does not wait for the lock.
 bool Messages::go_on(Started& started, bool looks) {
   std::unique_lock lock(mutex_, std::defer_lock);
   if (!looks)
@@ -48,7 +48,7 @@ void Messages::go_on_with_all() {
   last_all_ns_ = os::now_ns();
 }
 
-// What it needs no receive for: what is posted is the thread's and its callers' to move.
+// Takes frames and answers questions only; the thread and callers advance posted calls.
 void Messages::attend() noexcept {
   const int64_t now = os::now_ns();
   if (now - last_attended_ns_.load(std::memory_order_relaxed) < kBesideNs) return;
@@ -59,7 +59,7 @@ void Messages::attend() noexcept {
     take_frames();
     for (size_t q = 0; q < peers_.size(); ++q)
       if (peers_[q]) answer(static_cast<int32_t>(q), *peers_[q]);
-  } catch (...) {  // no memory: the next time
+  } catch (...) {  // no memory: tries again at the next call
   }
 }
 
@@ -74,7 +74,7 @@ void Messages::make_thread() {
   if (!thread_.joinable() && !is_ending_) thread_ = shm::request_thread([this] { run_thread(); });
 }
 
-// Where there can be none, whoever makes the next call moves on.
+// If no thread can be created, the next caller advances messages.
 void Messages::wake_thread() noexcept {
   try {
     make_thread();
@@ -101,7 +101,7 @@ void Messages::run_thread() {
     const uint64_t before = moves_;
     if (drivers_ == 0 && open_ns == now) try {
         go_on_with_all();
-      } catch (...) {  // no memory: the next time
+      } catch (...) {  // no memory: tries again in the next round
       }
     if (moves_ != before) moved_ns = now;
     const int64_t nap = std::clamp((now - moved_ns) / 8, kShortestNs, kLongestNs);

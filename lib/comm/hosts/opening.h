@@ -1,5 +1,5 @@
-// comm/hosts/opening.h: how rank 0 begins a meeting: it listens at the place, or anywhere and posts where. If it
-// cannot, those who look there are told why. Does not know who comes.
+// comm/hosts/opening.h: how rank 0 begins a meeting: it listens at the place, or at any port, which it posts. If it
+// cannot, it posts the reason. Does not know which ranks come.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@ namespace gsel::hosts {
 
 struct Opening {
   Listener listener;
-  std::string address;  // one that was posted; empty: none was
+  std::string address;  // a posted address; empty: none was posted
 };
 
-// board: nullptr: at the place. secret: what the ranks then share.
+// board: nullptr: listens at the place. secret: of the job.
 Opening open_meeting(const Meeting& meeting, Board* board, const Secret& secret);
 
 }  // namespace gsel::hosts

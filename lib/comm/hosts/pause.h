@@ -1,4 +1,4 @@
-// comm/hosts/pause.h: how whoever waits for messages looks again and again: soon at first.
+// comm/hosts/pause.h: the pause between two polls for messages: yields at first, sleeps later.
 #pragma once
 
 #include <sched.h>

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kMostBlockBytes = uint64_t{1} << 34;
 constexpr int64_t kAttendNs = 50'000'000;
-constexpr int64_t kForCauseNs = 300'000'000;  // a host knows who of its ranks is late, the one above which host is
+constexpr int64_t kForCauseNs = 300'000'000;  // wait for the late rank's own host, which can name the rank
 
 }  // namespace
 
@@ -60,13 +60,13 @@ std::optional<Block> Relay::receive(size_t host, int64_t deadline_ns, const char
   return block;
 }
 
-// Who watches the lines hears whether the other side has left or ended.
+// Waits for the herald, which finds out whether the other side has left or ended.
 bool Relay::is_broken_soon() const {
   pollfd item{.fd = wake_fd_, .events = POLLIN, .revents = 0};
   return poll(&item, 1, kForCauseNs / 1'000'000) > 0;
 }
 
-// What a level of the tree learns late, the ones above it and those that wait for their answer learn later.
+// Each level of the tree waits longer than the level below, so that the lowest level reports a failure first.
 std::optional<std::vector<Block>> Relay::hear_below(int64_t deadline_ns, const char* asked) {
   ++number_;
   const size_t own = roster_.own_host();
@@ -84,7 +84,7 @@ std::optional<Block> Relay::ask_above(Block said, int64_t deadline_ns, const cha
   const size_t own = roster_.own_host();
   if (own == 0) return said;
   const size_t above = tree_.above(own);
-  if (!send(above, said, deadline_ns)) said.clear();  // why is told by who watches the line, or by what comes
+  if (!send(above, said, deadline_ns)) said.clear();  // the herald or the receive below reports the reason
   return receive(above, deadline_ns + static_cast<int64_t>(tree_.levels_below(0) + 1) * kForCauseNs, asked);
 }
 

@@ -1,6 +1,6 @@
-// comm/hosts/relay.h: blocks of bytes between the first ranks of the hosts, along their tree (tree.h): each host hears
-// those below it, says one block to the host above it, hears its answer and passes that on. Does not know what is in
-// them.
+// comm/hosts/relay.h: exchanges blocks of bytes between the first ranks of the hosts, along their tree (tree.h): each
+// host receives blocks from the hosts below it, sends one to the host above it, receives the answer and forwards it.
+// Does not know the contents.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,24 @@ using Block = std::vector<char>;
 
 class Relay {
  public:
-  struct Frame {  // stands before each block
+  struct Frame {  // sent before each block
     uint64_t number = 0, bytes = 0;
   };
 
-  // The lines of this host, by the host at the other end; their streams for calls are the relay's. wake_fd: can be read
-  // once the communicator is broken.
+  // lines: of this host, by the host at the other end; the relay uses their streams for calls. wake_fd: readable when
+  // the communicator is broken.
   Relay(const Roster& roster, std::vector<std::optional<Line>>& lines, int wake_fd)
       : roster_(roster), tree_(roster.tree()), lines_(lines), wake_fd_(wake_fd) {}
 
-  // Each of the three once for each exchange, in this order. asked: how what others are to give is called in errors.
-  // nullopt: the communicator is broken. GSEL_ERR_PEER, GSEL_ERR_TIMEOUT about the first rank of the host that is gone
-  // or late.
+  // Each exchange calls these three once, in this order. asked: the exchange, for errors. nullopt: the communicator is
+  // broken. GSEL_ERR_PEER and GSEL_ERR_TIMEOUT blame the first rank of the host that is gone or late.
   std::optional<std::vector<Block>> hear_below(int64_t deadline_ns, const char* asked);  // by host
-  // On the first host: what it says itself.
+  // On the first host: returns `said`.
   std::optional<Block> ask_above(Block said, int64_t deadline_ns, const char* asked);
   void answer_below(const Block& answer, int64_t deadline_ns);
-  // What is done beside, while a host is waited for for long.
+  // Sets a function that is called repeatedly during a long wait for a host.
   void attend_with(std::function<void()> attend) { attend_ = std::move(attend); }
-  // Throws GSEL_ERR_PEER about a host at the other end of a line that has left; for those that wait for it elsewhere.
+  // Throws GSEL_ERR_PEER if a host at the other end of a line has left; for code that waits for that host elsewhere.
   void throw_if_left(const std::function<std::string()>& asked);
 
  private:

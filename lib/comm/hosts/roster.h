@@ -13,17 +13,17 @@
 namespace gsel::hosts {
 
 struct HostTable {
-  gsel_unique_id job = {};             // random: of this communicator alone
+  gsel_unique_id job = {};             // random, unique to this communicator
   std::vector<int32_t> host_of;        // by rank
-  std::vector<int32_t> shown_ranks;    // by rank, in errors; empty: their own
-  std::vector<std::string> names;      // by host, in the order of their first ranks
-  std::vector<std::string> addresses;  // by host, as the others reach it
-  uint16_t port = 0;                   // at the first host
+  std::vector<int32_t> shown_ranks;    // by rank, in errors; empty: the ranks themselves
+  std::vector<std::string> names;      // by host; hosts are in the order of their first ranks
+  std::vector<std::string> addresses;  // by host, for the other hosts
+  uint16_t port = 0;                   // of the first host
   uint16_t fanout = kDefaultFanout;    // of the tree of hosts
-  int64_t silence_ns = 0;              // after which a host is taken for lost (herald.h)
+  int64_t silence_ns = 0;              // time after which a silent host is suspected (herald.h)
 };
 
-// The same, as a rank looks at it.
+// A table, seen from one rank.
 class Roster {
  public:
   Roster(HostTable table, int32_t rank);
@@ -40,9 +40,9 @@ class Roster {
   bool is_here(int32_t rank) const { return host_of(rank) == own_host(); }
   int32_t local_rank() const { return local_of(rank_); }
   int32_t local_of(int32_t rank) const { return local_[static_cast<size_t>(rank)]; }  // among the ranks of its host
-  // Every host has as many ranks, in a row, the first host the first ones.
+  // Every host has the same number of consecutive ranks, in the order of hosts.
   bool is_in_blocks() const { return is_in_blocks_; }
-  bool leads() const { return local_rank() == 0; }  // for its host
+  bool leads() const { return local_rank() == 0; }  // is the first rank of its host
   int32_t shown(int32_t rank) const {
     return table_.shown_ranks.empty() ? rank : table_.shown_ranks[static_cast<size_t>(rank)];
   }
@@ -58,15 +58,13 @@ class Roster {
   bool is_in_blocks_ = true;
 };
 
-// Of some of the ranks, in this order; hosts in the order of their first ones. Without what tells one communicator from
-// another.
+// The table of some of the ranks, in this order; without job, port and shown_ranks.
 HostTable table_of(const Roster& roster, const std::vector<int32_t>& members);
 
-// The table as it travels to each host: host_of, names and addresses. Ranks that are placed in a regular way, and names
-// and addresses that count up, take as many bytes for a thousand hosts as for two; others take some bytes each.
-// table_code.cc
+// The table's wire format: host_of, names and addresses. Ranks placed regularly, and names and addresses that count up,
+// take the same bytes for a thousand hosts as for two; others take some bytes each. table_code.cc
 std::vector<char> encode_table(const HostTable& table);
-std::optional<HostTable> decode_table(const std::vector<char>& code, size_t ranks);  // nullopt: none of so many ranks
+std::optional<HostTable> decode_table(const std::vector<char>& code, size_t ranks);  // nullopt: invalid
 
 // "rank 3", "ranks 0, 2 and 5 to 7".
 std::string ranks_text(const std::vector<int32_t>& ranks);

@@ -1,5 +1,4 @@
-// comm/hosts/secret.h: what the ranks of a job know and nobody else does, and how they show that they know it without
-// saying it. Does not know to whom.
+// comm/hosts/secret.h: the secret of a job, and signatures that prove knowledge of it. Does not know what is signed.
 #pragma once
 
 #include <array>
@@ -19,15 +18,15 @@ Bytes32 sha256(std::span<const uint8_t> bytes);
 class Secret {
  public:
   explicit Secret(std::vector<uint8_t> key) : key_(std::move(key)) {}
-  // The content of a file that only this user can read, or that root gives to a group of this process, as Kubernetes
-  // does: GSEL_ERR_PERMISSION, GSEL_ERR_IO.
+  // The content of a file that only this user can read, or that root owns and a group of this process can read, as in
+  // Kubernetes; else GSEL_ERR_PERMISSION, GSEL_ERR_IO.
   static Secret of_file(const std::string& path);
 
   const std::vector<uint8_t>& key() const { return key_; }
 
-  // HMAC-SHA256 (RFC 2104) over the parts, one behind the other.
+  // HMAC-SHA256 (RFC 2104) over the concatenated parts.
   Bytes32 sign(std::initializer_list<std::span<const uint8_t>> parts) const;
-  // In a time that tells nothing of where they differ.
+  // Compares in constant time.
   bool is_signed(std::initializer_list<std::span<const uint8_t>> parts, const Bytes32& signature) const;
 
  private:

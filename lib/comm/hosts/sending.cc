@@ -1,4 +1,4 @@
-// comm/hosts/sending.cc: messages that are sent, and other words to a rank; see messages.h.
+// comm/hosts/sending.cc: sends messages and other frames; see messages.h.
 #include <algorithm>
 #include <cstring>
 
@@ -8,7 +8,7 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr int64_t kStayNs = 200'000;  // with its caller, before a message stays behind
+constexpr int64_t kStayNs = 200'000;  // wait of the caller before a message stays in the buffer
 
 }  // namespace
 
@@ -22,7 +22,7 @@ std::unique_ptr<Messages::Out> Messages::word_to(int32_t rank, Peer& peer, Says 
   return word;
 }
 
-// A message that may stay behind is copied before anything of it goes.
+// A message that may stay in the buffer is copied before it is sent.
 void Messages::begin_send(Half& half) {
   const gsel_collective& call = half.call;
   has_sent_ = true;
@@ -56,14 +56,14 @@ void Messages::advance_send(Half& half) {
     wake_thread();
   }
   if (half.out && half.out->frame.bytes > most_buffered_)
-    take_frames(half.call.root, to);  // a refusal has come before its receiver takes the bytes
+    take_frames(half.call.root, to);  // a refusal arrives before the receiver takes the bytes
   half.out.reset();
   half.done = true;
   ++moves_;
   if (half.refused) throw Error(*half.refused);
 }
 
-// What has gone needs no memory any more.
+// Releases what has been sent, and receives refused messages.
 void Messages::tend(int32_t rank, Peer& peer) {
   const auto has_gone = [&peer](const std::unique_ptr<Out>& out) {
     while (!peer.gone && !out->posted.empty() && out->posted.back().test(0, &peer.gone)) out->posted.pop_back();

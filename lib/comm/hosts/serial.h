@@ -1,6 +1,6 @@
-// comm/hosts/serial.h: the collectives of a rank, which run one at a time in the order given: on the caller's thread
-// where nothing is under way, else on a thread that starts with the first that its caller does not wait for. Does not
-// know what they do.
+// comm/hosts/serial.h: runs the collectives of a rank one at a time in the order given: on the caller's thread if
+// nothing is under way, else on a thread that is created with the first asynchronous collective. Does not know what
+// they do.
 #pragma once
 
 #include <atomic>
@@ -21,16 +21,16 @@ class Serial {
  public:
   Serial();
   ~Serial() { stop(); }
-  void stop();  // once nothing is under way that does not end by itself
+  void stop();  // after all tasks have ended or will end by themselves
   Serial(const Serial&) = delete;
   Serial& operator=(const Serial&) = delete;
 
-  // To the end; throws what failed. GSEL_ERR_STATE inside of another one.
+  // Runs a task to its end; throws its failure. GSEL_ERR_STATE inside another task.
   void run(const std::function<void()>& body);
   std::unique_ptr<BackendRequest> start(std::function<void()> body);
   bool under_way() const;
-  bool on_this_thread() const;  // one of them runs here
-  bool is_alone_here() const;   // whose caller is this thread, and nothing is given behind it
+  bool on_this_thread() const;  // a task runs on this thread
+  bool is_alone_here() const;   // and it was called by run() on this thread, and no other task is queued
 
  private:
   struct Task;

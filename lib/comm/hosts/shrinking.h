@@ -1,12 +1,12 @@
-// comm/hosts/shrinking.h: how the ranks that live make a smaller communicator over several hosts of one that may be
-// broken. Ranks may die at any moment of it: then the others begin again, without them.
+// comm/hosts/shrinking.h: how the living ranks make a smaller communicator over several hosts from one that may be
+// broken. If ranks die meanwhile, the others begin another round without them.
 //
-// A round: the ranks of a host agree on who of them is there (shm/regroup), and tell each other the newest generation
-// that one of them knows. One of them speaks in a council of the hosts (council.h), which decides on the next
-// generation, and tells the others. Then all make it. A death can end a round on some ranks and not on others, so that
-// some know a generation which others do not; who knows it shows it in the next round, to its host and in the council,
-// and all go on from there. A rank that has the new communicator already hears that it is broken, and joins that round
-// when it shrinks it.
+// A round: the ranks of a host agree on which of them live (shm/regroup), and exchange the newest generation that they
+// know. One of them takes part in a council of the hosts (council.h), which decides on the next generation, and sends
+// the decision to the others. Then all make the communicator. A death can end a round on some ranks and not on others,
+// so that only some know the new generation. They show it in the next round, on their host and in the council, and all
+// continue from it. A rank that already has the new communicator finds it broken, and joins the next round by shrinking
+// it.
 #pragma once
 
 #include <memory>
@@ -21,9 +21,9 @@ namespace gsel::hosts {
 
 class Shrinking {
  public:
-  // left_out: ranks of the first generation.
+  // left_out: as ranks of the first generation.
   Shrinking(std::shared_ptr<const Origin> from, int64_t begun_ns, const std::vector<int32_t>& left_out);
-  // local: of the ranks of this host that live.
+  // local: communicator of the living ranks of this host.
   std::unique_ptr<Control> run(std::unique_ptr<shm::Endpoint> local);
 
  private:
@@ -34,9 +34,9 @@ class Shrinking {
   std::unique_ptr<Control> make(Council& council, std::unique_ptr<shm::Endpoint> local);
 
   const std::shared_ptr<const Origin> from_;
-  const int64_t end_ns_;  // after which no round begins
+  const int64_t end_ns_;  // no round begins later
   const std::vector<int32_t> left_out_;
-  std::vector<int32_t> here_;  // that come, as ranks of the first generation
+  std::vector<int32_t> here_;  // living ranks of this host, as ranks of the first generation
   Members newest_;
 };
 

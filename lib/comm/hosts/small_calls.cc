@@ -1,5 +1,5 @@
-// comm/hosts/small_calls.cc: collectives over several hosts whose payloads come along with what ranks say of the call;
-// see hosts_backend.h and assembly.h.
+// comm/hosts/small_calls.cc: collectives over several hosts whose payloads are sent with the assembly; see
+// hosts_backend.h and assembly.h.
 #include <cstring>
 #include <vector>
 
@@ -8,7 +8,7 @@
 
 namespace gsel::hosts {
 
-// Of a rank that is alone on its host, without copies.
+// For a rank that is alone on its host: without copies.
 void HostsBackend::reduce_in_frames(const Call& call) {
   assembly_.gather(head_of(call, call.payload_bytes), call.send, nullptr, static_cast<double>(call.timeout_ns) * 1e-9);
   unconfirmed_ = true;
@@ -18,7 +18,7 @@ void HostsBackend::reduce_in_frames(const Call& call) {
   host::reduce(fold_of(call, nullptr), call.recv, inputs.data(), static_cast<int>(inputs.size()), call.count);
 }
 
-// Everybody gets all that anybody gives.
+// Every rank gets the payloads of all ranks.
 void HostsBackend::make_small(const Call& call, const Plan& plan) {
   const size_t ranks = roster_.ranks();
   const int32_t rank = roster_.rank();
@@ -42,7 +42,7 @@ void HostsBackend::make_small(const Call& call, const Plan& plan) {
     }
   }
   assembly_.gather(head_of(call, bytes), mine, all, static_cast<double>(call.timeout_ns) * 1e-9);
-  unconfirmed_ = assembly_.has_frames();  // all have ended the call before, and may wait for this one's frames
+  unconfirmed_ = assembly_.has_frames();  // other ranks may still wait for this call's frames
   const auto given = [&](size_t q) { return all + q * bytes + factor_bytes; };
   if (!reduces) {
     for (size_t q = 0; q < ranks; ++q) {

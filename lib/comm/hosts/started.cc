@@ -1,5 +1,4 @@
-// comm/hosts/started.cc: messages as their callers have them: to wait for, to look at, and to take back; see
-// messages.h.
+// comm/hosts/started.cc: requests for messages: how callers wait, poll and cancel; see messages.h.
 #include <utility>
 
 #include "base/forked.h"
@@ -27,7 +26,7 @@ Messages::Started::~Started() {
 }
 
 bool Messages::Started::waits_for_itself() const {
-  if (os::fork_generation() != fork_generation_) return false;  // the lock may be held by nobody
+  if (os::fork_generation() != fork_generation_) return false;  // the lock may be held by a thread of the parent
   const std::lock_guard lock(messages_->mutex_);
   return !done_ && !messages_->is_closed_ && messages_->rank_.in_operation();
 }
@@ -44,7 +43,7 @@ bool Messages::Started::tell(const std::shared_ptr<gsel::Listener>& listener) {
   return true;
 }
 
-// What has gone to another host cannot be taken back.
+// A message sent to another host cannot be cancelled.
 bool Messages::Started::cancel() {
   require_own_process(fork_generation_, "request");
   const std::lock_guard lock(messages_->mutex_);
@@ -56,7 +55,7 @@ bool Messages::Started::cancel() {
   return true;
 }
 
-// A wait for its end would begin the time after which a message breaks the communicator.
+// wait() would start the timeout after which an unmatched message breaks the communicator.
 void Messages::Started::wait_or_cancel() {
   require_own_process(fork_generation_, "request");
   if (calls_.size() == 1) {
@@ -87,7 +86,7 @@ std::unique_ptr<BackendRequest> Messages::start(std::span<const gsel_collective>
   return started;
 }
 
-// While somebody waits, the thread leaves it to them.
+// While a caller waits, the thread does not advance messages.
 class Messages::Driving {
  public:
   explicit Driving(Messages& messages) : messages_(messages) {

@@ -19,8 +19,8 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr int64_t kLookAgainNs = 50'000;  // that whoever waits looks again and again, and then sleeps
-constexpr size_t kAheadBytes = 4096;      // read with what is waited for
+constexpr int64_t kLookAgainNs = 50'000;  // time of polling before a sleep
+constexpr size_t kAheadBytes = 4096;      // read ahead
 constexpr int64_t kResolveAgainNs = 500'000'000, kTryNs = 3'000'000'000;
 
 enum class Ready { yes, woken, no };
@@ -74,7 +74,7 @@ bool is_loopback(const sockaddr* address) {
   return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == 127;
 }
 
-// A name by which others know another address than this host: Debian writes "127.0.1.1 node1" into node1's /etc/hosts.
+// Whether a name resolves to the loopback only on this host: Debian writes "127.0.1.1 node1" into node1's /etc/hosts.
 bool is_own_name(const MeetingPlace& place, const addrinfo* addresses) {
   if (place.host == "localhost" || place.host.ends_with(".localhost")) return false;  // loopbacks everywhere
   if (resolve(place, AI_NUMERICHOST).failure == 0) return false;
@@ -116,7 +116,7 @@ std::string Stream::peer_address() const {
   char host[NI_MAXHOST] = "?";
   if (length > 0)
     getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
-  constexpr std::string_view kMapped = "::ffff:";  // of version 4, at a socket of version 6
+  constexpr std::string_view kMapped = "::ffff:";  // an IPv4 address of an IPv6 socket
   const std::string text = host;
   return text.starts_with(kMapped) ? text.substr(kMapped.size()) : text;
 }
@@ -157,7 +157,7 @@ bool Stream::fill(size_t most) {
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return got < 0 && errno == EAGAIN;
     came_.insert(came_.end(), some, some + got);
-    if (static_cast<size_t>(got) < room) return true;  // no more is there
+    if (static_cast<size_t>(got) < room) return true;  // no more available
   }
   return true;
 }
@@ -187,7 +187,7 @@ Stream::Came Stream::await(void* bytes, size_t n, int64_t deadline_ns, int wake_
 
 std::optional<Listener> Listener::at(const MeetingPlace& place, int64_t deadline_ns) {
   Addresses addresses = resolve(place, AI_PASSIVE);
-  while (addresses.failure == EAI_AGAIN && os::now_ns() < deadline_ns) {  // names of pods come late
+  while (addresses.failure == EAI_AGAIN && os::now_ns() < deadline_ns) {  // names of pods may resolve late
     usleep(kResolveAgainNs / 1000);
     addresses = resolve(place, AI_PASSIVE);
   }
@@ -212,7 +212,7 @@ int Listener::add(const sockaddr* address, socklen_t length, bool both_versions)
   os::Fd fd(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return errno;
   const int on = 1, one_version = both_versions ? 0 : 1;
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // what a job before has left closed
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // connections of an earlier job may be in TIME_WAIT
   if (address->sa_family == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &one_version, sizeof one_version);
   if (bind(fd.get(), address, length) != 0 || listen(fd.get(), SOMAXCONN) != 0) return errno;
   fds_.emplace_back(std::move(fd));

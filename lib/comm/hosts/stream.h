@@ -1,5 +1,5 @@
-// comm/hosts/stream.h: TCP: whole objects over a connection that may end at any time, each step within a deadline. Does
-// not know what they say.
+// comm/hosts/stream.h: TCP streams and listeners: sends and receives whole objects, each step within a deadline. Does
+// not know the contents.
 #pragma once
 
 #include <sys/socket.h>
@@ -16,7 +16,7 @@
 
 namespace gsel::hosts {
 
-// For poll: rounded up, a minute at most.
+// Timeout for poll: rounded up, a minute at most.
 int milliseconds_until(int64_t deadline_ns);
 
 class Stream {
@@ -26,19 +26,19 @@ class Stream {
   std::string peer() const;          // "10.0.0.2:51234"
   std::string peer_address() const;  // "10.0.0.2"
 
-  // false: the other side is gone, or takes nothing until the deadline.
+  // false: the other side is gone, or the deadline has passed.
   bool send(const void* bytes, size_t n, int64_t deadline_ns);
   template <class T>
   bool send(const T& object, int64_t deadline_ns) {
     return send(&object, sizeof object, deadline_ns);
   }
 
-  // Of these bytes as many as go at once: how many. All, where the other side is gone.
+  // Sends as many bytes as possible without waiting; returns how many. n if the other side is gone.
   size_t send_some(const void* bytes, size_t n);
 
-  // Takes what has come; false: nothing will come any more.
+  // Reads available bytes into the buffer, which has `most` bytes at most; false: the other side has closed.
   bool fill(size_t most);
-  // An object, once it is there whole.
+  // Takes an object from the buffer if it has arrived completely.
   template <class T>
   std::optional<T> take() {
     T object;
@@ -47,7 +47,7 @@ class Stream {
   }
   bool take(void* bytes, size_t n);
 
-  // Waits for n bytes. woken: wake_fd can be read, and they have not come.
+  // Waits for n bytes. nothing: the deadline has passed; woken: wake_fd became readable.
   enum class Came { all, end, nothing, woken };
   Came await(void* bytes, size_t n, int64_t deadline_ns, int wake_fd = -1);
   template <class T>
@@ -62,16 +62,16 @@ class Stream {
 
 class Listener {
  public:
-  // At every address of the place's host; at every one of this host, where it is called so and knows its name as the
-  // loopback's alone. nullopt: the port is taken. GSEL_ERR_IO, where it is not this host's, or the name is not
-  // known until the deadline.
+  // Listens at every address of the place's host; at every address of this host if the name is this host's own and
+  // resolves to the loopback only. nullopt: the port is taken. GSEL_ERR_IO if the address is not this host's, or the
+  // name does not resolve until the deadline.
   static std::optional<Listener> at(const MeetingPlace& place, int64_t deadline_ns);
   const std::vector<os::OwnFd>& fds() const { return fds_; }
-  // At every address of this host, at a port that is free.
+  // Listens at every address of this host, at a free port.
   static Listener at_any_port();
   uint16_t port() const;
   void close() { fds_.clear(); }
-  // A connection that has come to one of them.
+  // Accepts a connection on one of the descriptors.
   static std::optional<Stream> accept(const os::Fd& fd);
 
  private:
@@ -82,10 +82,10 @@ class Listener {
   std::vector<os::OwnFd> fds_;
 };
 
-// One try at each address; nullopt with the reason in *why, and errno in *failure: nobody is there yet.
+// Tries each address once; nullopt, with the reason in *why and errno in *failure: no connection.
 std::optional<Stream> connect_to(const MeetingPlace& place, int64_t deadline_ns, std::string* why,
                                  int* failure = nullptr);
-// A connection to the first address, which can be written to once it is made. nullopt with errno in *failure.
+// Starts a connection to the first address; it becomes writable when it is made. nullopt, with errno in *failure.
 std::optional<Stream> begin_connecting(const MeetingPlace& place, int* failure);
 
 }  // namespace gsel::hosts

@@ -1,6 +1,6 @@
-// comm/hosts/tree.h: which hosts of a communicator have connections with each other. Host 0 is the root; each host has
-// one above it and up to `fanout` below it, so that no host has more than fanout + 1 neighbours, whatever their number.
-// With at most fanout + 1 hosts all others are below the first. Does not know what goes over the connections.
+// comm/hosts/tree.h: the tree of hosts, which determines their connections. Host 0 is the root; each other host has one
+// host above it, and each host has up to `fanout` below it, so no host has more than fanout + 1 neighbours. With at
+// most fanout + 1 hosts all others are directly below the first. Does not know what is sent over the connections.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct Tree {
   size_t first_below(size_t host) const { return std::min(host * fanout + 1, hosts); }
   size_t end_below(size_t host) const { return std::min(host * fanout + fanout + 1, hosts); }
   bool has_below(size_t host) const { return first_below(host) < hosts; }
-  // From this host down to the lowest one.
+  // Levels below this host.
   size_t levels_below(size_t host) const {
     size_t levels = 0;
     for (size_t h = host * fanout + 1; h < hosts; h = h * fanout + 1) ++levels;

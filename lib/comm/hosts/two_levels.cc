@@ -1,8 +1,8 @@
-// comm/hosts/two_levels.cc: reductions of the inputs of each host, and then of what they come to. That gives the bits
-// of one host where the order is a tree and hosts have aligned blocks of two to the power of anything, and for integers
-// in any order. A lane has a piece for each host: there the piece of all hosts is folded. So the network carries what
-// one rank gives, once to and once from, and no host waits for one before it. A rank that is alone on its host passes
-// on its input as it is, in any order.
+// comm/hosts/two_levels.cc: reductions first within each host, then over hosts. The bits are those of one host if the
+// order is a tree and every host has a power of two of consecutive ranks, and for integers in any order. A lane has a
+// piece for each host, which reduces that piece over all hosts. So the network carries the bytes of one rank once in
+// each direction, and no host waits for a host before it. A rank that is alone on its host sends its input unchanged,
+// in any order.
 #include <algorithm>
 
 #include "comm/call/collective.h"
@@ -11,7 +11,7 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr size_t kLikeATree = 3;  // inputs: so far both orders are one
+constexpr size_t kLikeATree = 3;  // up to so many inputs both orders give the same bits
 
 }  // namespace
 
@@ -60,14 +60,14 @@ class TwoLevels : Lanes {
 
  private:
   uint64_t piece(size_t h) const { return lanes_[own_][h].count; }
-  // A piece in segments, so that one is folded while the next ones come: body(where in the piece, bytes).
+  // A piece is sent in segments, so that one is reduced while the next ones arrive: body(offset in the piece, bytes).
   template <class Body>
   void in_segments(size_t h, Body&& body) const {
     const uint64_t unit = std::max<uint64_t>(call_.unit, 1), step = std::max(kSegmentBytes / unit * unit, unit);
     for (uint64_t at = 0; at < piece(h); at += step) body(at, std::min(step, piece(h) - at));
   }
   bool widens_first() const { return is_wide_ && ranks_here_ > kLikeATree; }
-  // The inputs of one piece as f32.
+  // Room for the inputs of one piece as f32.
   uint64_t wide_bytes() const {
     uint64_t most = 0;
     for (size_t h = 0; h <= last_; ++h) most = std::max(most, passed(piece(h)));
@@ -85,7 +85,7 @@ class TwoLevels : Lanes {
     in_segments(h, [&](uint64_t at, uint64_t bytes) { send(h, partial_of(h) + passed(at), passed(bytes)); });
   }
 
-  // One reduction of the ranks here gives what each passes on.
+  // Whether one reduction over the ranks here computes all lanes.
   bool folds_in_one() const { return !is_alone() && !is_wide_ && !is_scattered() && call_.operation.op < GSEL_OP_USER; }
 
   void fold_inputs(size_t h, uint64_t elements) {
@@ -108,7 +108,7 @@ class TwoLevels : Lanes {
     host::reduce(fold, room_of(h), inputs.data(), static_cast<int>(inputs.size()), elements);
   }
 
-  // Of what is f32 already, and scaled.
+  // For inputs that are f32 and already scaled.
   host::Fold wide_fold() const {
     host::Fold fold = fold_of(nullptr);
     fold.dtype = GSEL_F32;
@@ -116,7 +116,7 @@ class TwoLevels : Lanes {
     return fold;
   }
 
-  // Short pieces come with what ranks say of the call.
+  // Whether pieces are short enough to be sent with the assembly.
   bool goes_in_frames() const {
     uint64_t most = 0;
     for (size_t h = 0; h <= last_; ++h) most = std::max(most, piece(h));

@@ -18,13 +18,14 @@ bool is_small(const Call& call, const Spread& spread) {
   return call.payload_bytes <= most && call.payload_bytes * spread.ranks <= kSmallInAll;
 }
 
-// Not with an operation of the caller's, which may fail on one rank: others wait for no result of it here.
+// Not with a caller's operation: if it fails on one rank, the others do not notice, since they wait for no result of
+// it.
 bool goes_direct(const Call& call, const Spread& spread) {
   return call.kind == GSEL_COLLECTIVE_ALLREDUCE && call.operation.op < GSEL_OP_USER && spread.is_in_blocks &&
          call.count * call.element * spread.ranks <= kMostDirectBytes;
 }
 
-// No order of these gives other bits.
+// The bits do not depend on the order.
 bool is_integer(gsel_dtype dtype) {
   return dtype <= GSEL_U64 || dtype == GSEL_BOOL;
 }
@@ -54,7 +55,7 @@ const char* way_name(Way way) {
   return kNames[static_cast<size_t>(way)];
 }
 
-// What a rank that is alone on its host gives may be longer.
+// With one rank per host, the payload may be longer.
 bool goes_in_frames(const Call& call, const Spread& spread) {
   return spread.has_frames && spread.here == 1 && call.kind == GSEL_COLLECTIVE_ALLREDUCE &&
          call.operation.op != GSEL_SCALED_SUM && call.payload_bytes <= Frames::kShortBytes &&

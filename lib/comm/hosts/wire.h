@@ -1,8 +1,8 @@
-// comm/hosts/wire.h: what ranks say to each other while they meet. Rank 0 sends a challenge to whoever connects; the
-// other side proves that it knows the secret, and says who it is; rank 0 proves that it knows it, too. The other side
-// speaks for more ranks of its host, and reports each that comes. Then rank 0 sends the table once all have come, and
-// the other side reports that its ranks have it. Rank 0 may send "failed" at any point instead. All words of rank 0 are
-// signed, but for the one to a guest that has another token.
+// comm/hosts/wire.h: the messages of a meeting. Rank 0 sends a challenge on each new connection; the other side answers
+// with its greeting and proves that it knows the secret; rank 0 proves the same. The other side may speak for more
+// ranks of its host, and reports each that comes. When all ranks have come, rank 0 sends the table, and the other side
+// reports that its ranks have it. Rank 0 may send "failed" at any point instead. All messages of rank 0 are signed,
+// except that to a guest with another token.
 #pragma once
 
 #include <gsel/error.h>
@@ -19,10 +19,10 @@
 
 namespace gsel::hosts {
 
-constexpr uint64_t kMagic = 0x7465656d6c657367;  // "gselmeet", and something else in another byte order
+constexpr uint64_t kMagic = 0x7465656d6c657367;  // "gselmeet"; differs in another byte order
 constexpr uint32_t kMeetingProtocol = 4;
 constexpr size_t kHostNameBytes = 64, kJobNameBytes = 96;
-constexpr int64_t kHandshakeNs = 5'000'000'000;  // until both have proved that they know the secret
+constexpr int64_t kHandshakeNs = 5'000'000'000;  // timeout of the handshake
 
 struct Challenge {
   uint64_t magic = kMagic;
@@ -31,7 +31,8 @@ struct Challenge {
   Bytes32 nonce = {};
 };
 
-// Its size and first fields are those of every protocol, so that one of another protocol or byte order can be named.
+// The size and first fields are the same in every protocol version, so that errors can name a rank with another version
+// or byte order.
 struct Greeting {
   uint64_t magic = kMagic;
   uint32_t protocol = kMeetingProtocol;
@@ -56,7 +57,7 @@ struct Word {
   Say say = Say::failed;
   gsel_status code = GSEL_OK;  // of failed
   int32_t about = -1;
-  uint32_t bytes = 0;      // of a table, which follows (table_code.cc)
+  uint32_t bytes = 0;      // size of the table that follows (table_code.cc)
   Bytes32 signature = {};  // of rank 0: see Session
   int64_t silence_ns = 0;  // of a table
   uint8_t job[128] = {};   // of a table
@@ -65,22 +66,22 @@ struct Word {
   char text[764] = {};
 };
 static_assert(std::has_unique_object_representations_v<Word> && std::has_unique_object_representations_v<Greeting>);
-// What one rank says of a rank of its host, or of all of them (here).
+// Reports to rank 0 about one rank of a host, or about all of them (Say::here).
 struct Report {
   Say say = Say::here;
   uint32_t reserved = 0;
   Greeting greeting = {};
 };
 
-// Who signs is part of it, so that nobody's proof can be sent back to him.
+// The signer's role is part of a signature, so that a proof cannot be reflected to its sender.
 inline constexpr uint8_t kByGuest[] = "a rank that joins", kByRoot[] = "rank 0";
 
-// Two who have challenged each other: what rank 0 signs on this connection is of no use on another one.
+// The nonces of both sides of a connection: a signature of rank 0 is valid on that connection only.
 struct Session {
   const Secret& secret;
   Bytes32 guest = {}, root = {};  // nonces
 
-  // The whole word, and the sum (sha256) of the table that follows it.
+  // Signs the whole message and the sum (sha256) of the table that follows it.
   void sign(Word& word, const Bytes32& sum = {}) const {
     word.signature = {};
     word.signature = secret.sign({kByRoot, guest, root, bytes_of(word), sum});
@@ -100,7 +101,7 @@ template <class Text>
 Bytes32 key_of(const Text& text) {
   return sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
 }
-// Whole, or what tells it from others of so many bytes.
+// Writes the name, or a prefix and a hash if it is too long.
 inline void write_job(char (&out)[kJobNameBytes], const std::string& name) {
   constexpr size_t kKey = 8;
   if (name.size() < sizeof out) return write_text(out, name);
