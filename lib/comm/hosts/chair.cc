@@ -33,7 +33,7 @@ Decision made_decision(const Members& made) {
 
 Chair::Chair(Council& council, std::vector<Knocks> before)
     : at_(council), knocks_(std::move(before)), heard_(council.parties.size()), marks_(council.marks) {
-  knocks_.emplace_back();  // the own
+  knocks_.emplace_back();  // this host's party
   for (size_t i = council.own + 1; i < council.parties.size(); ++i)
     knocks_.push_back(knock_at(council, council.parties[i]));
 }
@@ -53,7 +53,7 @@ size_t Chair::party_of(int32_t rank) const {
   return at_.parties.size();
 }
 
-// ---- who is heard ---------------------------------------------------------------------------------------------------
+// ---- hearing parties ------------------------------------------------------------------------------------------------
 
 bool Chair::has_heard_all() {
   for (size_t i = at_.own + 1; i < at_.parties.size(); ++i)
@@ -87,12 +87,12 @@ void Chair::poll_once() {
     for (Knock& knock : knocks_[i]) {
       knock.look(at_.silence_ns);
       if (knock.state() == Knock::State::open && !knock.stream().fill(sizeof(Challenge) + 1))
-        knock.begin_again();  // whoever is there may have sent a challenge
+        knock.begin_again();  // reads past a challenge, to notice the end of the connection
     }
 }
 
-// Those of another call wait until that is made here. Of shrinks one side may have heard what was decided, and the
-// other not.
+// Petitions of another call wait until this host makes that call. For shrinks, one side may know an earlier decision
+// that the other does not.
 void Chair::take_petitions() {
   const uint32_t generation = at_.petition.generation;
   bool changed = false;
@@ -119,14 +119,14 @@ void Chair::take_petitions() {
   }
   std::erase_if(at_.doors.guests, [](const Visitor& guest) { return guest.is_over; });
   for (auto& guest : heard_)
-    if (guest && !guest->stream.fill(1)) {  // it has ended since
+    if (guest && !guest->stream.fill(1)) {  // it has ended meanwhile
       guest.reset();
       changed = true;
     }
   if (changed) gather_marks();
 }
 
-// Who comes does so, whoever leaves it out.
+// `comes` overrides `left_out`.
 void Chair::gather_marks() {
   marks_ = at_.marks;
   for (const auto& guest : heard_)
@@ -134,7 +134,7 @@ void Chair::gather_marks() {
       if (!is(guest->marks[q], Mark::none) && !is(marks_[q], Mark::comes)) marks_[q] = guest->marks[q];
 }
 
-// ---- what is decided ------------------------------------------------------------------------------------------------
+// ---- deciding -------------------------------------------------------------------------------------------------------
 
 std::vector<int32_t> Chair::silent() const {
   std::vector<int32_t> ranks;
@@ -145,7 +145,7 @@ std::vector<int32_t> Chair::silent() const {
   return ranks;
 }
 
-// Of a resync: a rank that does that instead.
+// In a resync: a rank that shrinks instead.
 std::optional<int32_t> Chair::shrinks() const {
   if (at_.petition.aim != Petition::Aim::resync) return {};
   for (const Visitor& guest : at_.doors.guests)
@@ -195,7 +195,7 @@ Decision Chair::decide() {
   return decision;
 }
 
-// A rank that one host leaves out, and that comes.
+// An error if one host leaves out a rank that comes.
 std::optional<Decision> Chair::find_clash() const {
   const auto look = [&](int32_t by, const std::vector<char>& marks) -> std::optional<Decision> {
     for (size_t q = 0; q < marks_.size(); ++q)
@@ -233,7 +233,7 @@ void Chair::tell(const Decision& decision) {
     if (guest && answer(*guest, decision, marks_)) at_.ties.push_back(std::move(guest->stream));
 }
 
-// false: it has ended.
+// false: the guest has ended.
 bool Chair::answer(Visitor& guest, const Decision& decision, const std::vector<char>& marks) {
   const int64_t deadline = os::now_ns() + kTellNs;
   const Bytes32 signature = sign_decision(at_, guest.petition->nonce, decision, marks);

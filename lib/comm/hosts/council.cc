@@ -41,13 +41,13 @@ bool may_live(const Knock& knock) {
 
 namespace {
 
-// The other side of the doors of a party: challenges, petitions, and the decision. Who says that it is there need not
-// be the one that has the chair.
+// Sends petitions at the doors of a party and waits for the decision. A rank that sends a challenge need not have the
+// chair.
 class Applicant {
  public:
   explicit Applicant(Council& council) : council_(council) {}
 
-  // nullopt: nobody of the party has the chair.
+  // nullopt: no rank of the party has the chair.
   std::optional<Decision> ask(Knocks& knocks, int64_t deadline_ns) {
     deadline_ns_ = deadline_ns;
     nonces_.assign(knocks.size(), std::nullopt);
@@ -73,7 +73,7 @@ class Applicant {
     poll(items.data(), items.size(), 20);
   }
 
-  // Whoever is there says that it is, and then what was decided, if it has the chair. nonce: of what was said to it.
+  // A rank sends a challenge, and, if it has the chair, the decision. nonce: of the petition sent to it.
   std::optional<Decision> hear(Knock& knock, std::optional<Bytes32>& nonce) {
     Stream& stream = knock.stream();
     const bool goes_on = stream.fill(nonce ? kAnswerBytes + council_.marks.size() : sizeof(Challenge));

@@ -17,13 +17,13 @@ namespace {
 using shm::Read;
 using shm::Socket;
 
-constexpr int64_t kAnswerNs = 1'000'000'000;  // longer than rank 0 waits, which knows who is missing
+constexpr int64_t kAnswerNs = 1'000'000'000;  // additional wait for rank 0, which knows the missing ranks
 constexpr int64_t kTellLocalNs = 200'000'000;
 constexpr size_t kPieceBytes = 32768;  // of a message between ranks of a host
 
 constexpr uint64_t kMostTableBytes = uint64_t{1} << 30;
 
-// What those of a host get, in this order: a word, the table, and the secret, which rank 0 may have made.
+// What the other ranks of a host get, in this order: a message, the table, and the secret, which rank 0 may have made.
 struct Told {
   Word word;
   std::vector<char> code;
@@ -76,7 +76,7 @@ bool write_pieces(const Socket& socket, const void* bytes, size_t n, int64_t dea
       if (!socket.write(static_cast<const char*>(bytes) + at, std::min(kPieceBytes, n - at), nullptr, 0, deadline_ns))
         return false;
     return true;
-  } catch (...) {  // it takes nothing; it will be missed
+  } catch (...) {  // the rank reads nothing; it will be missing
     return false;
   }
 }
@@ -132,7 +132,7 @@ std::optional<Delegate> Delegate::at(const std::string& name) {
 void Delegate::tell_all(const Word& word) noexcept {
   try {
     admit();
-  } catch (...) {  // those that have not been heard come again
+  } catch (...) {  // ranks that were not accepted try again
   }
   const int64_t deadline = os::now_ns() + kTellLocalNs;
   for (const Local& local : locals_) write_pieces(local.socket, &word, sizeof word, deadline);
@@ -181,7 +181,7 @@ Word Delegate::await_word(const Meeting& meeting, Stream& stream, const Session&
   fail_silent(meeting);
 }
 
-// What rank 0 says, if it does; "gone" where it has ended. Some of it may have come with what was read before.
+// The next message of rank 0, if any; Say::gone: it has ended. The message may already be in the stream's buffer.
 std::optional<Word> Delegate::poll_once(Stream& stream, const Session& session, int64_t deadline_ns) {
   auto word = stream.take<Word>();
   if (!word) {
@@ -198,13 +198,13 @@ std::optional<Word> Delegate::poll_once(Stream& stream, const Session& session, 
       return word;
     }
   }
-  const bool is_whole = word && word->say != Say::table;  // which is signed with what follows
+  const bool is_whole = word && word->say != Say::table;  // a table's message is signed together with the table
   if (is_whole && !session.is_signed(*word)) fail_unsigned();
   if (word && word->say == Say::failed) throw error_of(*word);
   return word;
 }
 
-// Rank 0 ends the meeting if one of them goes whom it knows.
+// If a rank that rank 0 knows ends, rank 0 ends the meeting.
 void Delegate::hear(Local& local, Stream& stream, int64_t deadline_ns) {
   std::vector<os::Fd> none;
   Word word;
@@ -241,7 +241,7 @@ std::optional<Met> follow_delegate(const Meeting& meeting, const std::string& na
   Told told;
   const Read came = read_pieces(*socket, &told.word, sizeof told.word, deadline);
   if (came == Read::nothing) fail_silent(meeting);
-  if (came != Read::message) return {};  // it has ended, and another rank takes its place
+  if (came != Read::message) return {};  // the delegate has ended, and another rank replaces it
   if (told.word.say == Say::absent) *why = read_text(told.word.text);
   if (told.word.say == Say::absent) return {};
   if (told.word.say == Say::failed) throw error_of(told.word);

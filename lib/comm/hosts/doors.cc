@@ -28,7 +28,7 @@ void Knock::begin() {
 }
 
 void Knock::begin_again() {
-  if (os::now_ns() - since_ns_ < kAgainNs) usleep(kAgainNs / 1000);  // somebody is there and does not want to talk
+  if (os::now_ns() - since_ns_ < kAgainNs) usleep(kAgainNs / 1000);  // the rank lives and has closed the connection
   begin();
 }
 

@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kEndpointForm = "gsel1";
 constexpr size_t kMostAddresses = 10;
 
-constexpr size_t kMostReason = 280;  // so that all of it fits into a value of a process manager
+constexpr size_t kMostReason = 280;  // so that the text fits a value of a process manager
 constexpr uint8_t kRefuses[] = "rank 0 does not listen";
 
 template <class Bytes>
@@ -62,7 +62,7 @@ bool parse_failure(std::string_view text, Endpoint& out) {
   return true;
 }
 
-// Networks inside of one host. As the command chooses an address (bindings/cli/own_address.cc).
+// Networks inside one host. The same rule as in bindings/cli/own_address.cc.
 bool is_inner(std::string_view interface) {
   return std::ranges::any_of(
       std::initializer_list<std::string_view>{"docker", "virbr", "veth", "br-", "cni", "flannel"},
@@ -146,7 +146,7 @@ std::vector<std::string> own_addresses() {
                                              chosen, there))
         .at(Place{.file = "", .token = "GSEL_INTERFACE"});
   }
-  if (out.empty()) out.emplace_back("127.0.0.1");  // alone in the world
+  if (out.empty()) out.emplace_back("127.0.0.1");  // there is no network
   return out;
 }
 

@@ -1,8 +1,7 @@
-// comm/hosts/file_board.cc: a file in a folder that all hosts see, such as one of NFS. Its name is the path that the
-// user gives, then the job and a random number of rank 0's; it comes into being whole, by a rename, and goes when the
-// ranks have met. Only the user may read it, and no file of another user is believed, so that it can carry a token. The
-// file of a rank 0 that was killed stays; its time tells it from one that is awaited, and nothing is ever written to
-// it.
+// comm/hosts/file_board.cc: a board that is a file in a folder that all hosts see, such as on NFS. The file's name is
+// the user's path, then the job and a random number of rank 0. The file is created complete, by a rename, and removed
+// when the ranks have met. It can contain a token, since only the user can read it, and files of other users are
+// ignored. The file of a killed rank 0 stays; its expiry time shows that it is stale.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -70,7 +69,7 @@ class FileBoard : public Board {
     bool is_stale;
   };
 
-  // false: with errno; ENOENT: another rank 0 has taken the draft for one that was left.
+  // false, with errno; ENOENT: another rank 0 has removed the draft as stale.
   static bool write_file(const std::string& name, const std::string& text) {
     const std::string draft = name + std::string(kDraft);
     const os::Fd file(open(draft.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -84,7 +83,7 @@ class FileBoard : public Board {
     return false;
   }
 
-  // Of a rank 0 that was killed while it wrote; a token is in it.
+  // Removes drafts of a rank 0 that was killed while it wrote, since they contain a token.
   void remove_drafts() const {
     for (const std::string& name : names(kDraft)) {
       const std::string path = folder_ + name;
@@ -95,7 +94,7 @@ class FileBoard : public Board {
     }
   }
 
-  // Of the files of this job.
+  // Names of this job's files that end with `end`.
   std::vector<std::string> names(std::string_view end) const {
     std::vector<std::string> out;
     const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(folder_.c_str()), closedir);
@@ -121,7 +120,7 @@ class FileBoard : public Board {
                        found.endpoint.host, found.endpoint.pid, time(nullptr) - found.endpoint.until_s);
   }
 
-  // The youngest first.
+  // This job's files, newest first.
   std::vector<Found> list() const {
     std::vector<Found> out;
     for (const std::string& name : names({}))
@@ -142,7 +141,7 @@ class FileBoard : public Board {
     return Found{path, *endpoint, about.st_mtime, endpoint->until_s + kClocksDifferS < time(nullptr)};
   }
 
-  // Two that wait there would take each other's ranks.
+  // Throws if another rank 0 still listens, since each could get the other's ranks; else removes the file.
   void look_at(const Found& other) const {
     std::string why;
     const int64_t end = os::now_ns() + kProbeNs;

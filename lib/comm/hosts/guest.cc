@@ -1,4 +1,4 @@
-// comm/hosts/guest.cc: the side of ranks other than 0 in a meeting. One of each host goes there and speaks for the
+// comm/hosts/guest.cc: the side of ranks other than 0 in a meeting. One rank of each host connects and speaks for the
 // others (delegate.h).
 #include <poll.h>
 #include <unistd.h>
@@ -17,8 +17,8 @@ namespace gsel::hosts {
 namespace {
 
 constexpr int64_t kFirstPauseNs = 10'000'000, kLongestPauseNs = 1'000'000'000;
-// So often, and for so long, the same stranger has answered where rank 0 is to listen. A rank 0 that has failed stays
-// for a shorter time.
+// Number and time of answers of a stranger at rank 0's address before this rank gives up. Longer than a rank 0 that has
+// failed keeps listening.
 constexpr int32_t kStrangerTries = 5;
 constexpr int64_t kStrangerNs = 3'000'000'000;
 
@@ -52,12 +52,12 @@ class Guest {
   }
 
  private:
-  // Where rank 0 may listen.
+  // A possible address of rank 0.
   struct Seat {
     MeetingPlace place;
     Secret secret;
-    bool is_posted_secret;  // by rank 0: whoever does not know it is not the one that has posted it
-    std::string posted;     // by whom, and where; empty: it is the place
+    bool is_posted_secret;  // the secret is from the board
+    std::string posted;     // text: which rank 0 posted it, and where; empty: it is the place
   };
 
   std::optional<Met> try_once() {
@@ -85,7 +85,7 @@ class Guest {
     }
   }
 
-  // Whoever is at the address of a job is there to stay.
+  // A stranger that answers repeatedly at rank 0's address is assumed to stay there.
   void count_stranger() {
     if (!stranger_.answers) stranger_ = {};
     if (!stranger_.answers) return;
@@ -100,7 +100,7 @@ class Guest {
         .about_rank(0);
   }
 
-  // A stranger tells more than that nobody was there at the end.
+  // The error quotes a stranger rather than that the last try found no listener.
   [[noreturn]] void fail_absent() {
     if (!strangers_word_.empty()) why_ = strangers_word_;
     Word absent;
@@ -142,12 +142,12 @@ class Guest {
     return out;
   }
 
-  // nullopt, with why: whoever is there is not rank 0, or has gone.
+  // nullopt, with why_: the listener is not rank 0, or has closed the connection.
   std::optional<Session> be_welcomed(Stream& stream, const Seat& seat) {
     const int64_t deadline = std::min(meeting_.deadline_ns, os::now_ns() + kHandshakeNs);
     Challenge challenge;
     char bytes[sizeof challenge];
-    constexpr size_t kBegin = sizeof challenge.magic;  // others may say no more
+    constexpr size_t kBegin = sizeof challenge.magic;  // another program may send less than a challenge
     if (stream.await(bytes, kBegin, deadline) != Stream::Came::all) return not_there("says nothing that rank 0 says");
     std::memcpy(&challenge.magic, bytes, kBegin);
     const bool is_swapped = challenge.magic == __builtin_bswap64(kMagic);
@@ -156,7 +156,7 @@ class Guest {
       return not_there("went away in the middle");
     std::memcpy(&challenge, bytes, sizeof challenge);
     const SignedGreeting signed_greeting{own_, seat.secret.sign({kByGuest, bytes_of(challenge.nonce), bytes_of(own_)})};
-    if (is_swapped || challenge.protocol != kMeetingProtocol) {  // rank 0 can tell the others who that is
+    if (is_swapped || challenge.protocol != kMeetingProtocol) {  // rank 0 can then report this rank to the others
       stream.send(signed_greeting, deadline);
       fail_kind(challenge, is_swapped);
     }
@@ -198,13 +198,13 @@ class Guest {
   const Meeting& meeting_;
   Board* board_;
   const std::string delegate_name_;
-  std::optional<Delegate> delegate_;  // this rank is it
-  bool is_foreign_ = false;           // another user has its name
+  std::optional<Delegate> delegate_;  // if this rank is the delegate
+  bool is_foreign_ = false;           // another user has the delegate's name
   std::vector<Seat> seats_;
   std::optional<Endpoint> refusal_;  // rank 0 has posted that it does not listen
   struct {
     bool answers = false, speaks_gsel = false;
-    int32_t tries = 0;  // in a row, since
+    int32_t tries = 0;  // consecutive
     int64_t since_ns = 0;
   } stranger_;
   Greeting own_;

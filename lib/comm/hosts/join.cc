@@ -17,10 +17,10 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr double kLeastLocalSeconds = 1;  // for the ranks of one host that have all met already
+constexpr double kLeastLocalSeconds = 1;  // for the ranks of one host, which have all met already
 
-// The id that the caller gave to every rank, which nobody else knows; else the file that GSEL_TOKEN_FILE names; else
-// what rank 0 posts, where only the ranks can read that.
+// The secret: the caller's id, which only the ranks know; else the file named in GSEL_TOKEN_FILE; else nullopt: rank 0
+// posts one where only the ranks can read it.
 std::optional<Secret> secret_of(const JoinOptions& join, const MeetingPlace& place) {
   if (join.id_is_given) return Secret({std::begin(join.id.bytes), std::end(join.id.bytes)});
   const char* file = secure_getenv("GSEL_TOKEN_FILE");
@@ -35,7 +35,7 @@ std::optional<Secret> secret_of(const JoinOptions& join, const MeetingPlace& pla
       .at(Place{.file = "", .token = "GSEL_TOKEN_FILE"});
 }
 
-// What tells this job's meeting from others at the same place, and says nothing of an id, which is secret.
+// Identifies this job's meeting among others at the same place. A hash, since an id is secret.
 std::string job_of(const JoinOptions& join) {
   const Bytes32 hash = join.id_is_given ? sha256(bytes_of(join.id.bytes)) : key_of(join.launch + join.job);
   std::string text;
@@ -49,7 +49,7 @@ std::string hosts_text(const Roster& roster) {
   return text;
 }
 
-// What moves large payloads between hosts, or why nothing does.
+// Finds the transport for large payloads between hosts, or the reason why there is none.
 void find_transport(const JoinOptions& join, JobFacts& facts) {
   try {
     if (join.find_between_hosts) facts.between_hosts = join.find_between_hosts();
@@ -77,7 +77,7 @@ std::unique_ptr<Control> join(const JoinOptions& join) {
   const Roster roster(table, join.rank);
   JoinOptions here = join;
   here.id = table.job;
-  here.id.bytes[0] ^= static_cast<uint8_t>(roster.own_host());  // hosts may be one, and told apart by their names alone
+  here.id.bytes[0] ^= static_cast<uint8_t>(roster.own_host());  // with GSEL_HOST_ID, one host may count as several
   here.join_timeout_s = left_s();
   if (roster.hosts() == 1) {
     log(GSEL_LOG_INFO, "comm", "rank {} of {} met the others at {}: all are on {}", join.rank, join.world_size,
@@ -90,7 +90,7 @@ std::unique_ptr<Control> join(const JoinOptions& join) {
   here.rank = roster.local_rank();
   here.world_size = static_cast<int32_t>(roster.here().size());
   here.shown_ranks = roster.here();
-  here.threads_a_rank = 2;  // a transport has one of its own
+  here.threads_a_rank = 2;  // a transport has a thread of its own
   here.known_ranks = join.world_size;
   JobFacts facts{secret, table.silence_ns, join.order, nullptr, {}, join.accelerator};
   find_transport(join, facts);

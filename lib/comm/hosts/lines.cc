@@ -15,17 +15,17 @@ namespace gsel::hosts {
 namespace {
 
 constexpr int64_t kMostPauseNs = 100'000'000, kLookNs = 10'000'000;
-constexpr int64_t kForCauseBelowNs = 300'000'000;  // a level of the tree: the host below knows who is missing
+constexpr int64_t kForCauseBelowNs = 300'000'000;  // additional wait for each level below, which knows the missing host
 constexpr uint32_t kMostCauseBytes = 1024;
 constexpr uint8_t kByHost[] = "a host of the communicator", kByHostAbove[] = "the host above it";
 
 enum class Purpose : uint32_t { calls, watch, ask };
-// What a host wants of one above it. All bytes are written, since they are signed.
+// A request of a host to one above it. Has no padding, since its bytes are signed.
 struct Offer {
   int32_t host = 0;
   Purpose purpose = Purpose::calls;
-  int32_t asked = 0;  // where this host, below the one that is asked, listens for those below it
-  uint16_t port = 0;  // where the host that offers listens for those below it
+  int32_t asked = 0;  // for Purpose::ask: the host, directly below the receiver, whose port is wanted
+  uint16_t port = 0;  // at which `host` listens for the hosts below it
   uint16_t reserved = 0;
   Bytes32 nonce = {};
 };
@@ -34,20 +34,20 @@ struct SignedOffer {
   Bytes32 signature = {};
 };
 struct Reply {
-  uint64_t port = 0;  // of the host that was asked for
+  uint64_t port = 0;  // of the asked host
   Bytes32 signature = {};
 };
-// What a host says on its line for calls, once those below it have theirs or it gives up.
+// Sent by a host on its line for calls when all hosts below it are connected, or when it gives up.
 struct Connected {
   gsel_status code = GSEL_OK;
-  uint32_t bytes = 0;  // of a text, which follows
+  uint32_t bytes = 0;  // of the text that follows
 };
 
 Bytes32 sign_reply(const Lines& lines, const Offer& offer, uint64_t port) {
   return lines.secret.sign({kByHostAbove, bytes_of(lines.job), bytes_of(offer), bytes_of(port)});
 }
 
-// Until when to wait before looking again.
+// Time of the next poll. Throws if another rank has given up.
 int64_t next_look_ns(const Lines& lines, int64_t deadline_ns) {
   if (!lines.is_given_up) return deadline_ns;
   if (lines.is_given_up()) fail(GSEL_ERR_PEER, "a host ended or gave up while the hosts connected");
@@ -75,7 +75,7 @@ class Centre {
   struct Below {
     std::optional<Stream> calls, watch;
     uint16_t port = 0;
-    bool is_ready = false;  // those below it have their lines
+    bool is_ready = false;  // the hosts below it have their lines
   };
   struct Stranger {
     Stream stream;
@@ -144,7 +144,7 @@ class Centre {
     return host >= 0 && static_cast<size_t>(host) >= first_ && static_cast<size_t>(host) < first_ + below_.size();
   }
 
-  // Once the host that is asked for has come itself.
+  // Answers when the asked host has connected.
   void show_way(Stranger& one) {
     const uint64_t port = below_[static_cast<size_t>(one.asks->asked) - first_].port;
     if (port == 0) return;
@@ -225,7 +225,7 @@ class Caller {
     }
   }
 
-  // nullopt, with why: nobody is there yet, or somebody else.
+  // nullopt, with *why: no listener yet, or another program.
   std::optional<Stream> try_open(const MeetingPlace& place, std::string* why) {
     auto stream = connect_to(place, lines_.deadline_ns, why);
     if (!stream) return {};
@@ -260,7 +260,7 @@ void accept_below(const Lines& lines, size_t host, const Listener& listener, std
     if (above && above->send(failed, shortly)) above->send(text.data(), text.size(), shortly);
     throw;
   }
-  if (above) above->send(Connected{}, lines.deadline_ns);  // who is gone is missed in the first call
+  if (above) above->send(Connected{}, lines.deadline_ns);  // a failure is noticed in the first call
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace gsel::hosts {
 namespace {
 
 constexpr int64_t kLookWhoNs = 1'000'000'000;
-constexpr int64_t kReasonNs = 2'000'000'000;  // that a reason stays where the others look
+constexpr int64_t kReasonNs = 2'000'000'000;  // time for which a reason stays posted
 
 bool is_rank_0_there(const MeetingPlace& place) {
   const int64_t end = os::now_ns() + kLookWhoNs;
@@ -43,7 +43,7 @@ Endpoint own_endpoint(const Meeting& meeting, const Secret& secret) {
   return own;
 }
 
-// Those who look there later wait until their timeout: what stays would be taken for the next job's.
+// Posted for a short time only, so that the next job does not read it; ranks that read later time out.
 void post_failure(const Meeting& meeting, Board& board, const Secret& secret, const Error& error) noexcept {
   try {
     const int64_t end = std::min(meeting.deadline_ns, os::now_ns() + kReasonNs);
@@ -52,7 +52,7 @@ void post_failure(const Meeting& meeting, Board& board, const Secret& secret, co
     own.refuse(error.code(), error.message(), secret);
     board.post(own, meeting.deadline_ns);
     while (!board.asks_all() && os::now_ns() < end) poll(nullptr, 0, milliseconds_until(end));
-  } catch (...) {  // the others are not told
+  } catch (...) {  // the other ranks then time out
   }
 }
 

@@ -90,7 +90,7 @@ std::string name_space() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   struct stat network = {};
-  stat("/proc/self/ns/net", &network);  // names of the kernel's are those of one network namespace
+  stat("/proc/self/ns/net", &network);  // abstract socket names belong to a network namespace
   return fmt::format("{}-{}", boot, network.st_ino);
 }
 

@@ -1,7 +1,7 @@
-// comm/hosts/pmi_board.cc: the process manager of MPICH's mpiexec, or of srun, which keeps what ranks put there. It is
-// asked in lines over a socket that every rank has inherited (PMI-1), and keeps nothing until all ranks have come to a
-// barrier. An MPI in this process asks in the same way, before or after this. Nothing is finalised here: that would
-// close the socket for it. Source: MPICH, src/pmi/simple/simple_pmi.c, and answers of mpiexec.hydra 4.0.2.
+// comm/hosts/pmi_board.cc: a board in the key-value store of a process manager with PMI-1 (MPICH's mpiexec, srun). The
+// protocol is lines over a socket that every rank has inherited; values can be read after a barrier of all ranks. An
+// MPI in this process uses the same socket, before or after this, so PMI is not finalised here: that closes the socket.
+// Source: MPICH, src/pmi/simple/simple_pmi.c, and answers of mpiexec.hydra 4.0.2.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -42,7 +42,7 @@ class PmiBoard : public Board {
   }
 
  private:
-  // Nothing may be put twice.
+  // A key can be put once.
   static std::string next_key() {
     static std::atomic<int> count{0};
     return fmt::format("gsel-meet-{}", count++);
@@ -79,7 +79,7 @@ class PmiBoard : public Board {
     return said;
   }
 
-  // Byte by byte: what follows is not ours.
+  // Reads byte by byte, since the next line may be for an MPI in this process.
   std::string answer(const std::string& question) {
     std::string line;
     while (line.size() < kMostLine) {

@@ -1,5 +1,5 @@
-// comm/hosts/pmix_board.cc: a process manager that speaks PMIx keeps what rank 0 posts; all ranks are at a fence in
-// between.
+// comm/hosts/pmix_board.cc: a board in the key-value store of a process manager with PMIx; all ranks pass a fence
+// between put and get.
 #include <atomic>
 
 #include "base/error.h"
@@ -28,7 +28,7 @@ class PmixBoard : public Board {
   }
 
  private:
-  // Nothing may be put twice.
+  // A key can be put once.
   static std::string next_key() {
     static std::atomic<int> count{0};
     return fmt::format("gsel-meet-{}", count++);

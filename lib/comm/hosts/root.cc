@@ -1,6 +1,6 @@
-// comm/hosts/root.cc: rank 0's side of a meeting. One rank of each host comes and speaks for the others. A connection
-// that has not proved that it knows the secret costs that connection alone: it has five seconds and as many bytes as a
-// proof, and whatever it says ends no job.
+// comm/hosts/root.cc: rank 0's side of a meeting. One rank of each host connects and speaks for the others. A
+// connection that has not proved knowledge of the secret cannot do harm: it has five seconds and the bytes of one
+// greeting, and nothing that it sends ends the job.
 #include <poll.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int64_t kSayNs = 1'000'000'000, kLingerNs = 2'000'000'000;
 constexpr size_t kMostReports = 64;      // read at a time
-constexpr size_t kMostStrangers = 1024;  // connections that have proved nothing, at a time
+constexpr size_t kMostStrangers = 1024;  // unproved connections at a time
 
 class Root {
  public:
@@ -57,7 +57,7 @@ class Root {
         if (guest->is_known) send_table(*guest, table, code, sum);
       while (std::ranges::any_of(guests_, [](const auto& guest) { return guest->is_known && !guest->has_table; }))
         poll_once();
-      board_.reset();  // before others may look there for the next meeting
+      board_.reset();  // before any rank can read the board for the next meeting
       Word here;
       here.say = Say::here;
       for (const auto& guest : guests_)
@@ -70,7 +70,7 @@ class Root {
   }
 
  private:
-  // Those who come a little later as well: they would look for rank 0 until their deadline.
+  // Also to ranks that come a little later, which otherwise try to reach rank 0 until their deadline.
   void tell_all(const Word& failed) noexcept {
     failed_ = failed;
     std::ranges::fill(by_rank_, nullptr);
@@ -79,7 +79,7 @@ class Root {
     const int64_t end = std::min(os::now_ns() + kLingerNs, meeting_.deadline_ns);
     try {
       while (listener_ && !missing().empty() && os::now_ns() < end) poll_once();
-    } catch (...) {  // they find out by themselves
+    } catch (...) {  // the ranks then time out
     }
   }
 
@@ -91,7 +91,7 @@ class Root {
     Greeting greeting;
     std::vector<int32_t> ranks = {};  // of its host
     int64_t since_ns;
-    bool is_known = false;  // has proved that it knows the secret
+    bool is_known = false;  // has proved knowledge of the secret
     bool has_table = false;
     bool is_over = false;
   };
@@ -146,7 +146,7 @@ class Root {
 
   void admit(const os::Fd& fd) {
     while (auto stream = Listener::accept(fd)) {
-      if (guests_.size() - known_ >= kMostStrangers) continue;  // who is a rank comes again
+      if (guests_.size() - known_ >= kMostStrangers) continue;  // a rank tries again
       auto guest = std::make_unique<Guest>(std::move(*stream));
       os::random_bytes(&guest->challenge.nonce, sizeof guest->challenge.nonce);
       if (guest->stream.send(guest->challenge, os::now_ns())) guests_.push_back(std::move(guest));
@@ -172,7 +172,7 @@ class Root {
     guest.is_over = true;
   }
 
-  // A rank of the host that the guest speaks for.
+  // Adds a rank of the guest's host.
   void take(Guest& guest, const Greeting& greeting) {
     const bool is_rank = greeting.rank >= 0 && greeting.rank < meeting_.world_size;
     auto* const place = is_rank ? &greetings_[static_cast<size_t>(greeting.rank)] : nullptr;
@@ -188,7 +188,7 @@ class Root {
     *place = greeting;
   }
 
-  // Ends the connection, and not the job.
+  // Ends the connection, but not the job.
   void turn_away(Guest& guest, const Error& error) {
     say(guest, failed_word(error), os::now_ns());
     guest.is_over = true;
@@ -197,20 +197,20 @@ class Root {
   void tell(Guest& guest) noexcept {
     say(guest, *failed_, os::now_ns() + kSayNs);
     for (const int32_t rank : guest.ranks) by_rank_[static_cast<size_t>(rank)] = &guest;
-    guest.has_table = true;  // it may go
+    guest.has_table = true;  // so that it may close the connection
   }
 
   void greet(Guest& guest, const SignedGreeting& said) {
     const Greeting& g = said.greeting;
     if (!secret_.is_signed({kByGuest, bytes_of(guest.challenge.nonce), bytes_of(g)}, said.signature)) {
       stranger_ = fmt::format("a process at {} showed another token", guest.stream.peer());
-      guest.stream.send(Word{}, os::now_ns());  // it does not know our token either, and finds that out
+      guest.stream.send(Word{}, os::now_ns());  // unsigned, so that the guest finds out, too
       guest.is_over = true;
       return;
     }
     guest.greeting = g;
     if (g.magic != kMagic || g.protocol != kMeetingProtocol) {
-      guest.is_over = true;  // it has found out, too
+      guest.is_over = true;  // it finds out by itself, too
       return failed_ ? void() : fail_kind(g);
     }
     if (read_text(g.job) != read_text(own_.job)) {
@@ -228,7 +228,7 @@ class Root {
     if (!say(guest, welcome, os::now_ns() + kSayNs)) fail_gone(g);
   }
 
-  // By rank; nullptr for those who have not come.
+  // By rank; nullptr: has not come.
   std::vector<const Greeting*> here() const {
     std::vector<const Greeting*> out(greetings_.size(), nullptr);
     for (size_t q = 0; q < out.size(); ++q)
@@ -279,15 +279,15 @@ class Root {
   const Secret secret_;
   Greeting own_;
   std::optional<Listener> listener_;
-  std::string address_;                       // one that was posted
+  std::string address_;                       // a posted address
   std::list<std::unique_ptr<Guest>> guests_;  // in order of arrival
-  size_t known_ = 0;                          // among them
-  std::vector<Guest*> by_rank_;               // who speaks for it
+  size_t known_ = 0;                          // number of guests with is_known
+  std::vector<Guest*> by_rank_;               // the guest that speaks for the rank
   std::vector<std::optional<Greeting>> greetings_;
-  size_t has_come_ = 0;                       // without rank 0
-  std::map<Bytes32, int32_t> first_of_host_;  // by identity, who has come first
-  std::string stranger_;                      // the last that was not let in
-  std::optional<Word> failed_;                // what all are told from now on
+  size_t has_come_ = 0;                       // ranks, without rank 0
+  std::map<Bytes32, int32_t> first_of_host_;  // by identity: the rank that came first
+  std::string stranger_;                      // the last connection that was refused, as text
+  std::optional<Word> failed_;                // sent to all ranks from now on
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// comm/hosts/secret.cc: see secret.h. SHA-256 is Mbed TLS's.
+// comm/hosts/secret.cc: see secret.h. SHA-256 is from Mbed TLS.
 #include "comm/hosts/secret.h"
 
 #include <fcntl.h>
@@ -46,7 +46,7 @@ bool is_own_group(gid_t group) {
   return std::ranges::count(groups, group) > 0;
 }
 
-// To be read by a group that this process is in, and by nobody else: a Secret in a pod with an fsGroup.
+// Whether root owns the file and only a group of this process can read it, as with a Secret in a pod with an fsGroup.
 bool is_given_by_root(const struct stat& about) {
   return about.st_uid == 0 && (about.st_mode & (S_IRWXG | S_IRWXO)) == S_IRGRP && is_own_group(about.st_gid);
 }
@@ -86,7 +86,7 @@ bool Secret::is_signed(std::initializer_list<std::span<const uint8_t>> parts, co
 }
 
 Secret Secret::of_file(const std::string& path) {
-  const os::Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // which may be a pipe's
+  const os::Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // O_NONBLOCK: it may be a pipe
   if (!file)
     fail(GSEL_ERR_IO, "the token of the job is to be in {}, which cannot be opened: {}", path, errno_text(errno));
   struct stat about = {};

@@ -18,14 +18,14 @@ struct Serial::Task {
   std::shared_ptr<gsel::Listener> listener = {};
 };
 
-// What requests keep, which may outlive their communicator.
+// Shared with requests, which may outlive their communicator.
 struct Serial::Core {
   mutable std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::shared_ptr<Task>> queue;
-  bool busy = false;  // one runs
+  bool busy = false;  // a task runs
   std::thread::id runs_on;
-  bool is_awaited = false;  // on its caller's thread
+  bool is_awaited = false;  // the task runs on its caller's thread
   bool closing = false;
 
   void require_outside_of_task() const {
@@ -67,11 +67,12 @@ class Serial::Started final : public BackendRequest {
     return true;
   }
   bool waits_for_itself() const override {
-    if (os::fork_generation() != fork_generation_) return false;  // the lock may be held by nobody
+    if (os::fork_generation() != fork_generation_) return false;  // the lock may be held by a thread of the parent
     const std::lock_guard lock(core_->mutex);
     return !task_->done && core_->runs_on == std::this_thread::get_id();
   }
-  // One that stands behind another one that this rank has not begun no rank has begun.
+  // Only a task that is not the next one: no other rank can have begun it, since this rank has not begun the one
+  // before.
   bool cancel() override {
     require_own_process(fork_generation_, "request");
     const std::lock_guard lock(core_->mutex);

@@ -14,7 +14,8 @@
 namespace gsel::hosts {
 namespace {
 
-// Doors at which somebody may ask later who then hears that it was left behind, and not that all have ended.
+// Keeps doors open, so that a rank that asks later learns that it was left behind, and does not believe that all have
+// ended.
 void keep_open(std::shared_ptr<Doors> doors) {
   static std::mutex mutex;
   static auto* const kept = new std::vector<std::shared_ptr<Doors>>;  // until the process ends
@@ -32,7 +33,7 @@ std::optional<Error> what_broke(const Control& control) {
   }
 }
 
-// Somebody has died in the middle, or does not come: the others may begin again.
+// A rank has died or does not come: the others may begin another round.
 bool is_about_others(const Error& error) {
   return error.code() == GSEL_ERR_PEER || error.code() == GSEL_ERR_TIMEOUT;
 }
@@ -41,7 +42,7 @@ bool comes(const Members& members, int32_t rank) {
   return members.marks[static_cast<size_t>(rank)] == static_cast<char>(Mark::comes);
 }
 
-// The host that listens for the others comes first.
+// Rotates the hosts so that the one that listens for the others is first.
 void begin_with(HostTable& table, int32_t host) {
   const auto hosts = static_cast<int32_t>(table.names.size());
   std::rotate(table.names.begin(), table.names.begin() + host, table.names.end());
@@ -70,18 +71,18 @@ std::unique_ptr<Control> Shrinking::run(std::unique_ptr<shm::Endpoint> local) {
     if (decision.code != GSEL_OK) fail_as(decision, Petition::Aim::shrink, from_->roster);
     learn({decision.made, council->marks});
     if (decision.made.others_may_live != 0) keep_open(from_->heritage.doors);
-    if (decision.is_old != 0 || !is_whole_here()) continue;  // it has been made, and is broken
+    if (decision.is_old != 0 || !is_whole_here()) continue;  // that communicator was made before and is broken
     auto made = make(*council, std::move(local));
     const auto failure = made->is_over_hosts() ? what_broke(*made) : std::nullopt;
     if (!failure) council->part();
-    if (!failure || os::now_ns() >= end_ns_) return made;  // a broken one can be shrunk again
+    if (!failure || os::now_ns() >= end_ns_) return made;  // a broken communicator can be shrunk again
     if (!is_about_others(*failure)) throw *failure;
     council.reset();
     local = static_cast<HostsControl&>(*made).shrink_here({});
   }
 }
 
-// The newest generation that one of them knows is where all go on from.
+// Exchanges the newest generations that the ranks of this host know; all continue from the newest.
 void Shrinking::meet_here(shm::Endpoint& local) {
   Doors& doors = *from_->heritage.doors;
   {
@@ -137,7 +138,7 @@ Council Shrinking::hosts_council() const {
   return council;
 }
 
-// Whether all ranks of this host that are in the newest generation are there to make it.
+// Whether all ranks of this host in the newest generation take part.
 bool Shrinking::is_whole_here() const {
   const auto& on_host = from_->roster.here();
   const auto n = std::ranges::count_if(on_host, [&](int32_t q) { return comes(newest_, q); });

@@ -1,4 +1,4 @@
-// comm/hosts/table_code.cc: see roster.h. Each list is a number of runs, and then these.
+// comm/hosts/table_code.cc: see roster.h. Each list is a number of runs, followed by the runs.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -8,12 +8,12 @@
 namespace gsel::hosts {
 namespace {
 
-// `hosts` hosts in a row from `host`, `ranks` ranks each.
+// `hosts` consecutive hosts from `host`, with `ranks` ranks each.
 struct RankRun {
   int32_t host;
   uint32_t hosts, ranks;
 };
-// `count` texts that begin with one of `bytes` bytes, which follows; the last number in it grows by `step` each time.
+// `count` texts. The first has `bytes` bytes, which follow; its last number grows by `step` for each further text.
 struct TextRun {
   uint32_t count;
   uint16_t bytes, step;
@@ -56,7 +56,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// The text with its last number larger by that, in as many digits or more; without a number it has no others.
+// The text with its last number increased, with at least as many digits; empty if it has no number and by > 0.
 std::string counted_up(const std::string& text, uint64_t by) {
   constexpr size_t kMostDigits = 18;
   size_t end = text.size();

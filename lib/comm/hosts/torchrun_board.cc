@@ -1,6 +1,6 @@
-// comm/hosts/torchrun_board.cc: the store that the agent of torchrun keeps, PyTorch's TCPStore, of which this speaks as
-// much as it needs. Numbers are of the hosts' byte order; a text is its length in 64 bits, then its bytes. PyTorch has
-// changed the codes twice, and a connection that says what the store does not know is closed, so each dialect is tried.
+// comm/hosts/torchrun_board.cc: a board in the store of torchrun's agent, PyTorch's TCPStore; implements the necessary
+// part of its protocol. Numbers have the hosts' byte order; a text is its length in 64 bits, then its bytes. PyTorch
+// has changed the codes twice, and the store closes a connection with an unknown code, so each dialect is tried.
 // Source: pytorch torch/csrc/distributed/c10d/TCPStoreBackend.{hpp,cpp} of 1.13, 2.1 and 2.8.
 #include <poll.h>
 
@@ -18,7 +18,7 @@ constexpr int kPauseMs = 100;
 constexpr uint64_t kMostStored = 4096;
 constexpr uint32_t kValidation = 0x3C85F7CE;
 constexpr uint8_t kValidate = 0, kPing = 13, kDelete = 8;
-// To the oldest store, which takes the first nine bytes for a code and a length, this is a length that no text has.
+// The oldest store reads the first nine bytes as a code and a length; this makes the length invalid.
 constexpr uint32_t kNonce = 0xffffffff;
 
 struct Dialect {
@@ -55,8 +55,8 @@ class TorchrunBoard : public Board {
       int64_t deleted = 0;
       if (auto session = open(os::now_ns() + kStoreAnswerNs / 5, &why))
         if (say(*session, Bytes().add(kDelete).add_text(key_)))
-          session->stream.await(deleted, session->deadline_ns);  // it is gone when this rank goes on
-    } catch (...) {                                              // whoever reads it finds that nobody listens
+          session->stream.await(deleted, session->deadline_ns);  // waits until it is deleted
+    } catch (...) {                                              // a reader then finds no listener
     }
   }
 
@@ -98,7 +98,7 @@ class TorchrunBoard : public Board {
     Stream stream;
     const Dialect* dialect;
     int64_t deadline_ns;
-    bool is_there = false;  // what rank 0 posts
+    bool is_there = false;  // rank 0 has posted
   };
 
   std::optional<Session> open(int64_t deadline_ns, std::string* why) {
@@ -122,7 +122,7 @@ class TorchrunBoard : public Board {
     return {};
   }
 
-  // Whether the store knows the question; the answer is in is_there.
+  // Whether the store supports the query; sets is_there.
   bool answers(Session& session) const {
     uint8_t not_ready = 0;
     if (!say(session, Bytes().add(session.dialect->check).add<uint64_t>(1).add_text(key_)) ||
@@ -139,7 +139,7 @@ class TorchrunBoard : public Board {
 
   const MeetingPlace place_;
   const std::string key_;
-  const Dialect* dialect_ = nullptr;  // once it is known
+  const Dialect* dialect_ = nullptr;  // nullptr: not known yet
   bool posted_ = false;
 };
 
