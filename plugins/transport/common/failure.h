@@ -1,5 +1,5 @@
-// plugins/transport/common/failure.h: what transports between hosts share: failures that are thrown inside and become
-// errors at the boundary, calls of the host's tables, and waits with a bound. Does not know how bytes travel.
+// plugins/transport/common/failure.h: shared by transports between hosts: failures that are thrown inside and converted
+// to errors at the boundary, calls of the host's tables, and deadlines. Does not know how bytes travel.
 #pragma once
 
 #include <gsel/transport.h>
@@ -24,7 +24,7 @@ struct Failure {
   throw Failure{status, std::move(text)};
 }
 
-// Status and error of what is being thrown.
+// Status and error of the exception being handled.
 inline gsel_status failed(const gsel_host_v1* host, gsel_error** err) noexcept {
   gsel_status status = GSEL_ERR_NOMEM;
   try {
@@ -47,7 +47,7 @@ inline gsel_status failed(const gsel_host_v1* host, gsel_error** err) noexcept {
   return status;
 }
 
-// Makes a call of one of the host's tables, call(&err), and throws what it returns.
+// Makes a call of one of the host's tables, call(&err), and throws its error.
 template <class Call>
 void must(Call&& call) {
   gsel_error* err = nullptr;
@@ -55,7 +55,7 @@ void must(Call&& call) {
   if (status != GSEL_OK) throw std::pair(status, err);
 }
 
-// What each rank gives, by rank. T is plain bytes.
+// An allgather: each rank's value, by rank. T is sent as raw bytes.
 template <class T>
 std::vector<T> exchanged(const gsel_join& join, const T& mine) {
   std::vector<T> all(static_cast<size_t>(join.world_size));
@@ -64,7 +64,7 @@ std::vector<T> exchanged(const gsel_join& join, const T& mine) {
   return all;
 }
 
-// What went wrong on this rank, or nothing. Every rank fails with the first rank's that has something to say.
+// A failure of this rank, if any. In agree(), every rank fails with the failure of the lowest rank that has one.
 struct Report {
   int32_t status = GSEL_OK;
   char text[400] = "";
@@ -89,7 +89,7 @@ inline Clock::time_point after(double seconds) {
          std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::clamp(seconds, 0.0, 1e8)));
 }
 
-// A transport between hosts makes no collectives by itself.
+// A transport between hosts makes no collectives.
 inline int32_t supports_nothing(gsel_link*, const gsel_collective*, char* reason, size_t capacity) {
   if (reason && capacity > 0) snprintf(reason, capacity, "a transport between hosts moves bytes only");
   return 0;

@@ -1,4 +1,4 @@
-// plugins/transport/common/interface.h: whether the network interface that GSEL_INTERFACE names is there. Does not know
+// plugins/transport/common/interface.h: checks that the network interface named in GSEL_INTERFACE exists. Does not know
 // what a transport does with it.
 #pragma once
 
@@ -18,7 +18,7 @@ inline std::string interfaces() {
   return names.empty() ? "none" : names;
 }
 
-// Empty: it is there, or none is named.
+// Empty: it exists, or none is named.
 inline std::string why_no_interface() {
   const char* named = secure_getenv("GSEL_INTERFACE");
   if (!named || !*named || if_nametoindex(named) != 0) return {};

@@ -22,12 +22,12 @@ namespace {
 using gsel_between::exchanged;
 using gsel_between::fail;
 
-// Where a rank is, and what it can be reached at. Bytes that travel.
+// A rank's network namespace and addresses. Exchanged as raw bytes.
 struct Seat {
-  char boot[40];      // of the kernel; empty: not known
+  char boot[40];      // boot id of the kernel; empty: unknown
   uint64_t space[2];  // network namespace
   uint32_t is_named;  // by GSEL_INTERFACE
-  uint32_t met_by;    // 4 or 6: that address is the one at which the ranks have met; 0: neither
+  uint32_t met_by;    // 4 or 6: the ranks have met at v4 or v6; 0: at neither
   uint32_t has_v4, has_v6;
   sockaddr_in v4;
   sockaddr_in6 v6;
@@ -48,7 +48,7 @@ void find_out_where(Seat& seat) {
   seat.space[0] = info.st_dev, seat.space[1] = info.st_ino;
 }
 
-// Networks inside of one host: taken where there is nothing else.
+// Networks inside one host: used only if there is nothing else.
 bool is_inner(std::string_view name) {
   for (const char* start : {"docker", "virbr", "veth", "br-", "cni", "flannel"})
     if (name.starts_with(start)) return true;
@@ -100,8 +100,7 @@ bool is_loopback(const sockaddr* address) {
   return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
-// Other hosts have reached this one there, so that a way leads to it. Of a name, which this host may know as a
-// loopback, nothing follows.
+// Uses the address at which other hosts have reached this one, if it is numeric: a name may resolve to loopback here.
 void take_where_met(Seat& seat, const std::string& address) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_flags = AI_NUMERICHOST;
@@ -131,7 +130,7 @@ void set_port(sockaddr_in6& address, in_port_t port) {
   address.sin6_port = port;
 }
 
-// The address that this host sends from on the way to another; nothing is sent to find out.
+// The source address of the route to another host, without sending anything.
 template <class Address>
 std::string way_to(Address to, const Address& own) {
   const auto* as_any = reinterpret_cast<const sockaddr*>(&to);
@@ -158,7 +157,7 @@ std::string agree_on_address(const gsel_join& join) {
   if (!named) take_where_met(mine, {join.address.data ? join.address.data : "", join.address.len});
   const std::vector<Seat> all = exchanged(join, mine);
   bool is_one_host = true, has_v4 = true, has_v6 = true, met_by_v4 = false, met_by_v6 = false;
-  const Seat* other = nullptr;  // what the way leads to, best where that is known
+  const Seat* other = nullptr;  // another host, to find the route; preferably one with met_by
   for (const Seat& seat : all) {
     is_one_host = is_one_host && same_network(seat, all[0]) && !seat.is_named;
     met_by_v4 = met_by_v4 || seat.met_by == 4;

@@ -1,5 +1,5 @@
 // plugins/transport/gloo/address.h: the address of this host that other ranks connect to. Names are never resolved: a
-// host's own name is often one of loopback, or of nothing.
+// host's own name often resolves to loopback or not at all.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace gsel_gloo {
 
-// Collective over the ranks. Loopback where all ranks are in one network namespace; else the address of the interface
-// that GSEL_INTERFACE names, or that at which the hosts have met, or of the interface that leads to the other ranks. Of
-// one family on all ranks. Fails on every rank when one has none.
+// Collective over the ranks. Loopback if all ranks are in one network namespace; else the address of the interface
+// named in GSEL_INTERFACE, the address at which the hosts have met, or that of the interface on the route to the other
+// ranks. All ranks get the same address family. Fails on every rank if one has no address.
 std::string agree_on_address(const gsel_join& join);
 
 }  // namespace gsel_gloo

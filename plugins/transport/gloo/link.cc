@@ -1,4 +1,4 @@
-// plugins/transport/gloo/link.cc: see link.h. How connections are made and ended.
+// plugins/transport/gloo/link.cc: see link.h. Makes and ends connections.
 #include "link.h"
 
 #include <gloo/transport/tcp/address.h>
@@ -34,8 +34,8 @@ std::shared_ptr<Thread> thread_at(Transport& transport, const std::string& addre
   return thread;
 }
 
-// gloo's thread throws where a connection is reset before it has been looked at, as by a rank that dies just then: that
-// would end this process. Here it fails the connection.
+// gloo's thread throws if a connection is reset before it is handled, for example by the death of a rank, which ends
+// this process. Here the exception fails the connection instead.
 class Connection final : public tcp::Pair {
  public:
   using Pair::Pair;
@@ -52,7 +52,7 @@ class Connection final : public tcp::Pair {
   }
 
  protected:
-  // A socket that was accepted, and that gloo's thread was not told of, is not to be taken from it.
+  // An accepted socket that is not registered with gloo's thread must not be unregistered from it.
   void changeState(state next) noexcept override {
     int listens = 0;
     socklen_t length = sizeof listens;
@@ -65,7 +65,7 @@ class Connection final : public tcp::Pair {
   }
 
  private:
-  // Who has the lock for long closes the connection, and waits for this thread.
+  // A thread that holds the lock for long is closing the connection, and waits for this thread.
   void give_up(const std::string& why) noexcept {
     const auto end = Clock::now() + kForLock;
     std::unique_lock lock(m_, std::try_to_lock);
@@ -81,13 +81,13 @@ sockaddr_storage socket_address(const gloo::transport::Pair& pair) {
   return tcp::Address(pair.address().bytes()).getSockaddr();
 }
 
-// Each pair listens at a port of its own.
+// Each pair listens at its own port.
 in_port_t& port_of(sockaddr_storage& address) {
   return address.ss_family == AF_INET ? reinterpret_cast<sockaddr_in&>(address).sin_port
                                       : reinterpret_cast<sockaddr_in6&>(address).sin6_port;
 }
 
-// Each rank's address and its port for each other rank: what connecting needs, 2 bytes a pair.
+// This rank's address and its port for each other rank.
 std::vector<char> own_row(gsel_link& link) {
   std::vector<char> row(sizeof(sockaddr_in6) + sizeof(in_port_t) * static_cast<size_t>(link.world_size));
   for (int32_t peer = 0; peer < link.world_size; ++peer) {
@@ -116,15 +116,15 @@ void close_all(gsel_link& link) noexcept {
     }
 }
 
-// Nothing is begun any more, or who closes a connection, with its lock, would wait for gloo's thread, which would wait
-// for that lock. True: so it was, or there are no connections.
+// Stops begin() on gloo's thread. Otherwise a deadlock is possible: a thread that closes a connection holds its lock
+// and waits for gloo's thread, which waits for that lock. true: it was stopped before, or there are no connections.
 bool stop_beginning(gsel_link& link) noexcept {
   if (link.aborting.exchange(true) || !link.context) return true;
   link.thread->await_pause();
   return false;
 }
 
-// While ranks connect: gives up when the communicator breaks or time is up.
+// While ranks connect: closes all connections when the communicator breaks or the deadline has passed.
 class Watch {
  public:
   Watch(gsel_link& link, const gsel_join& join)
@@ -189,7 +189,7 @@ gsel_link* join(Transport& transport, const gsel_join& join) {
     link->thread = thread_at(transport, address);
     auto context = link->thread->device().createContext(join.rank, join.world_size);
     link->context = std::static_pointer_cast<tcp::Context>(context);
-    link->context->setTimeout(std::chrono::hours(24));  // a thread of ours watches the time
+    link->context->setTimeout(std::chrono::hours(24));  // Watch has the deadline
     for (int32_t peer = 0; peer < join.world_size; ++peer)
       if (peer != join.rank)
         link->context->getPair(peer) = std::make_unique<Connection>(link->context.get(), &link->thread->device(), peer,
@@ -217,7 +217,7 @@ void leave(gsel_link* link) noexcept {
   delete link;
 }
 
-// Who waits sees the flag.
+// A waiting thread sees the flag.
 void abort(gsel_link* link) noexcept {
   if (!stop_beginning(*link)) close_all(*link);
 }

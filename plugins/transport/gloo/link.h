@@ -1,6 +1,6 @@
-// plugins/transport/gloo/link.h: one rank's connections to all others, made by gloo over TCP, and the bytes that travel
-// on them. gloo sends once the receiver has asked: a send takes no memory while it waits. gloo's own waits are not
-// used, since one that runs out of time closes every connection.
+// plugins/transport/gloo/link.h: one rank's connections to all others, made by gloo over TCP, and transfers over them.
+// gloo sends after the receiver has asked, so a waiting send needs no buffer. gloo's own waits are not used, since a
+// timeout there closes every connection.
 #pragma once
 
 #include <gloo/transport/tcp/context.h>
@@ -21,7 +21,7 @@ namespace gsel_gloo {
 
 using gsel_between::Clock;
 
-// What a transport has for all its links: a thread of gloo for each address, while links use it.
+// Shared by all links of a transport: a thread of gloo for each address, while links use it.
 struct Transport {
   const gsel_host_v1* host;
   std::string library;
@@ -29,20 +29,20 @@ struct Transport {
   std::map<std::string, std::weak_ptr<Thread>> threads{};
 };
 
-// Memory that is sent or received once, and how far that is.
+// Memory that is sent or received once, and its state.
 class TransferBuffer : public gloo::transport::tcp::UnboundBuffer {
  public:
   enum class State { kUnderWay, kDone, kFailed };
   using UnboundBuffer::UnboundBuffer;
 
-  State wait(bool sends, Clock::time_point until);  // at most until then; a time that has passed: only looks
-  std::string failure();                            // why kFailed
+  State wait(bool sends, Clock::time_point until);  // polls if `until` has passed
+  std::string failure();                            // reason of kFailed
 
  private:
   State state(bool sends) const;
 };
 
-// Keeps SIGPIPE, which writing to a closed connection raises, from the program.
+// Blocks SIGPIPE on this thread, which a write to a closed connection raises.
 class NoPipeSignal {
  public:
   NoPipeSignal();
@@ -63,8 +63,7 @@ struct gsel_link {
   int32_t world_size;
   std::shared_ptr<gsel_gloo::Thread> thread{};
   std::shared_ptr<gloo::transport::tcp::Context> context{};
-  // By rank: a receive that nothing comes for. It fails with the connection, which a transfer in the middle of its way
-  // does not.
+  // By rank: a receive that no send matches. It fails when the connection fails; a transfer under way does not.
   std::vector<std::unique_ptr<gsel_gloo::TransferBuffer>> guards{};
   std::atomic<bool> aborting{false};
 };
@@ -75,9 +74,9 @@ struct gsel_posted {
   bool sends;
   std::unique_ptr<gsel_gloo::TransferBuffer> buffer;
   std::shared_ptr<gsel_posted> self{};  // until it is released
-  // Of its beginning, on gloo's thread.
+  // State of begin(), which runs on gloo's thread.
   std::atomic<bool> begun{false}, given_up{false};
-  std::string failure{};  // of what has begun; empty: none
+  std::string failure{};  // of begin(); empty: none
 };
 
 namespace gsel_gloo {

@@ -1,5 +1,5 @@
-// plugins/transport/gloo/plugin.cc: the transport "gloo", as gsel/transport.h asks for it: bytes between hosts over
-// TCP, by the library of that name.
+// plugins/transport/gloo/plugin.cc: the transport "gloo" (gsel/transport.h): moves bytes between hosts over TCP, by the
+// library of that name.
 #include <dlfcn.h>
 #include <gloo/config.h>
 #include <gsel/plugin.h>

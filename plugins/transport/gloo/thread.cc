@@ -14,7 +14,7 @@ namespace {
 
 namespace tcp = gloo::transport::tcp;
 
-// It takes no signals of the program's.
+// The thread blocks all signals of the program.
 std::shared_ptr<tcp::Device> make_device(const std::string& address) {
   sigset_t all, before;
   sigfillset(&all);
@@ -66,7 +66,7 @@ void Thread::hurry(int more) {
 void Thread::Ticks::handleEvents(int) {
   const std::lock_guard running(running_);
   uint64_t number = 0;
-  if (read(timer_, &number, sizeof number) < 0) return;  // stopped since
+  if (read(timer_, &number, sizeof number) < 0) return;  // stopped meanwhile
 }
 
 void Thread::run(std::function<void()> task) {

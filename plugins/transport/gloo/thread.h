@@ -1,6 +1,6 @@
-// plugins/transport/gloo/thread.h: the thread that gloo has for an address, and what is done on it. That thread looks
-// for each connection's lock without waiting for it: while another thread holds one, and has lost its processor, it
-// looks again and again until it has lost its own. So sends and receives are begun on that thread itself.
+// plugins/transport/gloo/thread.h: gloo's thread for an address, and tasks that run on it. That thread spins on each
+// connection's lock: if another thread is preempted while it holds a lock, gloo's thread spins for its whole time
+// slice. So sends and receives are begun on that thread itself.
 #pragma once
 
 #include <gloo/transport/tcp/device.h>
@@ -21,15 +21,15 @@ class Thread final : public gloo::transport::tcp::Handler {
   Thread& operator=(const Thread&) = delete;
 
   gloo::transport::tcp::Device& device() { return *device_; }
-  // Behind what was given before. The task throws nothing, and ends no connection: gloo may have looked up already what
-  // has come on it.
+  // Runs a task after earlier ones. It must not throw, and must not close a connection: gloo may already have fetched
+  // events of that connection.
   void run(std::function<void()> task);
   // Returns when no task runs.
   void await_pause() { const std::lock_guard running(running_); }
   void handleEvents(int events) override;
 
-  // While it lives, gloo's thread looks up from its sockets every kTickNs. Who opens or closes a connection waits for
-  // that in gloo, which does so every 10 ms where nothing comes.
+  // While it lives, gloo's event loop wakes up every kTickNs. Opening or closing a connection waits for the next
+  // wake-up of the loop, which otherwise comes only every 10 ms on idle sockets.
   class Hurry {
    public:
     explicit Hurry(Thread& thread) : thread_(thread) { thread_.hurry(1); }
@@ -56,7 +56,7 @@ class Thread final : public gloo::transport::tcp::Handler {
   void hurry(int more);
 
   std::shared_ptr<gloo::transport::tcp::Device> device_;
-  int wake_ = -1;  // can be read while there are tasks
+  int wake_ = -1;  // eventfd, readable while there are tasks
   std::mutex running_, mutex_;
   std::vector<std::function<void()>> tasks_;
   int timer_ = -1;

@@ -1,4 +1,4 @@
-// plugins/transport/gloo/transfer.cc: bytes from rank to rank: begun, looked at, and ended.
+// plugins/transport/gloo/transfer.cc: transfers from rank to rank: post, test and release.
 #include <time.h>
 
 #include "link.h"
@@ -10,10 +10,10 @@ using gsel_between::after;
 using gsel_between::fail;
 using gsel_between::failed;
 
-// That a waiting thread sleeps before it looks whether the link has been ended or the other rank is gone.
+// Longest sleep of a waiting thread before it checks for an abort and for the end of the other rank.
 constexpr std::chrono::milliseconds kSlice{2};
 
-std::string plain(const std::string& text) {  // without the place in gloo's source
+std::string plain(const std::string& text) {  // without gloo's source location
   const size_t end = text.find("] ");
   return text.starts_with("[") && end != std::string::npos ? text.substr(end + 2) : text;
 }
@@ -24,12 +24,12 @@ std::string plain(const std::string& text) {  // without the place in gloo's sou
                           (sends ? "sent to it: " : "awaited from it: ") + plain(why));
 }
 
-// 0 is the guards'.
+// Slot 0 is for the guards.
 uint64_t slot_of(uint32_t tag) {
   return uint64_t{tag} + 1;
 }
 
-// On gloo's thread.
+// Runs on gloo's thread.
 void begin(gsel_posted& posted, uint64_t slot, uint64_t bytes) {
   if (posted.given_up) return;
   try {
@@ -63,7 +63,7 @@ gsel_status post(gsel_link* link, const gsel_transfer* transfer, gsel_posted** o
   }
 }
 
-// The guard fails after the last bytes have come: then the transfer is looked at once more.
+// If the guard has failed, the transfer may have completed before that, so it is checked once more.
 gsel_status test(gsel_posted* posted, double seconds, int32_t* done, gsel_error** err) {
   const gsel_link& link = *posted->link;
   *done = 0;
@@ -94,7 +94,7 @@ void release(gsel_posted* posted) {
   const std::shared_ptr<gsel_posted> last = std::move(posted->self);
   posted->given_up = true;
   if (!posted->begun) posted->link->thread->await_pause();
-  posted->buffer.reset();  // waits for gloo's thread where that is just at this memory
+  posted->buffer.reset();  // waits if gloo's thread uses this memory
 }
 
 gsel_status link_error(gsel_link* link, gsel_error** err) {

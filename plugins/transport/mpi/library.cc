@@ -39,7 +39,7 @@ constexpr const char *kOwnLauncher = "PMI_SIZE", *kOtherLauncher = "OMPI_COMM_WO
 constexpr const char* kStart = "mpirun.mpich";
 #endif
 
-// Whether a library whose file name starts so is in this process, and its path.
+// Path of a loaded library whose file name starts with `file`; empty: none.
 std::string mapped(const char* file) {
   struct Search {
     const char* file;
@@ -67,8 +67,7 @@ void refuse_the_other() {
                               ", or take the other transport");
 }
 
-// Components of Open MPI have no dependency on it and take its symbols from the program's own scope: the library is
-// loaded for all to see.
+// RTLD_GLOBAL, since components of Open MPI do not link to it and take its symbols from the global scope.
 Library load() {
   Library mpi;
   void* file = dlopen(kFile, RTLD_NOW | RTLD_GLOBAL);
@@ -81,8 +80,7 @@ Library load() {
 #define GSEL_MPI_FIND(name) mpi.name = reinterpret_cast<decltype(mpi.name)>(find(#name));
   GSEL_MPI_FUNCTIONS(GSEL_MPI_FIND)
 #undef GSEL_MPI_FIND
-#ifdef OPEN_MPI  // its handles are addresses of objects, which a program that links to it may have in the library's
-                 // stead
+#ifdef OPEN_MPI  // handles are addresses of objects, which may be copied into a program that links to it
   const auto object = [&](const char* name) {
     void* in_program = dlsym(RTLD_DEFAULT, name);
     return in_program ? in_program : find(name);
@@ -100,12 +98,12 @@ Library load() {
   return mpi;
 }
 
-const Library* ours;  // that this plugin initialised
+const Library* ours;  // initialised by this plugin
 pid_t initialised_by;
 
 constexpr const char* kOver = ": the program has called MPI_Finalize, after which MPI cannot be used; join before it";
 
-// A launcher takes a process that ends without MPI_Finalize for one that has failed.
+// A launcher treats a process that exits without MPI_Finalize as failed.
 void finalize() {
   if (ours && getpid() == initialised_by && !is_finalised(*ours)) ours->MPI_Finalize();
 }
@@ -123,7 +121,7 @@ std::string note_of(const Library& mpi) {
   return note + "; its launcher ends all ranks when one dies";
 }
 
-// Requests, and messages that wait for their receiver, are moved on by threads of the library's.
+// gsel has a thread that advances requests and buffered messages.
 void warn_about_level(const gsel_host_v1* host, const Library& mpi) {
   if (mpi.level == MPI_THREAD_MULTIPLE || mpi.level == MPI_THREAD_SERIALIZED) return;
   const std::string line = std::string("the program has initialised ") + kName + " with threads " +

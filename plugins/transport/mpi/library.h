@@ -1,6 +1,6 @@
-// plugins/transport/mpi/library.h: the functions of one implementation of MPI, found at run time, and what this process
-// may do with it. A build of the plugin has the types of one mpi.h. Nothing links to an MPI: two of them in one process
-// would take each other's functions.
+// plugins/transport/mpi/library.h: the functions of one implementation of MPI, loaded at run time, and its state in
+// this process. A build of the plugin uses the types of one mpi.h. Nothing links to an MPI: the symbols of two of them
+// in one process collide.
 #pragma once
 
 #include <mpi.h>
@@ -30,22 +30,22 @@ struct Library {
   MPI_Request no_request{};
   std::string path;
   int level = 0;     // MPI_THREAD_*
-  std::string note;  // what a program must know of it
+  std::string note;  // for users, see link_note
 };
 
-// The name of this build's implementation, the plugin's, and what describe says: 40104 for 4.1.4.
+// Name of this build's implementation, of the plugin, version for describe (40104 for 4.1.4), and library file.
 extern const char* const kName;
 extern const char* const kPlugin;
 extern const int kVersion;
 extern const char* const kFile;
 
-// The library, initialised; loaded by the first call. What this plugin has initialised is finalised when the process
-// ends. Throws where another implementation is at work here.
+// The initialised library, loaded by the first call. If this plugin has initialised it, it is finalised at exit. Throws
+// if another implementation is in use in this process.
 const Library& started(const gsel_host_v1* host);
-// Behind MPI_Finalize every other function of MPI ends the process.
+// After MPI_Finalize every other MPI function ends the process.
 bool is_finalised(const Library& mpi);
 void require_running(const Library& mpi);  // GSEL_ERR_STATE
-// Throws for what an MPI function has returned, about a rank or -1.
+// Throws unless an MPI function has succeeded. peer: the rank to blame, or -1.
 void check(const Library& mpi, int result, const char* call, int32_t peer = -1);
 
 }  // namespace gsel_mpi

@@ -1,4 +1,4 @@
-// plugins/transport/mpi/link.cc: see link.h. How ranks meet in MPI and part.
+// plugins/transport/mpi/link.cc: see link.h. Joins and leaves an MPI communicator.
 #include "link.h"
 
 #include <gsel/log.h>
@@ -18,7 +18,7 @@ using gsel_between::exchanged;
 using gsel_between::fail;
 using gsel_between::Report;
 
-// What a rank is in MPI. Bytes that travel.
+// Rank and size of MPI's world. Exchanged as raw bytes.
 struct Place {
   int32_t rank, size;
 };
@@ -27,7 +27,7 @@ std::string n_ranks(size_t n) {
   return std::to_string(n) + (n == 1 ? " rank" : " ranks");
 }
 
-// A launcher that the MPI does not understand starts n worlds of one rank.
+// With a launcher that the MPI does not support there are n worlds of one rank.
 void check_world(const std::vector<Place>& all, size_t world_size) {
   if (static_cast<size_t>(all[0].size) < world_size)
     fail(GSEL_ERR_PLUGIN, std::string(kPlugin) + ": the communicator has " + n_ranks(world_size) +
@@ -71,8 +71,7 @@ uint32_t most_tags_of(const gsel_link& link) {
   return is_there && value ? static_cast<uint32_t>(*static_cast<int*>(value)) : 32767;
 }
 
-// Where each rank has a processor, waiting long costs nobody else; else, or where Open MPI is told so, soon another one
-// is let in.
+// If each rank has a processor, a long busy wait does no harm; otherwise, or if Open MPI is told to yield, it is short.
 int64_t eager_ns() {
   constexpr int64_t kAlone = 200'000, kShared = 20'000;
   const char* yields = secure_getenv("OMPI_MCA_mpi_yield_when_idle");
@@ -90,8 +89,8 @@ Inside::Inside(const Library& mpi) {
   if (mpi.level != MPI_THREAD_MULTIPLE) lock_ = std::unique_lock(mutex);
 }
 
-// Every rank learns what another one cannot do, before MPI waits for it. MPI_Init_thread waits for all ranks, so that
-// nothing is refused before it that others may not be refused for.
+// Every rank learns of a failure of another rank before MPI waits for that rank. MPI_Init_thread waits for all ranks,
+// so no check that may fail on some ranks only comes before it.
 gsel_link* join(const gsel_host_v1* host, const gsel_join& join) {
   auto link = std::make_unique<gsel_link>();
   link->host = host, link->rank = join.rank, link->world_size = join.world_size;
@@ -116,8 +115,8 @@ gsel_link* join(const gsel_host_v1* host, const gsel_join& join) {
   return link.release();
 }
 
-// A communicator in which something has failed is left to MPI_Finalize: ending it may wait for ranks that are gone.
-// MPI_Finalize has ended it where the program was too early.
+// A failed communicator is left to MPI_Finalize, since MPI_Comm_free may wait for ranks that are gone. If the program
+// has called MPI_Finalize too early, that has freed the communicator.
 void leave(gsel_link* link) noexcept {
   if (is_finalised(*link->mpi)) {
     link->host->log(

@@ -1,5 +1,5 @@
-// plugins/transport/mpi/link.h: one rank's end of a communicator of MPI, and the bytes that travel in it. MPI moves on
-// inside of calls only: bytes come and go while somebody tests.
+// plugins/transport/mpi/link.h: one rank's end of an MPI communicator, and transfers in it. MPI makes progress only
+// inside MPI calls, so transfers advance only while they are tested.
 #pragma once
 
 #include <atomic>
@@ -14,12 +14,12 @@ struct gsel_link {
   int32_t rank;
   int32_t world_size;
   MPI_Comm comm{};
-  uint32_t most_tags = 0;  // tags from there on share those below
-  int64_t eager_ns = 0;    // a waiting thread tests so long without a pause
+  uint32_t most_tags = 0;  // highest tag
+  int64_t eager_ns = 0;    // time of testing without a pause
   std::atomic<bool> aborting{false}, failed{false};
 };
 
-// In parts, since a count of MPI is an int; most have one.
+// A transfer in parts, since a count of MPI is an int; most have one part.
 struct gsel_posted {
   gsel_link* link;
   int32_t peer;
@@ -34,7 +34,7 @@ struct gsel_posted {
 
 namespace gsel_mpi {
 
-// Held inside of MPI where that lets one thread in at a time; never while waiting.
+// Held in MPI calls, unless MPI supports MPI_THREAD_MULTIPLE; never while waiting.
 class Inside {
  public:
   explicit Inside(const Library& mpi);

@@ -1,5 +1,5 @@
-// plugins/transport/mpi/plugin.cc: the transports "mpi_openmpi" and "mpi_mpich", as gsel/transport.h asks for them:
-// bytes between hosts through an MPI that its launcher has started. Compiled once for each implementation.
+// plugins/transport/mpi/plugin.cc: the transports "mpi_openmpi" and "mpi_mpich" (gsel/transport.h): move bytes between
+// hosts through an MPI that its launcher has started. Compiled once for each implementation.
 #include <gsel/plugin.h>
 
 #include "link.h"

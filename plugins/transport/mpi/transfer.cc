@@ -1,4 +1,4 @@
-// plugins/transport/mpi/transfer.cc: bytes from rank to rank: begun, looked at, and ended.
+// plugins/transport/mpi/transfer.cc: transfers from rank to rank: post, test and release.
 #include <sched.h>
 #include <time.h>
 
@@ -15,15 +15,14 @@ using gsel_between::fail;
 using gsel_between::failed;
 
 constexpr uint64_t kMostPart = uint64_t{1} << 30;
-// What Open MPI sends over TCP without asking the receiver first; up to kInHalves two such parts are faster than
-// asking.
+// Eager limit of Open MPI over TCP; up to kInHalves two eager parts are faster than a rendezvous.
 constexpr uint64_t kUnasked = 65536 - 512, kInHalves = 98304;
-// A waiting thread tests at once, then yields in between, then sleeps.
+// A waiting thread tests without a pause, then yields between tests, then sleeps.
 constexpr std::chrono::milliseconds kYielding{20};
 constexpr long kSleepNs = 50000;
-constexpr int kTests = 8;  // at a time: Open MPI looks at its sockets every so often alone
+constexpr int kTests = 8;  // at a time, since Open MPI does not poll its sockets in every call
 
-// Both sides know the number of bytes, and so that of their parts.
+// Both sides know the number of bytes, and compute the same parts.
 uint64_t part_bytes_of(uint64_t bytes) {
   return bytes > kUnasked && bytes <= kInHalves ? (bytes / 2 + 63) / 64 * 64 : kMostPart;
 }
@@ -112,9 +111,9 @@ gsel_status test(gsel_posted* posted, double seconds, int32_t* done, gsel_error*
   }
 }
 
-// What has not ended is cancelled, and MPI tells when it is done with the memory of a receive. A send cannot be
-// cancelled: it gets a while to end. Memory of one that nobody takes is only read again if its receiver asks for it
-// after all. MPI_Finalize has ended everything.
+// Cancels a receive that has not ended, and waits until MPI no longer uses its memory. A send cannot be cancelled: it
+// gets a while to end. After that its memory is read only if a receive still matches it. After MPI_Finalize everything
+// has ended.
 void release(gsel_posted* posted) {
   const Library& mpi = *posted->link->mpi;
   for (; posted->ended < posted->parts && !is_finalised(mpi); ++posted->ended) {

@@ -1,5 +1,5 @@
-// plugins/transport/nccl/calls.cc: calls of gsel/comm.h as calls of NCCL. Those it does not have are several of its own
-// in one group.
+// plugins/transport/nccl/calls.cc: implements the calls of gsel/comm.h with NCCL. A call that NCCL does not have is a
+// group of several NCCL calls.
 #include <cstdio>
 #include <iterator>
 #include <mutex>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kInt8 = 0, kInt32 = 2, kSum = 0;
 
-// By gsel_dtype and gsel_op; -1: NCCL does not reduce it.
+// Indexed by gsel_dtype and gsel_op; -1: not supported in NCCL reductions.
 constexpr int kTypes[] = {-1, 0, 1, -1, -1, 2, 3, 4, 5, 6, 9, 7, 8, -1, -1, 1};
 constexpr int kOps[] = {-1, 0, 1, 3, 2, 4}, kBoolOps[] = {-1, 2, 3, 3, 2, -1};
 constexpr size_t kBytes[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1};
@@ -24,7 +24,7 @@ class Call {
   Call(const gsel_link& link, const gsel_collective& call, Stream stream)
       : link_(link), nccl_(*link.nccl), call_(call), stream_(stream), element_(kBytes[call.dtype]) {}
 
-  // What NCCL has under the same name.
+  // Enqueues the call.
   int make() const;
 
  private:
@@ -63,7 +63,7 @@ uint64_t Call::start(const uint64_t* counts, const uint64_t* offsets, int32_t ra
   return sum;
 }
 
-// one(q) for each rank, in a group: they run at the same time.
+// Calls one(q) for each rank in a group, so that the NCCL calls run at the same time.
 template <class One>
 int Call::for_all(One&& one) const {
   int result = nccl_.ncclGroupStart();
@@ -108,7 +108,7 @@ int Call::make_all_to_all() const {
   });
 }
 
-// Parts of different length: a broadcast of each rank's, or a reduction to each.
+// allgatherv: a broadcast from each rank; reduce_scatterv: a reduce to each rank.
 int Call::make_of_parts() const {
   return for_all([&](int32_t q) {
     const uint64_t count = call_.recv_counts[q];
@@ -165,12 +165,12 @@ Stream native(const gsel_link& link, gsel_stream* stream) {
   return link.device->stream_native(link.device_ctx, stream);
 }
 
-// A link whose communicator has been aborted is of no use to NCCL any more.
+// NCCL must not be called with an aborted communicator.
 void require_usable(const gsel_link& link) {
   if (link.aborting) fail(GSEL_ERR_ABORTED, "nccl: the communicator was ended");
 }
 
-// What NCCL has, by itself or as several of its calls. No operation of the caller's, no tags, no receive from any rank.
+// Calls that NCCL can make, possibly as several calls. No caller's operations, no tags, no receive from any rank.
 int32_t supports(gsel_link*, const gsel_collective* call, char* reason, size_t capacity) {
   const auto no = [&](const char* why) {
     if (reason && capacity > 0) std::snprintf(reason, capacity, "%s", why);
@@ -189,7 +189,7 @@ int32_t supports(gsel_link*, const gsel_collective* call, char* reason, size_t c
   return 1;
 }
 
-// The locks in one order, so that two threads with the same links do not wait for each other.
+// Takes the locks in one order, so that two threads with the same links do not deadlock.
 std::vector<std::unique_lock<std::mutex>> lock_all(std::span<const gsel_enqueued> calls) {
   std::set<std::mutex*> devices, inside;
   for (const gsel_enqueued& c : calls) devices.insert(c.link->launching), inside.insert(&c.link->inside);
@@ -233,7 +233,7 @@ gsel_status enqueue(const gsel_enqueued* calls, uint64_t n, double timeout_s, gs
   }
 }
 
-// While a call is under way, the thread that makes it looks at the state.
+// During a call, the thread that makes it checks the state.
 gsel_status link_error(gsel_link* link, gsel_error** err) {
   const std::unique_lock inside(link->inside, std::try_to_lock);
   if (!inside || link->aborting) return GSEL_OK;

@@ -17,13 +17,14 @@
 namespace gsel_nccl {
 namespace {
 
-// Empty: not set, or not looked at where the program has more rights than its user.
+// Empty: not set, or ignored in a setuid program.
 std::string variable(const char* name) {
   const char* value = secure_getenv(name);
   return value ? value : "";
 }
 
-// NCCL: a list of the beginnings of names; "=" before it: of whole names; "^": of what is left out. A port may follow.
+// Whether NCCL_SOCKET_IFNAME admits an interface: a list of prefixes; "=" before it: of exact names; "^": of excluded
+// ones. A port may follow a name.
 bool admits(const std::string& value, const std::string& interface) {
   size_t at = 0;
   const bool excludes = value[at] == '^';
@@ -40,7 +41,7 @@ bool admits(const std::string& value, const std::string& interface) {
   return matches != excludes;
 }
 
-// The first that NCCL_SOCKET_IFNAME of this value admits, over which NCCL meets; "none".
+// The interface that NCCL uses with this value of NCCL_SOCKET_IFNAME, the first that it admits; or "none".
 std::string taken_by(const std::string& value) {
   ifaddrs* first = nullptr;
   if (getifaddrs(&first) != 0) return "none";
@@ -57,7 +58,7 @@ void tell_interface() {
   if (interface.empty()) return;
   if (const std::string why = gsel_between::why_no_interface(); !why.empty()) fail(GSEL_ERR_ARG, why);
   const std::string given = variable("NCCL_SOCKET_IFNAME");
-  if (given.size() < 2) {  // NCCL takes no notice of a shorter one
+  if (given.size() < 2) {  // NCCL ignores a shorter value
     setenv("NCCL_SOCKET_IFNAME", ("=" + interface).c_str(), 1);
     return;
   }
@@ -78,7 +79,7 @@ void tell_environment() {
 
 }  // namespace
 
-// What keeps a rank from joining is told to all.
+// A failure of one rank is thrown on all.
 UniqueId agree_on_id(const Library& nccl, const gsel_join& join) {
   struct Offer {
     UniqueId id;
@@ -97,7 +98,7 @@ UniqueId agree_on_id(const Library& nccl, const gsel_join& join) {
   must([&](gsel_error** err) { return join.control->exchange(join.control->ctx, &own, all.data(), sizeof own, err); });
   for (size_t q = 0; q < all.size(); ++q) {
     if (all[q].status == GSEL_OK) continue;
-    const char none = 0;  // until all know it: who fails first ends the communicator for the others
+    const char none = 0;  // waits until all ranks know: the first rank to fail breaks the communicator
     std::vector<char> nothing(all.size());
     join.control->exchange(join.control->ctx, &none, nothing.data(), sizeof none, nullptr);
     fail(all[q].status, "nccl cannot join: rank " + std::to_string(q) + ": " + all[q].why);

@@ -46,7 +46,7 @@ int version_of(const Library& nccl) {
 }
 
 const Library* library(std::string* why) {
-  static const auto& loaded = *new Loaded(load());  // a thread that ends a communicator may outlive main
+  static const auto& loaded = *new Loaded(load());  // never destroyed: a thread that aborts may outlive main
   if (why) *why = loaded.why;
   return loaded.usable ? &loaded.library : nullptr;
 }

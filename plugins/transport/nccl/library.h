@@ -1,5 +1,5 @@
-// plugins/transport/nccl/library.h: the functions of NCCL, found at run time. Nothing of nccl.h is needed to build:
-// these are the declarations that have been the same since NCCL 2.14; what came later is optional.
+// plugins/transport/nccl/library.h: the functions of NCCL, loaded at run time. nccl.h is not needed to build: these are
+// the declarations that have not changed since NCCL 2.14; later functions are optional.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ constexpr int kSuccess = 0, kUnhandledCudaError = 1, kSystemError = 2, kInvalidA
               kRemoteError = 6, kInProgress = 7, kTimeout = 8;
 constexpr int kTimeoutSince = 23000;
 
-// How a communicator is made, in its first form. NCCL fills what later versions added with their defaults.
+// ncclConfig_t in its first version. NCCL fills fields of later versions with defaults.
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
@@ -61,11 +61,11 @@ struct Library {
   std::string path;  // of the file
 };
 
-// Such as 22809; 0: it does not tell.
+// Such as 22809; 0: unknown.
 int version_of(const Library& nccl);
 
-// NCCL of this process, loaded by the first call and never again; nullptr when there is none, and then *why says what
-// was tried. Calls none of its functions. Any thread.
+// NCCL of this process, loaded by the first call; nullptr if there is none, with the reason in *why. Calls none of its
+// functions. Any thread.
 const Library* library(std::string* why);
 
 }  // namespace gsel_nccl

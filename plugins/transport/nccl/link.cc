@@ -17,8 +17,8 @@ namespace gsel_nccl {
 namespace {
 
 constexpr useconds_t kPollUs = 20;
-constexpr int kYields = 200;         // before that: a sleep takes longer than the thread that NCCL starts for a call
-constexpr double kAbortSeconds = 2;  // that an abort may take before the communicator and its memory are given up
+constexpr int kYields = 200;         // before sleeps, which take longer than the thread that NCCL starts for a call
+constexpr double kAbortSeconds = 2;  // time for an abort before the communicator and its memory are leaked
 constexpr int kPollsBetweenLooks = 1000;
 constexpr int kMostDevices = 64;
 
@@ -36,13 +36,13 @@ std::mutex& mutex_of(const gsel_join& join) {
   return mutexes[device.ordinal % kMostDevices];
 }
 
-// Those of the process, by id.
+// The families of the process, by id.
 struct Families {
   std::mutex mutex;
   std::map<std::string, std::weak_ptr<Family>> known;
 };
 Families& families() {
-  static auto* the_families = new Families;  // a thread that ends a communicator may outlive main
+  static auto* the_families = new Families;  // never destroyed: a thread that aborts may outlive main
   return *the_families;
 }
 
@@ -57,7 +57,7 @@ std::shared_ptr<Family> family_of(const UniqueId& id) {
   return family;
 }
 
-// Holds what the link has registered and not released; what can be freed then.
+// Moves memory that the link has registered and not released to its family; returns memory that can be freed now.
 std::vector<void*> let_go(gsel_link& link) {
   Family& family = *link.family;
   const std::lock_guard lock(family.mutex);
@@ -97,13 +97,13 @@ void free_all(gsel_link* link) noexcept {
     const Current current(link->device, link->device_ctx);
     for (void* memory : let_go(*link)) link->nccl->ncclMemFree(memory);
     give_back(*link);
-  } catch (...) {  // the device has failed; there is nothing to give back to
+  } catch (...) {  // the device has failed
   }
   delete link;
 }
 
-// Waits for work in flight, whose result the program may still wait for, then gives back what NCCL knows. Throws when a
-// rank has died that this work may wait for.
+// Waits for enqueued work, whose results the program may still need, then releases everything in NCCL. Throws if a rank
+// has died, since the work may wait for it.
 void finalize(gsel_link& link) {
   const Library& nccl = *link.nccl;
   const auto call = [&](auto&& function, const char* what) {
@@ -127,7 +127,7 @@ void finalize(gsel_link& link) {
   link.aborting = true;
 }
 
-// An abort that hangs keeps what it works on.
+// Leaks the link if the abort hangs.
 void end_aborted(gsel_link* link) noexcept {
   const auto deadline = after(kAbortSeconds);
   while (!link->has_aborted)
@@ -236,8 +236,8 @@ void leave(gsel_link* link) noexcept {
   free_all(link);
 }
 
-// Who is inside a call of this link sees the flag and comes out. NCCL needs the thread for itself, as its abort may
-// wait for the driver.
+// A thread in a call of this link sees the flag and returns. ncclCommAbort gets its own thread, since it may wait for
+// the driver.
 void abort(gsel_link* link) noexcept {
   {
     const std::lock_guard lock(link->inside);
@@ -248,11 +248,11 @@ void abort(gsel_link* link) noexcept {
       try {
         const Current current(link->device, link->device_ctx);
         link->nccl->ncclCommAbort(link->comm);
-      } catch (...) {  // the device has failed, and its kernels with it
+      } catch (...) {  // the device and its kernels have failed
       }
       link->has_aborted = true;
     }).detach();
-  } catch (const std::system_error&) {  // there is no thread
+  } catch (const std::system_error&) {  // no thread could be started
     link->nccl->ncclCommAbort(link->comm);
     link->has_aborted = true;
   }

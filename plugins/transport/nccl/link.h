@@ -1,7 +1,7 @@
-// plugins/transport/nccl/link.h: one rank's communicator of NCCL, from joining to its end. It is non-blocking, so that
-// a thread that waits inside of NCCL can be called back. One thread at a time is inside of NCCL with a communicator,
-// and that holds for looking at its state as well: ncclCommGetAsyncError frees what a call has left. One thread at a
-// time launches on a device. No lock is held while other ranks are waited for.
+// plugins/transport/nccl/link.h: one rank's NCCL communicator, from joining to its end. It is non-blocking, so that a
+// wait in NCCL can be aborted. One thread at a time calls NCCL with a communicator, also for its state, since
+// ncclCommGetAsyncError frees resources of earlier calls. One thread at a time launches on a device. No lock is held
+// while waiting for other ranks.
 #pragma once
 
 #include <gsel/transport.h>
@@ -20,11 +20,11 @@
 
 namespace gsel_nccl {
 
-// What a transport has for all its links.
+// Shared by all links of a transport.
 struct Transport {
   const gsel_host_v1* host;
   const Library* nccl;
-  int version;  // of it
+  int version;  // of NCCL
 };
 
 struct Failure {
@@ -33,11 +33,11 @@ struct Failure {
 };
 
 [[noreturn]] void fail(gsel_status status, const std::string& text);
-// Throws a Failure for what is neither a success nor in progress; `what` was asked for.
+// Throws a Failure unless the result is a success or in progress. what: the call, for the text.
 void check(const Library& nccl, int result, const std::string& what, Comm comm = nullptr);
-// Status and error of what is being thrown.
+// Status and error of the exception being handled.
 gsel_status failed(const gsel_host_v1* host, gsel_error** err) noexcept;
-// Makes a call of one of the host's tables, call(&err), and throws what it returns.
+// Makes a call of one of the host's tables, call(&err), and throws its error.
 template <class Call>
 void must(Call&& call) {
   gsel_error* err = nullptr;
@@ -45,15 +45,15 @@ void must(Call&& call) {
   if (status != GSEL_OK) throw std::pair(status, err);
 }
 
-// The links of this process that joined with one id. What an aborted communicator has registered, others of them may
-// still reach: memory that the program frees meanwhile is freed with the last of them.
+// The links of this process that joined with one id. Other links may still access memory that an aborted one has
+// registered, so such memory is freed with the last link if the program frees it before.
 struct Family {
   std::mutex mutex{};
   int links = 0;
   std::set<void*> held{};      // registered with a link that was aborted
-  std::vector<void*> freed{};  // of these, by the program
+  std::vector<void*> freed{};  // subset of held that the program has freed
 };
-// Whether a family holds the memory, which it frees later then.
+// true: a family holds the memory and frees it later.
 bool hold_back(void* memory);
 
 }  // namespace gsel_nccl
@@ -69,9 +69,9 @@ struct gsel_link {
   const gsel_control_v1* control;
   std::shared_ptr<gsel_nccl::Family> family{};
   gsel_nccl::Comm comm = nullptr;
-  std::mutex inside{};  // of NCCL with this communicator
+  std::mutex inside{};  // held in NCCL calls with this communicator
   std::atomic<bool> aborting{false}, has_aborted{false};
-  void* token = nullptr;             // memory of the device that a barrier reduces
+  void* token = nullptr;             // device memory that a barrier reduces
   std::map<void*, void*> windows{};  // memory by handle; guarded by inside
 };
 
@@ -93,9 +93,9 @@ class Current {
 
 gsel_link* join(const gsel_host_v1* host, const gsel_join& join);
 void leave(gsel_link* link) noexcept;
-// Ends the communicator on a thread of its own, since NCCL may wait in the driver; does not wait for that.
+// Aborts the communicator on a thread of its own, since NCCL may wait in the driver; does not wait for that.
 void abort(gsel_link* link) noexcept;
-// Until NCCL has enqueued what it was asked for, or for so long. Holds no lock.
+// Waits until NCCL has enqueued earlier calls. Holds no lock.
 void settle(std::span<gsel_link* const> links, const std::string& what, double timeout_s);
 
 // Parts of the table.

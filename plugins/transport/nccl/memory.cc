@@ -1,5 +1,5 @@
-// plugins/transport/nccl/memory.cc: memory of the device that NCCL knows, so that it copies nothing on the way. A
-// version that registers nothing works on any memory of the device.
+// plugins/transport/nccl/memory.cc: device memory that is allocated by NCCL or registered with it, for zero-copy calls.
+// A version of NCCL without registration works on any device memory.
 #include <string_view>
 
 #include "link.h"
@@ -21,7 +21,7 @@ gsel_status run(gsel_link* link, gsel_error** err, Body&& body) {
   }
 }
 
-// As CUDA says it in NCCL's last words, where NCCL itself has one number for all that CUDA refuses.
+// NCCL has one result for all errors of CUDA, so this checks the text.
 bool is_out_of_memory(const Library& nccl, int result, Comm comm) {
   const char* last = result == kUnhandledCudaError ? nccl.ncclGetLastError(comm) : nullptr;
   return last && std::string_view(last).find("out of memory") != std::string_view::npos;
@@ -56,7 +56,7 @@ void memory_free(void* ctx, const gsel_device_v1* device, void* device_ctx, void
   try {
     const Current current(device, device_ctx);
     nccl.ncclMemFree(memory);
-  } catch (...) {  // the device has failed; there is nothing to give back to
+  } catch (...) {  // the device has failed
   }
 }
 

@@ -1,5 +1,5 @@
-// plugins/transport/nccl/plugin.cc: the transport "nccl", as gsel/transport.h asks for it: NVIDIA's collectives between
-// GPUs, found at run time.
+// plugins/transport/nccl/plugin.cc: the transport "nccl" (gsel/transport.h): NVIDIA's collectives between GPUs, loaded
+// at run time.
 #include <gsel/plugin.h>
 #include <gsel/transport.h>
 
@@ -42,7 +42,7 @@ bool is_set(const char* name) {
   return value && atoi(value) != 0;
 }
 
-// NCCL's own variables may keep ranks of one process from each other's buffers.
+// Ranks of one process access each other's buffers in place, unless NCCL's own variables forbid it.
 uint32_t in_place() {
   return is_set("NCCL_P2P_DISABLE") || is_set("NCCL_P2P_DIRECT_DISABLE") ? 0 : GSEL_TRANSPORT_IN_PLACE;
 }

@@ -1,6 +1,6 @@
-// plugins/transport/gloo/missing/gloo/common/memory.h: a header that gloo's own ones include and Debian's libgloo-dev
-// leaves out. Pointers to an object that they do not own; its end waits for those that use it. Layout and behaviour are
-// those of gloo, since libgloo makes and uses such pointers.
+// plugins/transport/gloo/missing/gloo/common/memory.h: a header that gloo's own headers include and that is missing in
+// Debian's libgloo-dev. Non-owning pointers to an object; its destruction waits for their users. Layout and behaviour
+// are those of gloo, since libgloo makes and uses such pointers.
 #pragma once
 
 #include <memory>
