@@ -82,7 +82,7 @@ void DeviceBackend::drain() noexcept {
   }
 }
 
-// ---- what goes wrong later ----------------------------------------------------------------------------------------
+// ---- failures after a call has returned ---------------------------------------------------------------------------
 
 // A transport reports many errors after the death of a rank. The control's error, which names that rank, has
 // precedence.

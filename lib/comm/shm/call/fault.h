@@ -12,7 +12,7 @@ namespace gsel::shm {
 // Where a fault can strike a rank:
 //   enter        in the call, nothing posted yet
 //   header       own header line posted, others' not yet read
-//   staged       own part, or a chunk of it, copied to staging memory
+//   staged       own part, or a chunk of it, copied to where others read it
 //   reduced      own slice, or a chunk of it, reduced
 //   copied       result, or a chunk of it, copied to recv
 //   direct       inside an exchange in memory that every rank can access

@@ -65,7 +65,7 @@ struct alignas(64) CallEntry {
 };
 static_assert(sizeof(CallEntry) == 64);
 
-// What CallEntry::packed holds.
+// The fields of CallEntry::packed.
 struct PackedCall {
   gsel_collective_kind kind;
   Asked asked;

@@ -12,7 +12,7 @@ namespace gsel::shm {
 
 struct EngineRequest;
 
-// What a message is, as its first line says.
+// Description of a message, from its first line.
 struct Envelope {
   int32_t source = -1;
   int32_t tag = 0;

@@ -124,7 +124,7 @@ bool has_died(const Arena& arena, int32_t rank, const Seen& seen, const TraceRea
          arena.rank(rank).left.load(std::memory_order_acquire) == 0;
 }
 
-// The ranks that block others: ranks that have died, and ranks that are waited for and do not wait themselves. Of a
+// The ranks that block others: ranks that have died, and ranks that are waited for and do not wait themselves. In a
 // cycle, such as two messages that wait for each other, one rank is listed.
 std::vector<int32_t> late_ranks(const Arena& arena, const std::vector<Seen>& ranks, const TraceReader& reader) {
   std::set<int32_t> late;
