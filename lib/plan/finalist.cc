@@ -162,11 +162,4 @@ Timeline timeline_of(const CompiledJob& job, const Finalist& finalist) {
   return timeline;
 }
 
-std::vector<std::string> selective_layers(const Model& model) {
-  std::vector<std::string> names;
-  for (const Layer& layer : model.layers())
-    if (layer.recomputable() && layer.params.empty() && layer.saved_bytes_per_sample > 0) names.push_back(layer.name);
-  return names;
-}
-
 }  // namespace gsel::plan

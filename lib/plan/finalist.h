@@ -72,8 +72,4 @@ Finalist price(const CompiledJob& job, const Pricing& pricing);
 std::vector<std::string> step_documents(const CompiledJob& job, const Finalist& finalist);
 Timeline timeline_of(const CompiledJob& job, const Finalist& finalist);
 
-// Layers that selective recomputation runs again: recomputable ones without parameters that keep bytes for backward,
-// which are the cores of attention.
-std::vector<std::string> selective_layers(const Model& model);
-
 }  // namespace gsel::plan

@@ -99,7 +99,7 @@ void Trainer::log_notes(const Compiled& own, const std::vector<Program>& program
   if (comm_.rank() != 0) return;
   for (const auto& notes : {own.program.notes, traffic_notes(programs.front())})
     for (const std::string& note : notes) log(GSEL_LOG_INFO, "strategy", "{}", note);
-  tell_default_decay();
+  log_default_decay();
   if (!log_wanted(GSEL_LOG_WARN)) return;
   const Compiler compiler(*model_, config_, programs.front().mesh);
   for (const std::string& line : idle_settings(compiler, *model_, programs.front()))
@@ -107,7 +107,7 @@ void Trainer::log_notes(const Compiled& own, const std::vector<Program>& program
 }
 
 // Logs a default that affects training.
-void Trainer::tell_default_decay() const {
+void Trainer::log_default_decay() const {
   if (config_.places.contains("train.weight_decay") || config_.settings.contains("train.weight_decay")) return;
   if (config_.train.weight_decay == 0) return;
   const auto decays = [](const Param& p) { return p.trainable() && !(p.flags & GSEL_PARAM_NO_DECAY); };

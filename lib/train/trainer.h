@@ -57,7 +57,7 @@ class Trainer {
   void log_notes(const Compiled& own, const std::vector<Program>& programs) const;
   bool in_child() const { return os::fork_generation() != fork_generation_; }
   void check_kernels(const gsel_optimizer_options* optimizer) const;
-  void tell_default_decay() const;
+  void log_default_decay() const;
   void refuse_in_child() const;
   void refuse_under_way(const char* what) const;
   static void refuse_sample(int64_t first_sample);

@@ -139,7 +139,7 @@ void test_a_message_that_was_sent_first_is_received(void**) {
         Idle idle;
         while (!waits.mailbox.is_empty()) {
           if (waits.mailbox.progress()) continue;
-          assert_false(waits.mailbox.looked_long(idle, kTimeoutNs));
+          assert_false(waits.mailbox.polled_long(idle, kTimeoutNs));
         }
       },
       [&] {

@@ -169,7 +169,7 @@ Decision Chair::decide() {
     if (guest->petition->agreed != at_.petition.agreed)
       return failed_decision(GSEL_ERR_MISMATCH, guest->petition->rank, {});
   }
-  if (auto clash = find_clash()) return *clash;
+  if (auto clash = find_conflict()) return *clash;
   const std::vector<int32_t> others = silent();
   if (at_.petition.aim != Petition::Aim::shrink) {
     for (size_t i = at_.own + 1; i < at_.parties.size(); ++i) {
@@ -180,7 +180,7 @@ Decision Chair::decide() {
           ended ? GSEL_ERR_PEER : GSEL_ERR_TIMEOUT, first,
           fmt::format("{} {}", roster.named(first), ended ? "has ended or left" : "does not call it"));
     }
-    return found();
+    return create_job();
   }
   std::vector<int32_t> come;
   for (size_t q = 0; q < marks_.size(); ++q)
@@ -190,13 +190,13 @@ Decision Chair::decide() {
                            fmt::format("gsel_comm_shrink: {} here, a minority: {} cannot be heard and may go on "
                                        "without this host; join anew",
                                        shown_text(come), shown_text(others)));
-  Decision decision = found();
+  Decision decision = create_job();
   decision.made.others_may_live = !others.empty();
   return decision;
 }
 
 // An error if one host leaves out a rank that comes.
-std::optional<Decision> Chair::find_clash() const {
+std::optional<Decision> Chair::find_conflict() const {
   const auto look = [&](int32_t by, const std::vector<char>& marks) -> std::optional<Decision> {
     for (size_t q = 0; q < marks_.size(); ++q)
       if (is(marks[q], Mark::left_out) && is(marks_[q], Mark::comes))
@@ -213,7 +213,7 @@ std::optional<Decision> Chair::find_clash() const {
   return clash;
 }
 
-Decision Chair::found() {
+Decision Chair::create_job() {
   Decision decision;
   try {
     at_.listener = Listener::at_any_port();

@@ -25,9 +25,9 @@ class Chair {
   void gather_marks();
   std::optional<int32_t> shrinks() const;
   Decision failed_as_shrunk(int32_t by) const;
-  std::optional<Decision> find_clash() const;
+  std::optional<Decision> find_conflict() const;
   Decision decide();
-  Decision found();
+  Decision create_job();
   std::vector<int32_t> silent() const;  // ranks that have neither come nor ended
   void tell(const Decision& decision);
   bool answer(Visitor& guest, const Decision& decision, const std::vector<char>& marks);

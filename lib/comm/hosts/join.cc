@@ -90,7 +90,7 @@ std::unique_ptr<Control> join(const JoinOptions& join) {
   here.rank = roster.local_rank();
   here.world_size = static_cast<int32_t>(roster.here().size());
   here.shown_ranks = roster.here();
-  here.threads_a_rank = 2;  // a transport has a thread of its own
+  here.threads_per_rank = 2;  // a transport has a thread of its own
   here.known_ranks = join.world_size;
   JobFacts facts{secret, table.silence_ns, join.order, nullptr, {}, join.accelerator};
   find_transport(join, facts);

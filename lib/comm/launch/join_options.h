@@ -37,9 +37,9 @@ struct JoinOptions {
   std::function<std::shared_ptr<const Accelerator>()> find_between_hosts{};
   // Numbers in texts, if the ranks that join are some of a larger communicator's. Empty: their own.
   std::vector<int32_t> shown_ranks{};
-  int32_t threads_a_rank = 1;  // threads that share a rank's cores while it waits in a call
-  int32_t known_ranks = 0;     // world size of the larger communicator; 0: that of this one
-  gsel_str name{};             // of the communicator, given by rank 0; empty: not given
+  int32_t threads_per_rank = 1;  // threads that share a rank's cores while it waits in a call
+  int32_t known_ranks = 0;       // world size of the larger communicator; 0: that of this one
+  gsel_str name{};               // of the communicator, given by rank 0; empty: not given
 };
 
 constexpr size_t kMostNameBytes = 31;  // of a communicator's name that the caller gives

@@ -213,7 +213,7 @@ void Executor::break_off(const Error& error) {
   if (error.code() == GSEL_ERR_PEER) s_.comms.world().break_with(error);
   end_all(error.message(), error.rank());
   if (error.code() == GSEL_ERR_ABORTED)
-    if (const std::optional<Error> first = s_.comms.what_ended_all()) throw Error(*first);
+    if (const std::optional<Error> first = s_.comms.error_of_world()) throw Error(*first);
   throw Error(error);
 }
 

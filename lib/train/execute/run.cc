@@ -64,7 +64,7 @@ void TrainingStep::end(State& s) {
 }
 
 // With optimistic steps the norm is that of the previous step.
-void TrainingStep::tell_progress(const State& s) const {
+void TrainingStep::log_progress(const State& s) const {
   const gsel_step_report& report = s.last_step.report;
   const std::string norm = report.gradient_norm > 0 ? fmt::format(", gradient norm {:.6g}", report.gradient_norm) : "";
   log(GSEL_LOG_INFO, "train", "step {}: loss {:.6g}{}, learning rate {:.6g}, {:.4g} s, {:.6g} samples/s{}", report.step,
@@ -74,7 +74,7 @@ void TrainingStep::tell_progress(const State& s) const {
 
 void TrainingStep::conclude(State& s) {
   const int64_t every = s.config.train.progress_steps;
-  if (every > 0 && s.step % every == 0 && s.rank == 0) tell_progress(s);
+  if (every > 0 && s.step % every == 0 && s.rank == 0) log_progress(s);
   if (!s.config.train.timeline.empty()) write_timeline(s.config.train.timeline, program, s.last_step);
 }
 

@@ -86,7 +86,7 @@ struct TrainingStep : Run {
   void conclude(State& s) override;
 
  private:
-  void tell_progress(const State& s) const;
+  void log_progress(const State& s) const;
 };
 
 struct Evaluation : Run {

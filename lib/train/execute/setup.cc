@@ -11,7 +11,7 @@ namespace {
 using execute::State;
 
 // Gives pipeline ranks that hold the same parameters the values of the first.
-void follow_first_holders(State& s) {
+void broadcast_from_first_holder(State& s) {
   for (size_t i = 0; i < s.buckets.size(); ++i) {
     const auto b = static_cast<int32_t>(i);
     if (bucket_holders(s.program(), b).size() == 1) continue;
@@ -24,7 +24,7 @@ void follow_first_holders(State& s) {
 
 // Gives ranks of the sharing axis that keep whole parameters the same values: those of the embedder's initialiser on
 // the first rank.
-void follow_first_coordinate(State& s) {
+void broadcast_from_first_coordinate(State& s) {
   Communicator& axis = s.axis_comm(s.sharing_axis());
   s.params.initialise_alike(static_cast<uint64_t>(s.config.train.seed), axis.rank() == 0, [&](std::span<float> chunk) {
     axis.collective_on_host(
@@ -35,7 +35,7 @@ void follow_first_coordinate(State& s) {
 void meet_sharing_axis(State& s) {
   if (s.axis_size(s.sharing_axis()) == 1) return;
   s.redistributor.connect(s.axis_comm(s.sharing_axis()));
-  follow_first_coordinate(s);
+  broadcast_from_first_coordinate(s);
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ void Executor::run_setup() {
   s_.comms.connect();
   try {
     meet_sharing_axis(s_);
-    follow_first_holders(s_);
+    broadcast_from_first_holder(s_);
     s_.counts.begin();
     for (const gsel_instr& instr : s_.program().setup) execute::run_instr(s_, instr);
     execute::record_counts(s_);

@@ -102,7 +102,7 @@ void AxisComms::throw_async_errors() {
   visit_own([](Communicator& own) { own.throw_async_error(); });
 }
 
-std::optional<Error> AxisComms::what_ended_all() noexcept {
+std::optional<Error> AxisComms::error_of_world() noexcept {
   try {
     world_.collective_on_host(make_collective(GSEL_COLLECTIVE_BARRIER, nullptr, nullptr, 0, GSEL_U8));
   } catch (...) {

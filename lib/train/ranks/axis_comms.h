@@ -34,7 +34,7 @@ class AxisComms {
   // Of those with an accelerator: what broke one of them after its call had returned.
   void throw_async_errors();
   // What ended the world, for whoever heard of it from a neighbour; nothing where only the group is broken.
-  std::optional<Error> what_ended_all() noexcept;
+  std::optional<Error> error_of_world() noexcept;
 
  private:
   // Empty if the group is the world, or one rank.

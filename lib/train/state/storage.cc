@@ -147,10 +147,6 @@ uint64_t ParamStorage::kept_bytes(const Block& block, int64_t elems) const {
   return static_cast<uint64_t>(elems) * dtype_bytes(block.layout.dtype);
 }
 
-bool ParamStorage::holds_whole_params() const {
-  return std::ranges::all_of(blocks_, [](const Block& block) { return block.layout.whole_params; });
-}
-
 void* ParamStorage::param(int32_t p) const {
   const Block& block = blocks_[homes_[p].block];
   return block.whole_params ? static_cast<char*>(block.whole_params) + kept_bytes(block, homes_[p].first) : nullptr;

@@ -39,7 +39,6 @@ class ParamStorage {
   int32_t bucket_of(int32_t p) const { return homes_[p].block; }
   bool is_here(int32_t p) const { return homes_[p].block >= 0; }
   int64_t first_of(int32_t p) const { return homes_[p].first; }  // in its bucket
-  bool holds_whole_params() const;                               // all, between steps
 
   // A parameter of this rank, in layout().dtype; nullptr while its window is closed.
   void* param(int32_t p) const;

@@ -69,7 +69,7 @@ void Engine::make(const gsel_collective& given, bool grouped) {
 }
 
 // A message runs as a group of one, so that other calls advance while it waits.
-void Engine::call_beside_others(const gsel_collective& given) {
+void Engine::call_concurrently(const gsel_collective& given) {
   if (is_point_to_point(given.kind)) return group({&given, 1});
   const Turn turn(*this, Thread::may_sleep);
   make(given);
@@ -111,7 +111,7 @@ void Engine::stop() {
     closing_ = true;
     wake_thread();
   }
-  signals_.nudge();
+  signals_.wake_driver();
   thread_.join();
 }
 
@@ -143,7 +143,7 @@ void Engine::start(EngineRequest& request, bool promptly) {
   start_thread();
   submit(request);
   if (!request.task && std::ranges::all_of(request.calls, is_small)) recent_ = true;
-  if (driven_) return signals_.nudge();
+  if (driven_) return signals_.wake_driver();
   if (!asleep_) {
     lock.unlock();  // so that the woken thread does not wait for the lock
     return changed_.notify_all();
@@ -200,7 +200,7 @@ std::optional<Wakeup> Engine::drive(EngineRequest* own) {
       if (mailbox_.progress()) {
         idle = {};
         if (!own) mailbox_.stop_awaiting();
-      } else if (mailbox_.looked_long(idle, own ? signals_.spin_ns() : kThreadSpinNs)) {
+      } else if (mailbox_.polled_long(idle, own ? signals_.spin_ns() : kThreadSpinNs)) {
         if (own) {
           mailbox_.rest();
           continue;

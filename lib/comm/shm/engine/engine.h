@@ -84,7 +84,7 @@ class Engine final : public Driver {
 
   // Makes one blocking call.
   void call(const gsel_collective& given) {
-    if (busy() || operating_.load(std::memory_order_relaxed)) return call_beside_others(given);
+    if (busy() || operating_.load(std::memory_order_relaxed)) return call_concurrently(given);
     make(given);
   }
   void group(std::span<const gsel_collective> calls);  // as gsel_group_run
@@ -138,11 +138,11 @@ class Engine final : public Driver {
   bool has_news() const override { return news_.load(std::memory_order_seq_cst); }
   void admit();
   void end_call(EngineRequest& request, const Error* failure) noexcept override;
-  bool go_on_beside() override {
+  bool advance_other_calls() override {
     admit();
     return !mailbox_.is_empty() && mailbox_.progress();
   }
-  void attend_beside() override {
+  void check_other_calls() override {
     mailbox_.attend();
     if (outer_) outer_->attend();
   }
@@ -164,7 +164,7 @@ class Engine final : public Driver {
   class InOperation;
   void require_outside_operation() const;
   void make(const gsel_collective& given, bool grouped = false);
-  void call_beside_others(const gsel_collective& given);
+  void call_concurrently(const gsel_collective& given);
   void submit(EngineRequest& request);
   bool postpone(const EngineRequest& request);
   void begin_postponed() noexcept;

@@ -25,7 +25,7 @@ Engine::Turn::Turn(Engine& engine, Thread thread) : engine_(engine), thread_(thr
     engine.turns_.fetch_add(1, std::memory_order_relaxed);
     engine.waiting_.fetch_add(1, std::memory_order_relaxed);
     engine.wake_thread();
-    engine.signals_.nudge();
+    engine.signals_.wake_driver();
     engine.changed_.wait(lock, is_free);
     engine.turns_.fetch_sub(1, std::memory_order_relaxed);
     engine.waiting_.fetch_sub(1, std::memory_order_relaxed);

@@ -53,7 +53,7 @@ void Engine::wait(EngineRequest& request) {
   if (driven_ || !may_drive(request)) {
     begin_postponed();
     changed_.notify_all();
-    signals_.nudge();
+    signals_.wake_driver();
   }
   for (;;) {
     changed_.wait(lock,
@@ -76,7 +76,7 @@ void Engine::tell(EngineRequest& request, const std::shared_ptr<Listener>& liste
   if (request.done.load(std::memory_order_relaxed)) return listener->ended();
   request.listener = listener;
   request.awaited.store(true, std::memory_order_relaxed);
-  signals_.nudge();
+  signals_.wake_driver();
 }
 
 bool Engine::wait_for(EngineRequest& request, double seconds) {
@@ -114,7 +114,7 @@ bool Engine::cancel(EngineRequest& request) {
   std::unique_lock lock(mutex_);
   cancels_.push_back(&own);
   news_.store(true, std::memory_order_seq_cst);
-  if (driven_ || asleep_) signals_.nudge();
+  if (driven_ || asleep_) signals_.wake_driver();
   changed_.wait(lock, [&] { return own.answered || !driven_; });
   if (!own.answered) {
     driven_ = true;

@@ -37,7 +37,7 @@ Joined HostSide::run() {
     distribute(life.watch.get(), memory.get());
     await_ready();
     family = make_members(std::move(mapped.memory), std::move(life));
-    tell_what_is_read(*family);
+    publish_readable_families(*family);
     // Before any rank returns: a rank's next rendezvous must not connect to this socket.
     listener_.close();
     Message go;
@@ -69,7 +69,7 @@ Mapped HostSide::make_family(os::Fd& fd) const {
   fd = SharedMemory::create(layout.reserved_bytes(), layout.total_bytes, join_.world_size);
   const auto memory = SharedMemory::map(fd.get(), layout.total_bytes);
   ArenaHeader facts{};
-  facts.cores = count_cores() / join_.threads_a_rank;
+  facts.cores = count_cores() / join_.threads_per_rank;
   facts.order = join_.order;
   facts.asymmetric = all_pass_barriers();
   facts.tuning = tuning_for(join_.world_size);

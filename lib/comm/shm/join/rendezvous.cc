@@ -180,7 +180,7 @@ Joined join_as_guest(const JoinOptions& join, const std::string& name, Launcher&
   try {
     mapped = map_family(fds.front().get(), Layout(join.world_size));
     family = std::make_shared<Family>(mapped.memory, std::move(members), join.rank, std::move(life));
-    tell_what_is_read(*family);
+    publish_readable_families(*family);
   } catch (const Error& e) {
     const Message failed = failed_message(named_error(e, join.rank));
     socket.write(&failed, sizeof failed, nullptr, 0, deadline);

@@ -45,9 +45,9 @@ class Mailbox {
   bool cancel(Transfer& transfer);
   void drop_all(const Error* failure) noexcept;
 
-  // For a rank that waits for messages only. looked_long: spins for a while, then yields the processor; true when it is
+  // For a rank that waits for messages only. polled_long: spins for a while, then yields the processor; true when it is
   // time to sleep.
-  bool looked_long(Idle& idle, int64_t spin_ns);
+  bool polled_long(Idle& idle, int64_t spin_ns);
   void rest();
   void publish_awaited();
   std::optional<Wakeup> prepare_sleep();
@@ -139,7 +139,7 @@ class Mailbox {
   void run_alone(const gsel_collective& given);
   void wait_for(Transfer& transfer);
   void finish(Transfer& transfer);
-  bool beside_a_peer();
+  bool shares_processor();
   Awaited awaited_by(const Half& half, bool out) const;
   void attend_to_any(const Transfer& transfer, int64_t deadline_ns);
 

@@ -149,7 +149,7 @@ bool Mailbox::keep(SetAside& kept, ChannelLine& line, const Transfer& asking) {
     fetch(source, kept.route, kept.stream, asking.call, asking.number);
   } else {
     if (in_pieces) peer(source).stream = &kept.stream;
-    signals_.call_up(source);
+    signals_.wake_listener_of(source);
   }
   return true;
 }

@@ -21,7 +21,7 @@ bool reads(const Member& peer) {
 
 }  // namespace
 
-void tell_what_is_read(const Family& family) {
+void publish_readable_families(const Family& family) {
   RankBlock& mine = joined_block(family, family.rank());
   for (int32_t f = 0; f < family.size(); ++f) {
     const bool is_here = family.member(f).process == family.member(family.rank()).process;

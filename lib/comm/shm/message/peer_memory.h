@@ -9,7 +9,7 @@
 namespace gsel::shm {
 
 // Publishes whose private memory this rank may read: once, before the join ends.
-void tell_what_is_read(const Family& family);
+void publish_readable_families(const Family& family);
 
 class PeerMemory {
  public:

@@ -131,7 +131,7 @@ bool Mailbox::accept(Transfer& transfer, const Envelope& envelope, const char* h
     fetch(envelope.source, *route, half.stream, transfer.call, transfer.number);
   } else {
     peer(envelope.source).stream = &half.stream;
-    if (route->way != Way::slot) signals_.call_up(envelope.source);
+    if (route->way != Way::slot) signals_.wake_listener_of(envelope.source);
   }
   return true;
 }
@@ -183,7 +183,7 @@ bool Mailbox::refuse(Transfer& transfer, const Envelope& envelope, const Route* 
     breaking_.break_with(error.code(), envelope.source, error.what());
   offer.wanted = wanted;
   if (!settle(envelope.source, route->offer, kRefused)) return false;
-  signals_.call_up(envelope.source);
+  signals_.wake_listener_of(envelope.source);
   ++moves_;
   transfer.failure = std::make_unique<Error>(error);
   return true;

@@ -46,7 +46,7 @@ void Mailbox::wait_for(Transfer& transfer) {
   while (!transfers_.empty()) {
     if (progress()) {
       idle = {};
-    } else if (looked_long(idle, signals_.spin_ns())) {
+    } else if (polled_long(idle, signals_.spin_ns())) {
       if (const int32_t peer = crossed_peer(transfer); peer < 0)
         rest();
       else if (!progress())  // the peer may have sent a message before its collective
@@ -116,7 +116,7 @@ void Mailbox::abandon() noexcept {
 }
 
 // A peer on the same processor cannot run while this rank spins, so beside one this rank yields immediately.
-bool Mailbox::looked_long(Idle& idle, int64_t spin_ns) {
+bool Mailbox::polled_long(Idle& idle, int64_t spin_ns) {
   constexpr int kLooksAtFirst = 256, kLooksPerClock = 16;
   if (++idle.looks < kLooksAtFirst) return false;
   pause_processor();
@@ -124,7 +124,7 @@ bool Mailbox::looked_long(Idle& idle, int64_t spin_ns) {
   if (at_.is_broken() && !progress()) breaking_.throw_broken();  // messages sent before the failure still arrive
   const int64_t now = os::now_ns();
   if (idle.since_ns == 0) idle.since_ns = now;
-  if (now - idle.since_ns < spin_ns && !beside_a_peer()) return false;
+  if (now - idle.since_ns < spin_ns && !shares_processor()) return false;
   if (now - idle.since_ns >= spin_ns + kYieldNs || (signals_.crowded() && idle.yields >= kCrowdedYields)) return true;
   idle.looks += kLooksPerClock - 1;
   ++idle.yields;
@@ -132,7 +132,7 @@ bool Mailbox::looked_long(Idle& idle, int64_t spin_ns) {
   return false;
 }
 
-bool Mailbox::beside_a_peer() {
+bool Mailbox::shares_processor() {
   const int32_t here = sched_getcpu() + 1;
   if (at_.mine().processor.load(std::memory_order_relaxed) != here)
     at_.mine().processor.store(here, std::memory_order_relaxed);

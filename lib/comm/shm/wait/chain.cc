@@ -78,8 +78,8 @@ void WaitChain::retract() noexcept {
 }
 
 // The next link of the chain after `waiter`, in this arena. Failures before since_ns do not count.
-std::optional<ChainEnd> WaitChain::held_up_in(const std::shared_ptr<Arena>& arena, int32_t waiter,
-                                              int64_t since_ns) const {
+std::optional<ChainEnd> WaitChain::waits_in_arena(const std::shared_ptr<Arena>& arena, int32_t waiter,
+                                                  int64_t since_ns) const {
   const ArenaHeader& header = arena->header();
   if (header.broken.load(std::memory_order_acquire) == 0) {
     const int32_t next = awaited_in(*arena, waiter);
@@ -99,19 +99,19 @@ std::optional<ChainEnd> WaitChain::held_up_in(const std::shared_ptr<Arena>& aren
 // The next link of the chain: first in the same arena, then in other communicators where the rank waits.
 std::optional<ChainEnd> WaitChain::next(const ChainEnd& at, int64_t since_ns) const {
   if (at.rank >= 0)
-    if (auto next = held_up_in(at.arena, at.rank, since_ns)) return next;
+    if (auto next = waits_in_arena(at.arena, at.rank, since_ns)) return next;
   for (const auto& word : joined_block(at_.family(), at.family_rank).waits) {
     const uint64_t found = word.load(std::memory_order_acquire), place = found & ~kBlocksCaller;
     if ((found & kBlocksCaller) == 0 || (at.arena && place == at.arena->place())) continue;
     const auto arena = arena_at(at_.family(), place);
     const int32_t waiter = arena ? rank_in(*arena, at.family_rank) : -1;
     if (waiter < 0) continue;
-    if (auto next = held_up_in(arena, waiter, since_ns)) return next;
+    if (auto next = waits_in_arena(arena, waiter, since_ns)) return next;
   }
-  return held_up_elsewhere(at.family_rank, since_ns);
+  return waits_in_family(at.family_rank, since_ns);
 }
 
-std::optional<ChainEnd> WaitChain::held_up_elsewhere(int32_t family_rank, int64_t since_ns) const {
+std::optional<ChainEnd> WaitChain::waits_in_family(int32_t family_rank, int64_t since_ns) const {
   auto held = elsewhere_.told_by(family_rank);
   if (!held || (held->ended_ns != 0 && held->ended_ns < since_ns)) return {};
   const bool gave_up = held->ended_ns != 0;
@@ -170,7 +170,7 @@ void WaitChain::tell_elsewhere(bool blocks_caller) noexcept {
 // Publishes the failure of the wait to other families, if another rank caused it.
 void WaitChain::tell_failure() noexcept {
   try {
-    const auto end = held_up_in(at_.shared_arena(), at_.rank(), 0);
+    const auto end = waits_in_arena(at_.shared_arena(), at_.rank(), 0);
     if (!end) return elsewhere_.end(false);
     const gsel_status code = at_.header().broken_code;
     elsewhere_.tell(in_words(*end, code == GSEL_ERR_PEER      ? "is gone"

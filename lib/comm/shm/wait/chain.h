@@ -47,8 +47,8 @@ class WaitChain {
 
  private:
   std::optional<ChainEnd> next(const ChainEnd& at, int64_t since_ns) const;
-  std::optional<ChainEnd> held_up_in(const std::shared_ptr<Arena>& arena, int32_t waiter, int64_t since_ns) const;
-  std::optional<ChainEnd> held_up_elsewhere(int32_t family_rank, int64_t since_ns) const;
+  std::optional<ChainEnd> waits_in_arena(const std::shared_ptr<Arena>& arena, int32_t waiter, int64_t since_ns) const;
+  std::optional<ChainEnd> waits_in_family(int32_t family_rank, int64_t since_ns) const;
   std::optional<ChainEnd> end_elsewhere(HeldElsewhere held, int32_t waiter, bool gave_up) const;
   ChainEnd end_of_chain(int32_t rank, int64_t since_ns) const;
   void tell_elsewhere(bool blocks_caller) noexcept;

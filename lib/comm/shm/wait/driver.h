@@ -23,9 +23,9 @@ class Outer {
 class Driver {
  public:
   // Called while a collective polls: advances other calls under way; whether any of them moved.
-  virtual bool go_on_beside() = 0;
+  virtual bool advance_other_calls() = 0;
   // Called before a collective sleeps: checks other calls for dead ranks and timeouts.
-  virtual void attend_beside() = 0;
+  virtual void check_other_calls() = 0;
   virtual bool is_alone() const = 0;       // nothing else is under way
   virtual const Outer* outer() const = 0;  // nullptr: calls are no steps
   // Whether other calls are under way or may start at any time.

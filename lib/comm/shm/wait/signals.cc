@@ -47,14 +47,14 @@ struct EndOfWait {
 void Signals::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
   if (spin(rank, flag, value)) return;
   chain_.await(rank, flag, value);
-  if (!driver_->busy()) say_alone();
+  if (!driver_->busy()) publish_alone();
   const EndOfWait end(chain_);
   const int64_t started = os::now_ns();
   if (deadline_ns_ == 0) deadline_ns_ = started + call_->timeout_ns;
   int yields = crowded_ ? kCrowdedYields : INT32_MAX;
   while (!reached(flag, value)) {
     if (at_.is_broken() && !reached(flag, value)) breaking_.throw_broken();  // a flag posted before still counts
-    if (driver_->go_on_beside()) continue;
+    if (driver_->advance_other_calls()) continue;
     if (yields-- > 0 && os::now_ns() - started < kYieldNs) {
       sched_yield();
       continue;
@@ -62,13 +62,13 @@ void Signals::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_
     chain_.publish(driver_->blocks_caller());
     check_peer(rank, flag, value, *call_, number_);
     check_deadline(rank, deadline_ns_, *call_, number_);
-    driver_->attend_beside();
+    driver_->check_other_calls();
     sleep_until_woken(rank, flag, value);
   }
   chain_.stop_awaiting();
 }
 
-void Signals::say_alone() {
+void Signals::publish_alone() {
   RankBlock& me = at_.mine();
   if (driver_->outer()) {
     uint64_t words[kOuterCallBytes / sizeof(uint64_t)] = {};
@@ -93,7 +93,7 @@ bool Signals::spin(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t val
     if (at_.mine().processor.load(std::memory_order_relaxed) != here)
       at_.mine().processor.store(here, std::memory_order_relaxed);
     if (rank != at_.rank() && at_.block(rank).processor.load(std::memory_order_relaxed) == here) return false;
-    driver_->go_on_beside();
+    driver_->advance_other_calls();
   } while (os::now_ns() < end);
   return false;
 }
@@ -103,7 +103,7 @@ void Signals::sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag,
   RankBlock& other = at_.block(rank);
   other.sleepers.fetch_add(1, std::memory_order_seq_cst);
   const uint32_t word = other.wake_word.load(std::memory_order_seq_cst);
-  if (rank != at_.rank()) call_up(rank);  // it may have a postponed collective
+  if (rank != at_.rank()) wake_listener_of(rank);  // it may have a postponed collective
   if (asymmetric_) os::pass_barriers_everywhere();
   const int64_t most = driver_->is_alone() ? longest_sleep() : kSleepBesideNs, left = deadline_ns_ - os::now_ns();
   // Read after the word: a rank that leaves or breaks the communicator before that does not change the word again.
@@ -132,7 +132,7 @@ void Signals::check_deadline(int32_t rank, int64_t deadline_ns, const Call& call
   if (os::now_ns() >= deadline_ns) chain_.fail_late(rank, deadline_ns - call.timeout_ns, call, number);
 }
 
-void Signals::nudge() const noexcept {
+void Signals::wake_driver() const noexcept {
   if (at_.mine().listening.load(std::memory_order_seq_cst) != 0) Breaking::wake_listener(at_.mine());
   const int32_t awaited = at_.mine().awaited_rank.load(std::memory_order_seq_cst) - 1;
   if (awaited >= 0) Breaking::wake(at_.block(awaited));

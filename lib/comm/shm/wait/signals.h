@@ -76,17 +76,17 @@ class Signals {
       flag.store(value, std::memory_order_release);
     else
       flag.store(value, std::memory_order_seq_cst);
-    call_up(rank);
+    wake_listener_of(rank);
   }
   // Wakes a rank that listens, after a change that it may wait for.
-  void call_up(int32_t rank) {
+  void wake_listener_of(int32_t rank) {
     RankBlock& other = at_.block(rank);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (other.listening.load(asymmetric_ ? std::memory_order_relaxed : std::memory_order_seq_cst) != 0)
       Breaking::wake_listener(other);
   }
   // Wakes the driver of this rank, whether it sleeps for messages or in a collective.
-  void nudge() const noexcept;
+  void wake_driver() const noexcept;
 
   // Break the communicator if the rank waited for has left or died, or the deadline has passed.
   void check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value, const Call& call, uint64_t number);
@@ -94,7 +94,7 @@ class Signals {
 
  private:
   void wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
-  void say_alone();  // see crossed.cc
+  void publish_alone();  // see crossed.cc
   bool spin(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
   void sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
 

@@ -59,7 +59,7 @@ double own_params_differ(const State& s, const BucketShard& own, uint64_t elems)
 
 // A broadcast before the first step gave all ranks the root's parameters, rounded if they are kept in 16 bits. If all
 // ranks' master copies round to these, they are exact and stay; else all ranks set them from the rounded ones.
-void follow_params(State& s, int32_t b) {
+void update_master_copies(State& s, int32_t b) {
   const BucketLayout& layout = s.params.layout(b);
   if (layout.dtype == GSEL_F32 || s.program().buckets[b].owner >= 0) return;  // only the owner has a copy
   const BucketShard own = s.params.shard(b);
@@ -81,7 +81,7 @@ void add_reduced(State& s, int32_t b) {
 }
 
 void finish_collective(State& s, int32_t b, gsel_instr_kind kind) {
-  if (kind == GSEL_INSTR_BROADCAST && !s.under_way) follow_params(s, b);
+  if (kind == GSEL_INSTR_BROADCAST && !s.under_way) update_master_copies(s, b);
   if (kind == GSEL_INSTR_REDUCE_SCATTER) add_reduced(s, b);
   if (kind == GSEL_INSTR_REDUCE_SCATTER || kind == GSEL_INSTR_REDUCE) close_gradient_window(s, b);
 }

@@ -86,12 +86,12 @@ bool is_finite_value(const State& s, const void* data, int32_t v, int32_t mb) {
 }
 
 // The loss layer if only that reads the value. -1: other layers contributed to its gradient, or passed on a gradient.
-int32_t only_loss_reads(const Model& model, int32_t v) {
+int32_t is_read_by_loss_alone(const Model& model, int32_t v) {
   int32_t loss = -1;
   for (size_t i = 0; i < model.layers().size(); ++i) {
     const Layer& layer = model.layers()[i];
     if (std::ranges::find(layer.inputs, v) == layer.inputs.end()) continue;
-    const int32_t reader = layer.redistributes ? only_loss_reads(model, layer.outputs.front())
+    const int32_t reader = layer.redistributes ? is_read_by_loss_alone(model, layer.outputs.front())
                            : layer.is_loss()   ? static_cast<int32_t>(i)
                                                : -1;
     if (reader < 0) return -1;
@@ -116,7 +116,7 @@ void look_at_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
     if (std::isfinite(sum)) continue;
     s.run->origin = origin_in(s, instr.layer, p, instr.microbatch);
     for (size_t k = 0; k < layer.outputs.size(); ++k)
-      if (const int32_t v = layer.outputs[k], reader = only_loss_reads(s.model, v);
+      if (const int32_t v = layer.outputs[k], reader = is_read_by_loss_alone(s.model, v);
           reader >= 0 && !is_finite_value(s, s.at(s.operands().outputs[k].gradient), v, instr.microbatch))
         note_origin(s, origin_in(s, reader, -1, instr.microbatch));
     return;
