@@ -9,7 +9,7 @@ constexpr uint64_t round_up(uint64_t bytes, uint64_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// Where tensors begin: a cache line, and the widest vector.
+// Alignment of tensors: a cache line, and the widest vector.
 constexpr uint64_t kTensorAlign = 64;
 
 }  // namespace gsel

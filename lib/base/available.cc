@@ -1,5 +1,5 @@
-// base/available.cc: see available.h. The host has MemAvailable and free swap. Each control group on the way up has a
-// limit, less the memory that it holds, not counting file pages that it could drop.
+// base/available.cc: see available.h. The host offers MemAvailable and free swap. Each control group from this process
+// upwards offers its limit less the memory in use, where file pages that can be dropped do not count.
 #include "base/available.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ std::optional<uint64_t> first_number(const std::string& path) {
   return file >> value ? std::optional(value) : std::nullopt;  // "max" is no number
 }
 
-// The value behind a name that begins a line.
+// The number after `name` at the beginning of a line.
 uint64_t named_number(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);)

@@ -1,4 +1,4 @@
-// base/axis.h: the axes that this version has, and how they lie in a mesh.
+// base/axis.h: the mesh axes that this version has, and their order in a mesh.
 #pragma once
 
 #include <gsel/types.h>
@@ -11,7 +11,7 @@ namespace gsel {
 constexpr gsel_axis kAxes = 4;  // numbers of gsel/types.h, from 0
 static_assert(kAxes <= GSEL_MAX_AXES);
 
-// Ranks that differ on the first of them alone are neighbours.
+// Ranks that differ only on the first axis are neighbours.
 constexpr std::array<gsel_axis, kAxes> kInnerToOuter{GSEL_AXIS_TENSOR, GSEL_AXIS_CONTEXT, GSEL_AXIS_DATA,
                                                      GSEL_AXIS_PIPELINE};
 
@@ -24,7 +24,7 @@ constexpr bool shares_layers(gsel_axis axis) {
   return axis == GSEL_AXIS_TENSOR || axis == GSEL_AXIS_CONTEXT;
 }
 
-// As config files name it; "unknown" for no axis.
+// The name in config files; "unknown" if `axis` is no axis.
 const char* axis_name(gsel_axis axis);
 
 // "tensor, context, data, pipeline": for messages.

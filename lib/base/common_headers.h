@@ -1,5 +1,5 @@
-// base/common_headers.h: headers of other libraries that nearly every file of the library needs, compiled once. Each
-// file still includes what it uses.
+// base/common_headers.h: precompiled headers of other libraries that nearly every file of the library needs. Each file
+// still includes what it uses.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// base/config.cc: see config.h. Defaults, files and the mesh; the text of a file is read in config_parse.cc.
+// base/config.cc: see config.h. Defaults, files and the mesh; config_parse.cc parses the text of a file.
 #include "base/config.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace gsel {
 namespace {
 
-// Above what the parser takes, which says more of a text that is too long.
+// More than the parser accepts: its message about a text that is too long is better.
 constexpr size_t kMaxFileBytes = size_t{1} << 20;
 
 // "mesh.tensor"
@@ -20,15 +20,15 @@ std::string size_key(gsel_axis axis) {
   return fmt::format("mesh.{}", axis_name(axis));
 }
 
-// a * b, or -1 when that is more than any number of ranks.
+// a * b, or -1 when the product is more than any number of ranks.
 int64_t times(int64_t a, int64_t b) {
   int64_t product = 0;
   if (a < 0 || __builtin_mul_overflow(a, b, &product)) return -1;
   return product;
 }
 
-// The sizes of the axes other than `left_out` (-1: of all): their names, numbers and product, as
-// "mesh.tensor * mesh.pipeline = 2 * 3 = 6"; a context axis of one rank goes without saying.
+// Names, numbers and product of all axis sizes except that of `left_out` (-1: none), as "mesh.tensor * mesh.pipeline =
+// 2 * 3 = 6". A context axis of one rank is omitted.
 struct Product {
   std::string text;
   int64_t value = 1;  // -1: more than any number of ranks
@@ -48,7 +48,7 @@ Product product_of(const Config& config, gsel_axis left_out) {
   return product;
 }
 
-// Where to point when sizes do not fit: the first size above 1 that stood in the file.
+// The place for errors about sizes that do not fit: the first size above 1 in the file.
 Place place_of_mesh(const Config& config) {
   for (gsel_axis axis = 0; axis < kAxes; ++axis)
     if (const Place place = config.place_of(size_key(axis)); config.mesh[axis] > 1 && place.line > 0) return place;
@@ -60,7 +60,7 @@ Place place_of_mesh(const Config& config) {
   throw Error(GSEL_ERR_CONFIG, (place.line > 0 ? place_prefix(place) : "") + text).at(place);
 }
 
-// " or mesh.data = 4" when changing one size alone would fit, the data axis preferred.
+// " or mesh.data = 4" when changing one size is enough, preferably the data axis.
 std::string one_change(const Config& config, int32_t world_size) {
   auto axes = kInnerToOuter;
   std::stable_partition(axes.begin(), axes.end(), [](gsel_axis axis) { return axis == GSEL_AXIS_DATA; });

@@ -1,6 +1,6 @@
 // base/config.h: gsel.toml as checked data. Every key of the core is in one table (config_keys.cc) with type, default,
-// bounds and help; parsing, gsel_config_get and docs/config.md follow from this table. Keys of plugins are kept with
-// their place, and checked when the plugin is known.
+// bounds and help; parsing, gsel_config_get and docs/config.md follow from this table. A plugin's keys are kept with
+// their place and checked once the plugin is loaded.
 #pragma once
 
 #include <gsel/types.h>
@@ -17,14 +17,14 @@
 
 namespace gsel {
 
-// A value of a plugin's option as it stood in the file.
+// The value of a plugin's option, as written in the file.
 struct ConfigValue {
   enum class Type { integer, number, boolean, text };
   Type type = Type::text;
   std::string text;  // as text: 25000000, 1.0, true, adam
   Place place;       // file, line, column, dotted key
 
-  std::string shown() const;  // for messages: text in its quotes
+  std::string shown() const;  // for messages: text in quotes
 };
 
 // A section [strategy.<axis>].
@@ -50,11 +50,11 @@ struct Config {
     std::string optimizer = "adamw";  // adamw | adam | adamw_8bit | lion | sgd | sign_sgd
     double learning_rate = 1e-3, weight_decay = 0.01, momentum = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
     double clip_norm = 0;                // 0: no clipping
-    std::string gradient_norm = "auto";  // auto | always: when the norm of the mean gradient is computed
-    std::string non_finite = "auto";  // auto | skip | error | off: what a gradient that is not finite does to its step
-    int64_t batch = 8;                // samples per step over all ranks
-    int64_t microbatch = 0;           // samples per micro-batch of one rank; 0: the rank's whole share
-    int64_t microbatches = 0;         // micro-batches of one rank's share; 0: as microbatch says
+    std::string gradient_norm = "auto";  // auto | always: when to compute the norm of the mean gradient
+    std::string non_finite = "auto";     // auto | skip | error | off: what a non-finite gradient does to its step
+    int64_t batch = 8;                   // samples per step over all ranks
+    int64_t microbatch = 0;              // samples per micro-batch of one rank; 0: the rank's whole shard
+    int64_t microbatches = 0;            // micro-batches in one rank's shard; 0: microbatch decides
     int64_t seed = 1;
     std::string schedule = "constant";  // constant | linear | cosine | wsd
     int64_t warmup_steps = 0, total_steps = 0, decay_steps = 0;
@@ -65,34 +65,34 @@ struct Config {
     int64_t loss_scale_window = 1000, loss_scale_hysteresis = 2;
     std::string recompute = "none";  // none | all | names, separated by commas
     int64_t memory_bytes = 0;        // 0: no budget
-    std::string offload_folder;      // of offload memory's file; empty: the system's for temporary files
+    std::string offload_folder;      // folder for offload memory; empty: the system's folder for temporary files
     std::string lending = "direct";  // direct | moved: see docs/step.md
     std::string check = "none";      // none | kernels: see docs/kernels.md
-    int64_t progress_steps = 0;      // steps from one line of the log to the next; 0: none
+    int64_t progress_steps = 0;      // steps between progress lines in the log; 0: no progress lines
     std::string timeline;            // folder for the timeline of each rank's last step; empty: none
   } train;
 
   // Value of a core key by dotted name as text; nullptr when unknown.
   const std::string* get(std::string_view key) const;
-  // Where a key stood, for errors found later; line 0 when it did not.
+  // Where the file has a key, for errors found later; line 0 when the file does not have it.
   Place place_of(std::string_view key) const;
 
   std::map<std::string, std::string, std::less<>>
       texts;                                         // every core key, defaults included; [strategy.*] as in the file
-  std::map<std::string, Place, std::less<>> places;  // keys that stood in the file
+  std::map<std::string, Place, std::less<>> places;  // keys that the file has
 
-  // What it was read from, so that it can be read again with another value of a key.
+  // The text of the file, kept so that it can be parsed again with another value of a key.
   std::string source;
-  std::map<std::string, std::string, std::less<>> settings;  // keys set beside the source, see with_setting
+  std::map<std::string, std::string, std::less<>> settings;  // keys set by calls, see with_setting
 };
 
 Config parse_config(std::string_view text, const std::string& file);
-// The same with a key set, or as it was before it was set; `value` as gsel_config_get gives it. What is wrong is told
-// as of a file.
+// A copy of `config` with `key` set, or, without a value, as it was before it was set. `value` is written as
+// gsel_config_get returns it. Errors are the same as for a file.
 Config with_setting(const Config& config, std::string_view key, const std::optional<std::string>& value);
 Config load_config(const std::string& path);
 Config default_config();
-// The file GSEL_CONFIG names, else the defaults.
+// Loads the file that GSEL_CONFIG names, else returns the defaults.
 Config environment_config();
 
 // Sizes of the mesh for `world_size` ranks, "auto" resolved; a size that does not divide is GSEL_ERR_CONFIG naming

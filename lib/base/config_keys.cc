@@ -101,7 +101,7 @@ std::string objection(const ConfigKey& key, const Scalar& value) {
   return "is not known";
 }
 
-// from_chars and not strtod: the embedder's locale must not matter.
+// Uses from_chars and not strtod: the embedder's locale must not matter.
 Scalar default_value(const ConfigKey& key) {
   Scalar value;
   value.text = key.default_text;

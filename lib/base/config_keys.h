@@ -1,5 +1,5 @@
 // base/config_keys.h: the one table of the keys the core knows. Parsing, defaults, messages and docs/config.md follow
-// from it; does not know TOML and files.
+// from it. Does not know TOML or files.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace gsel {
 
-// A scalar of a file, or a default.
+// A scalar value, from a file or a default.
 struct Scalar {
   ConfigValue::Type type = ConfigValue::Type::text;
   int64_t integer = 0;
@@ -27,7 +27,7 @@ enum class KeyType {
   size,  // an integer or "auto"
 };
 
-// Allowed numbers; an infinite end is no bound.
+// Allowed numbers; an infinite bound is no bound.
 struct Bounds {
   double minimum = 0;
   double maximum = 0;
@@ -39,7 +39,7 @@ struct Bounds {
 struct ConfigKey {
   std::string_view name;  // dotted
   KeyType type;
-  std::string_view default_text;  // as it would stand in the file, text without its quotes
+  std::string_view default_text;  // as written in a file, text without its quotes
   Bounds bounds;
   std::span<const std::string_view> words;
   std::string_view help;
@@ -49,16 +49,16 @@ struct ConfigKey {
 std::span<const ConfigKey> config_keys();
 const ConfigKey* find_config_key(std::string_view name);
 
-// What the key accepts, for people: "an integer of at least 1 or \"auto\"".
+// What the key accepts, for messages: "an integer of at least 1 or \"auto\"".
 std::string expectation(const ConfigKey& key);
 
-// Empty when the key accepts the value, else what is wrong with it: "is text", "is out of bounds".
+// Empty when the key accepts the value, else the reason why not: "is text", "is out of bounds".
 std::string objection(const ConfigKey& key, const Scalar& value);
 
 // The key's default as a value.
 Scalar default_value(const ConfigKey& key);
 
-// A value as gsel_config_get tells it: 25000000, 1.0, true, adamw.
+// A value as gsel_config_get returns it: 25000000, 1.0, true, adamw.
 std::string as_text(const Scalar& value);
 
 // Stores an accepted value in the field and in config.texts.

@@ -1,4 +1,4 @@
-// base/config_keys_host.cc: rows of the keys that say where a program runs: [select], [comm], [mesh].
+// base/config_keys_host.cc: rows of [select], [comm] and [mesh].
 #include "base/config_rows.h"
 
 namespace gsel {

@@ -1,6 +1,7 @@
-// base/config_parse.cc: from TOML text to a Config, with a place for every complaint. What a key accepts stands in
-// config_keys.cc; here is only how a file is walked and what is said when it is wrong.
-// Hostile text trips assertions of the parser that its release builds do without; it then reports an error.
+// base/config_parse.cc: from TOML text to a Config, with a place for every error. config_keys.cc says what a key
+// accepts; this file walks the tree and reports errors.
+// Hostile text trips assertions of the parser, so they are off, as in its release builds; the parser then reports an
+// error.
 #define TOML_ASSERT(condition) static_cast<void>(0)
 #include <toml++/toml.h>
 
@@ -17,13 +18,13 @@
 namespace gsel {
 namespace {
 
-// Bounds what a hostile text can make the parser nest; a real file has a few hundred bytes.
+// Limits how deep a hostile text can make the parser nest; a real file has a few hundred bytes.
 constexpr size_t kMostBytes = size_t{64} << 10;
 
-// Stands for the file where a key was set by a call.
+// Stands for the file name when a call set the key.
 constexpr const char* kSet = "gsel_config_set";
 
-// Of a key that a call sets: above "strategy.pipeline." and the longest name of an option.
+// Longest key that a call can set: more than "strategy.pipeline." and the longest name of an option.
 constexpr size_t kMostKeyBytes = 512;
 
 struct Entry {
@@ -31,7 +32,7 @@ struct Entry {
   const toml::node* node;
 };
 
-// In the order of the file, so that the first mistake is the one reported.
+// Entries in the order of the file, so that the first mistake is the one reported.
 std::vector<Entry> entries_of(const toml::table& table) {
   std::vector<Entry> entries;
   for (auto&& [key, node] : table) entries.push_back({&key, &node});
@@ -42,7 +43,7 @@ std::vector<Entry> entries_of(const toml::table& table) {
   return entries;
 }
 
-// A scalar's value; nothing for arrays, tables, dates and times.
+// The value of a scalar; nothing for arrays, tables, dates and times.
 std::optional<Scalar> scalar_of(const toml::node& node) {
   Scalar value;
   if (const auto* text = node.as_string()) {
@@ -85,7 +86,7 @@ std::string_view kind_of(const toml::node& node) {
   }
 }
 
-// Names of plugins and of their options.
+// Whether `name` can be the name of a plugin or of a plugin's option.
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
 }
@@ -157,7 +158,7 @@ class Reader {
     config_.places[place.token] = place;
   }
 
-  // Names the nearest known word; for a key also the same word under another section.
+  // Names the nearest known word, and for a key also the same key in another section.
   [[noreturn]] void reject_unknown(std::string_view what, const Place& place,
                                    std::vector<std::string_view> known) const {
     const std::string& name = place.token;
@@ -193,7 +194,7 @@ class Reader {
     reject_unknown(table ? "section" : "key", place, {names.begin(), names.end()});
   }
 
-  // Shares of the coordinates of an axis: [2, 1].
+  // The weights of the coordinates of an axis: [2, 1].
   void read_weights(const toml::node& node, const Place& key) {
     constexpr double kMostWeight = 1e9;
     const auto* array = node.as_array();
@@ -250,7 +251,7 @@ class Reader {
     return value.text;
   }
 
-  // At most one size is "auto"; the data axis is it unless the file names another.
+  // At most one size is "auto": that of the data axis unless the file names another.
   void check_auto() {
     const ConfigKey* found = nullptr;
     auto axes = kInnerToOuter;
@@ -285,7 +286,7 @@ class Reader {
   Config config_;
 };
 
-// What the parser says, in our manner: lower case first, no stop at the end.
+// The parser's message in the style of gsel: begins in lower case, no full stop at the end.
 std::string our_manner(std::string_view description) {
   std::string text = one_line(description);
   while (!text.empty() && (text.back() == '.' || text.back() == ' ')) text.pop_back();
@@ -309,19 +310,19 @@ toml::table parse_toml(std::string_view text, const std::string& file) {
   }
 }
 
-// Whether what a call gives for a key is text as it stands; else it is written as in a file.
+// Whether a call gives the key's value as plain text; else the value is in TOML notation.
 bool is_text(std::string_view key) {
   if (const ConfigKey* known = find_config_key(key))
     return known->type == KeyType::text || known->type == KeyType::word;
   return key.ends_with(".plugin");
 }
 
-// Puts the value, as gsel_config_get gives it, under `name` of the table. What is no TOML is text.
+// Puts the value, as gsel_config_get returns it, under `name` in the table. A value that is not valid TOML is text.
 void set_value(toml::table& table, std::string_view key, std::string_view name, const std::string& value) {
-  table.erase(name);  // with its place in the file
+  table.erase(name);  // together with its place in the file
   if (!is_text(key) && value.find_first_of("\n\r#") == value.npos) {
     try {
-      // A word of the caller's must not be read as the name of a second key.
+      // The caller's text must not be read as a second key.
       const toml::table read = parse_toml("value = " + value, kSet);
       if (const toml::node* node = read.get("value"); node && read.size() == 1 && !node->is_table()) {
         node->visit([&](const auto& given) { table.insert(name, given); });
@@ -333,7 +334,7 @@ void set_value(toml::table& table, std::string_view key, std::string_view name, 
   table.insert(name, value);
 }
 
-// Before it becomes tables: one for each part, and each takes stack.
+// Checks a key before it becomes nested tables, one for each part: each takes stack.
 void check_key(std::string_view key) {
   const auto refuse = [&](const std::string& why) {
     throw Error(GSEL_ERR_CONFIG, fmt::format("{}: key {} {}", kSet, in_quotes(key), why))

@@ -1,4 +1,4 @@
-// base/config_rows.h: the macros and helpers of the rows in config_keys*.cc. Included by those files alone.
+// base/config_rows.h: the macros and helpers of the rows in config_keys*.cc. Included by these files only.
 #pragma once
 
 #include <limits>
@@ -17,7 +17,7 @@ constexpr Bounds above(double minimum) {
 constexpr Bounds kFraction{0, 1, false, true};
 constexpr Bounds kAny{-kInfinity, kInfinity, false, false};
 
-// The keys of a section or several, in the order of docs/config.md.
+// The keys of one or more sections, in the order of docs/config.md.
 std::span<const ConfigKey> host_keys();
 std::span<const ConfigKey> train_keys();
 

@@ -1,5 +1,5 @@
-// base/current_error.h: the exception that is being handled, of any class, as an Error of gsel, to be kept and thrown
-// elsewhere.
+// base/current_error.h: converts the exception being handled, of any class, to an Error of gsel that can be kept and
+// thrown elsewhere.
 #pragma once
 
 #include "base/error.h"

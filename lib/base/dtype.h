@@ -7,7 +7,7 @@
 
 namespace gsel {
 
-// 0 when unknown. Here, since each small call asks for it several times.
+// 0 when unknown. Inline, since each small call needs it several times.
 constexpr size_t dtype_bytes(gsel_dtype dtype) {
   constexpr unsigned char kBytes[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1};
   return static_cast<size_t>(dtype) < sizeof kBytes ? kBytes[dtype] : 0;

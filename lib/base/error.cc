@@ -7,7 +7,7 @@
 #include "base/printable.h"
 #include "base/status.h"
 
-// NOLINTNEXTLINE(misc-no-recursion): as deep as the chain of causes
+// NOLINTNEXTLINE(misc-no-recursion): depth is the length of the cause chain
 gsel_error::gsel_error(gsel::Error e) : error(std::move(e)) {
   if (error.cause()) cause = std::make_unique<gsel_error>(*error.cause());
 }
@@ -19,7 +19,7 @@ gsel_error& out_of_memory() noexcept {
   static gsel_error instance{Error(GSEL_ERR_NOMEM, "out of memory")};
   return instance;
 }
-// Made at load time, while there is memory.
+// Constructed at load time, when there is memory.
 [[maybe_unused]] const gsel_error& made_early = out_of_memory();
 
 }  // namespace
@@ -45,7 +45,7 @@ gsel_error* to_handle(const Error& error) noexcept {
   }
 }
 
-// A copy of what is being handled, for which there may be no memory; then that is what it says.
+// Copies the exception being handled. When there is no memory for the copy, the result is an out-of-memory error.
 Error current_error() {
   try {
     throw;

@@ -1,6 +1,6 @@
 // base/error.h: failure inside the library is an exception of one class; lib/api turns it into a status and an object
-// that the caller owns. The code that knows most writes the text: one line, lower case, without a full stop. It says
-// what was asked, what was found, and what would work. Does not know who calls.
+// that the caller owns. The code that knows most writes the text: one line, lower case, without a full stop. The text
+// says what was asked, what was found, and what would work.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ struct Place {
   std::string token;   // key or token
 };
 
-// "file:line: " to begin a message with; the file alone, or nothing, where less is known.
+// Prefix of a message: "file:line: ", the file alone, or nothing, depending on what is known.
 std::string place_prefix(const Place& place);
 
 class Error : public std::exception {
@@ -69,24 +69,24 @@ std::string errno_text(int number);
 
 }  // namespace gsel
 
-// The object behind the C handle. Plugins' errors are made through it as well.
+// The object behind the C handle. Errors of plugins use it too.
 struct gsel_error {
   explicit gsel_error(gsel::Error e);
   gsel::Error error;
-  std::unique_ptr<gsel_error> cause;  // mirrors error.cause(), so that borrowed handles can be given out
+  std::unique_ptr<gsel_error> cause;  // mirrors error.cause(), so that borrowed handles can be returned
 };
 
 namespace gsel {
 
 // A new object for the caller; the static out-of-memory object when there is no memory for one.
 gsel_error* to_handle(const Error& error) noexcept;
-// Same from the exception now being handled, whatever it is.
+// The same for the exception being handled, of any class.
 gsel_error* current_exception_to_handle() noexcept;
 gsel_status code_of(const gsel_error* handle) noexcept;
-// Frees unless it is the static object.
+// Frees the object unless it is the static one.
 void free_handle(gsel_error* handle) noexcept;
 
-// Turns a status that a plugin returned back into an exception; takes over *handle.
+// Turns a status that a plugin returned back into an exception; takes ownership of *handle.
 void take_over(gsel_status status, gsel_error* handle);
 inline void throw_if_failed(gsel_status status, gsel_error* handle) {
   if (status != GSEL_OK || handle) take_over(status, handle);

@@ -1,5 +1,5 @@
 // fmt, compiled once. Debian ships fmt as headers and as a shared library; a copy inside libgsel keeps fmt out of the
-// library's dependencies and exported symbols, and spares every other file the compilation of fmt's function bodies.
+// library's dependencies and exported symbols, and no other file has to compile fmt's function bodies.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

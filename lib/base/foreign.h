@@ -1,5 +1,5 @@
 // base/foreign.h: calls into foreign code: callbacks and plugins. C code returns a status. C++ code may throw although
-// it must not; the exception ends here.
+// it must not; such an exception is caught here.
 #pragma once
 
 #include <exception>
@@ -11,7 +11,7 @@
 
 namespace gsel {
 
-// The status of `call`; `when_thrown` if it threw, with what it said in `thrown`.
+// Returns the status of `call`, or `when_thrown` if it throws; `thrown` then has the text of the exception.
 template <class Call>
 gsel_status call_foreign(Call&& call, gsel_status when_thrown, std::string& thrown) {
   try {
@@ -24,8 +24,8 @@ gsel_status call_foreign(Call&& call, gsel_status when_thrown, std::string& thro
   return when_thrown;
 }
 
-// Why a callback failed: what it said, else the name of its code. A code that is not of GSEL_ERROR_LIST, such as a
-// positive one, is the embedder's own and told as a number.
+// Why a callback failed: `said`, the callback's own text, or else the name of its code. A code outside GSEL_ERROR_LIST,
+// such as a positive one, is the embedder's own and is printed as a number.
 std::string reason_of(gsel_status status, std::string_view said);
 
 }  // namespace gsel

@@ -1,4 +1,4 @@
-// base/forked.h: refuses, in a forked child, objects that the parent made.
+// base/forked.h: refuses objects of the parent process in a forked child.
 #pragma once
 
 #include "base/error.h"
@@ -6,7 +6,7 @@
 
 namespace gsel {
 
-// GSEL_ERR_FORKED where what remembers this number of forks came from the parent process.
+// Throws GSEL_ERR_FORKED when an object with this fork generation was made in the parent process.
 inline void require_own_process(uint64_t fork_generation, const char* what) {
   if (os::fork_generation() != fork_generation)
     throw Error(GSEL_ERR_FORKED,

@@ -25,7 +25,7 @@ gsel_status guard(gsel_error** err, Body&& body) noexcept {
   }
 }
 
-// Answers a query that cannot fail usefully: the fallback when the object is NULL or the body throws.
+// For queries without an error argument: returns the fallback when the body throws.
 template <class T, class Body>
 T query(T fallback, Body&& body) noexcept {
   try {

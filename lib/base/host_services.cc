@@ -1,4 +1,4 @@
-// base/host_services.cc: see host_services.h. Called from foreign code, so nothing is thrown out.
+// base/host_services.cc: see host_services.h. Foreign code calls these functions, so none of them throws.
 #include "base/host_services.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ void log_from_plugin(int32_t level, const char* component, const char* line) noe
   try {
     log(std::clamp(level, GSEL_LOG_ERROR, GSEL_LOG_DEBUG), component ? component : "plugin", "{}", line ? line : "");
   } catch (...) {
-    // A line that cannot be formatted is a line lost.
+    // A line that cannot be formatted is lost.
   }
 }
 

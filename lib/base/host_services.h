@@ -1,4 +1,4 @@
-// base/host_services.h: the functions of the library that plugins can call, as a table, since they do not
+// base/host_services.h: the table of library functions that plugins can call. Plugins get a table since they do not
 // link to libgsel.
 #pragma once
 

@@ -1,5 +1,5 @@
-// base/json.h: a JSON value made to be printed. The JSON library stays behind it: only json.cc and json_object.cc
-// include its full headers. json_object.h reads JSON.
+// base/json.h: a JSON value for printing. The JSON library is hidden: only json.cc and json_object.cc include its full
+// headers. json_object.h reads JSON.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ class Json {
   Json(double value);
   Json(const char* text) : Json(std::string_view(text)) {}
   Json(const std::string& text) : Json(std::string_view(text)) {}
-  Json(std::string_view text);  // what is not UTF-8 is printed as U+FFFD
-  Json(const void*) = delete;   // else a bool
+  Json(std::string_view text);  // bytes that are not UTF-8 are printed as U+FFFD
+  Json(const void*) = delete;   // would convert to bool
   Json(std::initializer_list<JsonField> fields);
   template <class Item>
   Json(const std::vector<Item>& items) : Json(array()) {
@@ -40,13 +40,13 @@ class Json {
   static Json object();
   static Json array();
 
-  // A field of an object; null becomes an object. Fields are printed in the order they were set in.
+  // Sets a field of an object; null becomes an object. Fields are printed in the order in which they were set.
   void set(std::string_view name, Json value);
   void push(Json item);
   bool empty() const;  // no fields, no items, or null
 
   std::string on_one_line() const;
-  std::string on_lines(int indent) const;  // a line for each field and item, ends with a newline
+  std::string on_lines(int indent) const;  // one line per field and item, ends with a newline
 
  private:
   explicit Json(nlohmann::ordered_json value);
@@ -54,10 +54,10 @@ class Json {
   std::unique_ptr<nlohmann::ordered_json> value_;  // null if null
 };
 
-// As in Json{{"rank", 0}, {"name", text}}.
+// For Json{{"rank", 0}, {"name", text}}.
 struct JsonField {
   std::string_view name;
-  mutable Json value;  // moved out by the object that is made of it
+  mutable Json value;  // moved into the object
 };
 
 }  // namespace gsel

@@ -28,7 +28,7 @@ Place place_at(std::string_view text, size_t byte, const std::string& file) {
   return place;
 }
 
-// What nlohmann says after "[json.exception...] parse error at line 1, column 2: ".
+// The part of nlohmann's message after "[json.exception...] parse error at line 1, column 2: ".
 std::string reason_of(const json::parse_error& e) {
   std::string_view text = e.what();
   const auto colon = text.find(": ");
@@ -38,8 +38,8 @@ std::string reason_of(const json::parse_error& e) {
 
 constexpr size_t kMaxDepth = 32;
 
-// The same name twice in one object would silently drop a value; a tower of brackets would exhaust the stack later. A
-// look of its own: a parser that asks about each element goes through all those before it, again and again.
+// Rejects a repeated name in an object, which would silently drop a value, and deep nesting, which would later exhaust
+// the stack. A separate pass, since the parser's callback takes quadratic time.
 class Watch : public nlohmann::json_sax<json> {
  public:
   explicit Watch(const JsonSource& source) : source_(source) {}
@@ -61,7 +61,7 @@ class Watch : public nlohmann::json_sax<json> {
   bool number_float(double, const std::string&) override { return true; }
   bool string(std::string&) override { return true; }
   bool binary(json::binary_t&) override { return true; }
-  // The parser proper says what is wrong.
+  // The real parse reports syntax errors.
   bool parse_error(size_t, const std::string&, const json::exception&) override { return false; }
 
  private:
@@ -78,7 +78,7 @@ class Watch : public nlohmann::json_sax<json> {
   }
 
   const JsonSource& source_;
-  std::vector<std::set<std::string>> names_;  // of the objects that are open
+  std::vector<std::set<std::string>> names_;  // of the objects being read
 };
 
 std::string json_text(const json& value) {
@@ -86,7 +86,7 @@ std::string json_text(const json& value) {
   return text.size() > 60 ? text.substr(0, 60) + "..." : text;
 }
 
-// A name that somebody gave a field, for a path in a message.
+// The name of a field as part of a path in a message.
 std::string field_text(const std::string& name) {
   const bool plain = name.size() <= 60 &&
                      std::all_of(name.begin(), name.end(), [](unsigned char c) { return c == '_' || std::isalnum(c); });

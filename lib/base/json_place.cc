@@ -1,4 +1,4 @@
-// base/json_place.cc: see json_place.h. Goes through the text once, past all that the path does not lead into.
+// base/json_place.cc: see json_place.h. One pass over the text, which skips everything outside the path.
 #include "base/json_place.h"
 
 #include <algorithm>
@@ -45,13 +45,14 @@ class PathWalk {
       }
       depth += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
       ++at_;
-      if (depth == 0)  // a number or a word: to its end
+      if (depth == 0)  // a number or a word: skip to its end
         while (at_ < text_.size() && std::string_view(" \t\r\n,:{}[]\"").find(text_[at_]) == std::string_view::npos)
           ++at_;
     } while (depth > 0 && at_ < text_.size());
   }
 
-  // Goes to the value that the path's next step names, and sets where that step stands. False: there is none.
+  // Enters the value that the next step of the path names, and sets `found` to the step's position. Returns false when
+  // there is no such value.
   bool enter(size_t& found) {
     const char kind = now();
     if (kind != '{' && kind != '[') return false;
@@ -96,7 +97,7 @@ class PathWalk {
 
 JsonSpot json_spot_of(std::string_view text, std::string_view path) {
   const std::string_view before = text.substr(0, std::min(PathWalk(text, path).run(), text.size()));
-  const size_t line = before.rfind('\n') + 1;  // 0 without one
+  const size_t line = before.rfind('\n') + 1;  // 0 on the first line
   return {1 + static_cast<int32_t>(std::ranges::count(before, '\n')), 1 + static_cast<int32_t>(before.size() - line)};
 }
 

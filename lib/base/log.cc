@@ -1,4 +1,4 @@
-// base/log.cc: see log.h. There is one sink per process, and it gets one line at a time.
+// base/log.cc: see log.h. There is one sink per process; it is called with one line at a time.
 #include "base/log.h"
 
 #include <atomic>
@@ -40,7 +40,7 @@ struct Sink {
   std::atomic<bool> chosen{level != 0};  // by the host or by the variable
   gsel_log_fn fn = to_stderr;
   UserData user_data;
-  std::set<std::string> told;  // of variables
+  std::set<std::string> told;  // warnings about variables that were given
 };
 
 Sink& sink() {
@@ -52,7 +52,7 @@ Sink& sink() {
 
 void set_log_sink(gsel_log_fn fn, gsel_log_level level, void* user_data, gsel_free_fn free_user_data) {
   Sink& s = sink();
-  UserData kept;  // at the end the earlier one, freed without the lock: it may log
+  UserData kept;  // after the swap the previous one; freed without the lock, since freeing may log
   kept.take(user_data, free_user_data);
   std::lock_guard lock(s.mutex);
   s.fn = fn;

@@ -22,7 +22,7 @@ int edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest(std::string_view word, const std::vector<std::string_view>& known) {
-  constexpr size_t kLongest = 100;  // nobody mistypes a known word into more than this
+  constexpr size_t kLongest = 100;  // no misspelling of a known word is longer
   if (word.empty() || word.size() > kLongest) return {};
   std::string_view best;
   int best_distance = 1 + static_cast<int>(std::max<size_t>(word.size() / 4, word.size() > 2 ? 2 : 1));

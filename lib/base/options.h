@@ -1,5 +1,5 @@
-// base/options.h: the growth rule of public structs. Each starts with its size; a shorter one is an older caller and
-// missing fields stay zero; a longer one is accepted when the tail unknown to us is zero.
+// base/options.h: how public structs grow. Each begins with its size. A shorter struct comes from an older caller, and
+// its missing fields are zero. A longer one is accepted when the bytes that this version does not know are zero.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace gsel {
 
-// The size a caller's struct states; refused when the struct was never initialised.
+// The size that a caller's struct states; an error when the struct was not initialised.
 template <class T>
 uint32_t stated_size(const T* given, const char* type) {
   if (!given) fail(GSEL_ERR_ARG, "{} is NULL", type);
@@ -22,7 +22,7 @@ uint32_t stated_size(const T* given, const char* type) {
   return given->struct_size;
 }
 
-// What no version gives a meaning must be zero, so that one may some day.
+// Reserved fields must be zero, so that a later version can give them a meaning.
 template <class T>
 void check_reserved(const T& given, const char* type, gsel_status code = GSEL_ERR_ARG) {
   const auto check = [&](auto value, const char* field) {
@@ -34,12 +34,12 @@ void check_reserved(const T& given, const char* type, gsel_status code = GSEL_ER
   if constexpr (requires { given.reserved2; }) check(given.reserved2, "reserved2");
 }
 
-// `name` is that of the field with its struct.
+// `name` is the struct and its field.
 inline void check_flags(uint32_t flags, uint32_t known, const char* name) {
   if (flags & ~known) fail(GSEL_ERR_ARG, "{} is {:#x}, known are {:#x}", name, flags, known);
 }
 
-// A full struct of today's size from what the caller passed; `type` names it in messages.
+// Copies the caller's struct to a struct of the current size; `type` names it in messages.
 template <class T>
 T read_struct(const T* given, const char* type) {
   const uint32_t size = stated_size(given, type);
@@ -55,7 +55,7 @@ T read_struct(const T* given, const char* type) {
   return full;
 }
 
-// A caller's array: each struct states the same size, which is the distance between them.
+// Reads a caller's array. Each struct states the same size, which is the distance from one struct to the next.
 template <class T>
 std::vector<T> read_structs(const T* given, int32_t n, const char* type) {
   std::vector<T> all;
@@ -71,14 +71,14 @@ std::vector<T> read_structs(const T* given, int32_t n, const char* type) {
   return all;
 }
 
-// Index i of a list that the caller asked for.
+// Checks index i of a list with `count` entries.
 inline void check_index(int32_t i, size_t count, const char* name) {
   if (i < 0 || static_cast<size_t>(i) >= count)
     fail(GSEL_ERR_ARG, "{} is {}; {}", name, i,
          count ? fmt::format("expected 0 to {}", count - 1) : std::string("there are none"));
 }
 
-// Fills the caller's struct with as much of `value` as it has room for; its struct_size stays.
+// Copies as much of `value` as the caller's struct has room for; its struct_size stays.
 template <class T>
 void write_struct(T* out, const T& value, const char* type) {
   const uint32_t size = stated_size(out, type);

@@ -23,12 +23,12 @@
 namespace gsel::os {
 namespace {
 
-// What fork must be told of. Never destroyed: threads may still be at work when the process exits.
+// State that fork handlers update. Never destroyed: threads may still run when the process exits.
 struct Process {
   std::mutex mutex;
   std::atomic<uint64_t> generation{0};
   std::mutex own_mutex;
-  std::set<int> own;  // OwnFd; a child that kept them would hide our death
+  std::set<int> own;  // of OwnFds; a child that kept them would hide the end of its parent
   uint64_t token = 0;
 
   Process() {
@@ -43,7 +43,7 @@ struct Process {
     mutex.unlock();
   }
   static Process& get() {
-    alignas(Process) static std::byte room[sizeof(Process)];  // never destroyed; without memory it could not be made
+    alignas(Process) static std::byte room[sizeof(Process)];  // static storage: works without memory
     static Process* process = new (room) Process;
     return *process;
   }
@@ -51,7 +51,7 @@ struct Process {
     generation.fetch_add(1, std::memory_order_relaxed);
     token = 0;
     for (const int fd : own) {
-      // The number stays taken, so that the child's copy of the handle closes nothing of somebody else.
+      // The number stays in use, so that the child's copy of the handle does not close an unrelated descriptor.
       const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
       if (nothing < 0 || dup3(nothing, fd, O_CLOEXEC) < 0) close(fd);
       if (nothing >= 0) close(nothing);
@@ -78,7 +78,7 @@ OwnFd& OwnFd::operator=(OwnFd&& other) noexcept {
   return *this;
 }
 
-// Closed under the lock: the number may be another descriptor's right after.
+// Closes under the lock: the number may belong to another descriptor right after.
 OwnFd::~OwnFd() {
   if (!*this) return;
   Process& process = Process::get();
@@ -142,7 +142,7 @@ std::mutex& process_mutex() {
 
 Life open_life() {
   Life life;
-  life.watch = Fd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));  // close-on-exec by itself
+  life.watch = Fd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));  // always close-on-exec
   if (life.watch) return life;
   if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
     fail(GSEL_ERR_IO, "pidfd_open failed: {}", errno_text(errno));

@@ -1,6 +1,5 @@
 // base/os.h: what the library asks of Linux directly: descriptors that close themselves, the clock, randomness,
-// futexes, a descriptor that reports when a process has ended, and detection of fork. Does not know what they are used
-// for.
+// futexes, a descriptor that reports the end of a process, and fork detection.
 #pragma once
 
 #include <atomic>
@@ -11,7 +10,7 @@
 
 namespace gsel::os {
 
-// A file descriptor with an owner.
+// Owns a file descriptor.
 class Fd {
  public:
   Fd() = default;
@@ -30,8 +29,8 @@ class Fd {
   int fd_ = -1;
 };
 
-// One that only this process keeps: in a forked child its number is that of /dev/null, so that nobody takes the child
-// for this process.
+// A descriptor that forked children do not inherit: in a child its number refers to /dev/null, so that other processes
+// do not take the child for this process.
 class OwnFd : public Fd {
  public:
   OwnFd() = default;
@@ -42,7 +41,7 @@ class OwnFd : public Fd {
 };
 
 int64_t now_ns() noexcept;  // CLOCK_MONOTONIC
-// A clock that costs next to nothing, alike on all processors of the host, of a constant rate nobody states.
+// A clock that costs next to nothing. All processors of the host agree on it; its rate is constant but unknown.
 inline int64_t ticks() noexcept {
 #if defined(__x86_64__)
   return static_cast<int64_t>(__builtin_ia32_rdtsc());
@@ -54,39 +53,42 @@ inline double now_seconds() noexcept {
   return static_cast<double>(now_ns()) * 1e-9;
 }
 
-// Fills with random bytes; GSEL_ERR_IO when the system has none.
+// Fills `out` with random bytes; GSEL_ERR_IO when the system has none.
 void random_bytes(void* out, size_t bytes);
 
-// Shared futexes: the word may lie in memory of several processes. wait returns after a wake, a change or the time.
+// Shared futexes: the word may be in memory that processes share. futex_wait returns after a wake, a change of the
+// word, or the timeout.
 void futex_wait(const std::atomic<uint32_t>& word, uint32_t expected, int64_t nanoseconds) noexcept;
 void futex_wake_all(const std::atomic<uint32_t>& word) noexcept;
 
-// std::atomic_thread_fence, for accesses that cross processes; the thread sanitizer, which sees one process, lacks it.
+// std::atomic_thread_fence for accesses between processes. The thread sanitizer sees one process and does not support
+// it.
 inline void fence([[maybe_unused]] std::memory_order order) noexcept {
 #if !defined(__SANITIZE_THREAD__)
   std::atomic_thread_fence(order);
 #endif
 }
 
-// A barrier for memory that one side pays for alone: after pass_barriers_everywhere, whatever any thread of a
-// registered process wrote before is seen here, and it sees what was written here before. false: the kernel cannot.
+// A memory barrier whose whole cost is on one side (membarrier): after pass_barriers_everywhere this thread sees every
+// earlier write of all threads of registered processes, and they see its earlier writes. register_for_barriers returns
+// false when the kernel does not support it.
 bool register_for_barriers() noexcept;
 void pass_barriers_everywhere() noexcept;
 
-// How often this process has become a forked child; a handle that remembers another number came from the parent.
+// How many forks lead from the first process to this one; a handle with another number was made by a parent process.
 uint64_t fork_generation() noexcept;
 // A random number that differs between processes, forked ones included.
 uint64_t process_token();
-const uint64_t* process_token_place() noexcept;  // for others to see that a process is the one they mean
-// Lock for bookkeeping of the whole process at join time; never left locked in a forked child.
+const uint64_t* process_token_place() noexcept;  // lets other processes verify that a process is the expected one
+// Lock for process-wide bookkeeping at join time; never left locked in a forked child.
 std::mutex& process_mutex();
 
-// A descriptor that polls as ready once this process has ended, to be handed to others: a pidfd, or the read end of a
-// pipe whose write end nobody but this process keeps (kernels without pidfd). `keep` must live as long as the process
-// wants to be seen alive.
+// A descriptor for other processes that polls as ready once this process has ended: a pidfd, or, on kernels without
+// pidfd, the read end of a pipe whose write end only this process has. `keep` must live as long as the process is to
+// count as alive.
 struct Life {
   Fd watch;
-  OwnFd keep;  // set for a pipe only
+  OwnFd keep;  // the write end of the pipe, if there is one
 };
 Life open_life();
 bool life_ended(int fd) noexcept;

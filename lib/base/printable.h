@@ -1,4 +1,4 @@
-// base/printable.h: makes foreign text fit for one-line messages. Does not know where the text came from.
+// base/printable.h: makes foreign text safe for one-line messages.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace gsel {
 // `text` in double quotes: control characters, quotes and backslashes escaped, cut after `most` bytes.
 std::string in_quotes(std::string_view text, size_t most = 60);
 
-// `text` on one line: a blank for each control character, none at the end.
+// `text` on one line: each control character becomes a blank, blanks at the end are removed.
 std::string one_line(std::string_view text);
 
 }  // namespace gsel

@@ -1,4 +1,5 @@
-// base/quiet_thread.h: a thread of the library's own, on which no signal handler of the program ever runs.
+// base/quiet_thread.h: starts a thread of the library with all signals blocked, so that no signal handler of the
+// program runs on it.
 #pragma once
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-// base/read_file.h: reads a whole file as text. Only regular files: a pipe could make the caller wait for ever, and a
-// device never ends. Does not know what is in the file.
+// base/read_file.h: reads a whole file as text. Only regular files: reading a pipe could block indefinitely, and a
+// device may never end. Does not know what is in the file.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace gsel {
 
-// `path` from the root, for errors that stay true when the folder changes. `what`, such as "config file", is how
-// messages call the file. GSEL_ERR_ARG for an empty path or one with a NUL byte.
+// `path` made absolute, for errors that stay true when the working directory changes. `what`, such as "config file", is
+// the name of the file in messages. GSEL_ERR_ARG for an empty path or one with a NUL byte.
 std::string absolute_path(std::string_view what, const std::string& path);
 
 // GSEL_ERR_IO, about the file, when it cannot be read or has more than `max_bytes` bytes.

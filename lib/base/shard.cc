@@ -21,9 +21,10 @@ std::vector<int64_t> even_bounds(int64_t n, size_t parts) {
   return bounds;
 }
 
-// The rest is dealt to those that have no right to less than the least: by whole items, then by largest remainders.
+// Each rank gets at least `least` items. Ranks with a larger proportional size get its whole part, then one item each
+// by largest remainder.
 std::vector<int64_t> deal(int64_t n, std::span<const double> weights, int64_t least) {
-  if (all_alike(weights)) return even_bounds(n, weights.size());  // of any n, exactly
+  if (all_alike(weights)) return even_bounds(n, weights.size());  // exact for any n
   std::vector<int64_t> size(weights.size(), least);
   std::vector<bool> has_least(weights.size(), false);
   std::vector<double> exact(weights.size());

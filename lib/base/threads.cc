@@ -15,8 +15,8 @@
 namespace gsel {
 namespace {
 
-// How many rest, with the number of forks behind which they do: a child has none of its parent's threads.
-struct alignas(uint64_t) Resting {  // else Clang 14 asks libatomic for it
+// The number of resting threads, and the fork generation it belongs to: a child has none of its parent's threads.
+struct alignas(uint64_t) Resting {  // 8 bytes, else Clang 14 calls libatomic
   uint32_t generation;
   int32_t threads;
 };
@@ -35,7 +35,7 @@ void count(int32_t change) noexcept {
   }
 }
 
-// Its entry stays until the last thread ends, as that of a zombie: "pid (name) Z ...".
+// The main thread's entry stays, as a zombie's, until the last thread ends: "pid (name) Z ...".
 bool main_thread_ended() noexcept {
   char path[64], text[128];
   std::snprintf(path, sizeof path, "/proc/self/task/%d/stat", static_cast<int>(getpid()));
@@ -47,7 +47,7 @@ bool main_thread_ended() noexcept {
   return name_end && std::strncmp(name_end, ") Z", 3) == 0;
 }
 
-// -1 where it cannot be known.
+// Returns -1 when the number is not known.
 int threads_of_process() noexcept {
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir("/proc/self/task"), closedir);
   if (!entries) return -1;

@@ -1,10 +1,10 @@
-// base/threads.h: threads of the library that must not keep a process alive: if the main thread has left by
-// pthread_exit, the process ends with the last of the program's own threads. Does not know what the threads do.
+// base/threads.h: library threads that must not keep a process alive. When the main thread has left by pthread_exit,
+// the process ends with the last of the program's own threads.
 #pragma once
 
 namespace gsel {
 
-// While it lives, the calling thread of the library waits for work that only the program can give it.
+// While the object lives, the calling library thread waits for work that only the program can give it.
 class RestingThread {
  public:
   RestingThread() noexcept;

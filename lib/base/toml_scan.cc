@@ -1,6 +1,6 @@
-// base/toml_scan.cc: see toml_scan.h. It goes through a text as the parser does, so that both agree, as long as the
-// text is valid, on what is a string and what a comment. Behind the first mistake they need not agree, since the parser
-// stops there. The exception are bare values, whose end the parser looks for before it reads them.
+// base/toml_scan.cc: see toml_scan.h. Scans a text like the parser, so that both agree in a valid text on what is a
+// string and what a comment. After the first mistake they need not agree, since the parser stops there. The exception
+// is bare values, whose end the parser searches before it reads them.
 #include "base/toml_scan.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ class Scan {
     const char c = now();
     if (beyond_ascii(c)) refuse("stands outside of text and comments; put quotes around it");
     if (in_word_ && !ends_word(c)) {
-      // The parser looks for the end of a number across whatever follows it, quotes and what is in them.
+      // The parser searches the end of a number across everything that follows, also across quotes and their contents.
       if (c == '"' || c == '\'') refuse("stands in a bare value; a value is text or a number, not both");
       ++at_;
       return;
@@ -62,14 +62,14 @@ class Scan {
     ++at_;
   }
 
-  // Between keys and values. A bracket where none fits is the parser's business.
+  // A character between keys and values. A bracket in a wrong place is left to the parser.
   void follow(char c) {
     if (c == '\t' || c == ' ') return;
     dots_ = 0;
     if (c == '=') in_value_ = true;
     if (c == ',' && !open_.empty()) in_value_ = open_.back() == '[';
     if (c == '\n' && open_.empty()) in_value_ = false;
-    if (c == '{' || (c == '[' && in_value_)) {  // else of a table's name
+    if (c == '{' || (c == '[' && in_value_)) {  // not the name of a table
       if (open_.size() == kMostBrackets)
         refuse(fmt::format("opens a value in more than {} others; use fewer", kMostBrackets));
       open_ += c;
@@ -95,11 +95,11 @@ class Scan {
         return;
       }
     }
-    at_ = text_.size();  // a string without an end: the parser goes no further either
+    at_ = text_.size();  // an unterminated string: the parser stops here too
   }
 
-  // Ends with three to five quotes, of which the last three are the end. Behind a backslash at the end of a line, white
-  // space is skipped up to the next character that is none.
+  // The string ends with three to five quotes, of which the last three are the delimiter. After a backslash at the end
+  // of a line, white space is skipped.
   void multi_line_string(char quote) {
     bool skipping = false;
     while (at_ < text_.size()) {
@@ -127,7 +127,7 @@ class Scan {
     }
   }
 
-  // The character here: a whole UTF-8 sequence as far as there is one, else one byte by its number.
+  // The character at the current position: a whole UTF-8 sequence if valid, else one byte by its number.
   std::string token() const {
     const auto lead = static_cast<unsigned char>(now());
     const size_t length = lead < 0x80 ? 1 : lead >= 0xF0 && lead < 0xF8 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 0;
@@ -153,9 +153,9 @@ class Scan {
   std::string_view text_;
   const std::string& file_;
   size_t at_ = 0;
-  int dots_ = 0;           // of the key here
+  int dots_ = 0;           // in the current key
   std::string open_;       // brackets of values
-  bool in_value_ = false;  // behind a "="; false again where a key can stand
+  bool in_value_ = false;  // after a "="; false again where a key can follow
   bool in_word_ = false;   // in a bare value: a number, a date, a boolean
 };
 

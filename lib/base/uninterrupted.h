@@ -5,7 +5,7 @@
 
 namespace gsel {
 
-// What `call` answers once no signal interrupts it: -1 with errno, or more.
+// Repeats `call` until no signal interrupts it; returns its result, which is -1 with errno for another error.
 template <class Call>
 auto uninterrupted(Call call) {
   for (;;) {

@@ -1,5 +1,5 @@
-// base/user_data.h: a pointer of the embedder's that is kept. The embedder's free function, if any, is called with the
-// last copy.
+// base/user_data.h: keeps a pointer of the embedder. The embedder's free function, if any, is called when the last copy
+// goes.
 #pragma once
 
 #include <gsel/types.h>
@@ -8,12 +8,12 @@
 
 namespace gsel {
 
-// What can fail is done before the pointer is taken over, so that a call that fails has kept nothing.
+// A caller does everything that can fail before it calls take(), so that a failed call has kept nothing.
 class UserData {
  public:
   UserData() : owner_(std::make_shared<Owner>()) {}
 
-  // Once.
+  // To be called once.
   void take(void* user_data, gsel_free_fn free_user_data) noexcept {
     owner_->user_data = user_data;
     owner_->free_user_data = free_user_data;

@@ -10,7 +10,7 @@
 namespace gsel {
 namespace {
 
-// Numbers of a list such as [2, 1.5].
+// The numbers of a list such as [2, 1.5].
 std::vector<double> numbers_of(const std::string& list) {
   std::vector<double> result;
   for (size_t at = 0; (at = list.find_first_not_of("[, ", at)) < list.size() && list[at] != ']';) {

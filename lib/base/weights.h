@@ -1,4 +1,4 @@
-// base/weights.h: the shares of the ranks of an axis, by weight.
+// base/weights.h: how the ranks of an axis share work, by weight.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace gsel {
 
-// Weights of an axis's ranks, [strategy.AXIS] weights, all 1 where the file has none; GSEL_ERR_CONFIG unless there is
-// one for each rank.
+// The weights of an axis's ranks, [strategy.AXIS] weights; all 1 when the file has none. GSEL_ERR_CONFIG unless there
+// is one weight for each rank.
 std::vector<double> axis_weights(const Config& config, gsel_axis axis, int32_t ranks);
 
-// As shard_bounds of base/shard.h, of n items of which a rank may have none.
+// Like shard_bounds in base/shard.h, but a rank may get no items.
 std::vector<int64_t> share_items(int64_t n, std::span<const double> weights);
 
 }  // namespace gsel

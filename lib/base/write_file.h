@@ -1,4 +1,4 @@
-// base/write_file.h: a file that appears whole or not at all: written under another name, then renamed.
+// base/write_file.h: writes a file so that it appears whole or not at all: written under another name, then renamed.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace gsel {
 
-// Replaces what has that name. GSEL_ERR_IO, about the file.
+// Replaces an existing file. GSEL_ERR_IO, about the file.
 void write_file(const std::string& path, std::string_view content);
 
 }  // namespace gsel
