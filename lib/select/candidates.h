@@ -1,6 +1,6 @@
-// select/candidates.h: the units (devices or parts of devices) that may still be selected. Selecting is a sequence of
-// layers; each drops units or reorders them, and stores a reason with every unit that it drops. Does not know which
-// layers there are.
+// select/candidates.h: the units (devices or parts of devices) that may still be selected. Selection is a sequence of
+// layers; each layer drops or reorders units, and stores a reason with every unit that it drops. Does not know the
+// layers.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace gsel {
 
-// What became of one device or partition.
+// The outcome for one device or partition.
 struct Verdict {
   Unit unit;
   int32_t position = -1;  // place in the selection
@@ -28,24 +28,24 @@ class Candidates {
   bool keeps(const Unit& unit) const { return rows_[row_of(unit)].kept; }
   const std::string& reason(const Unit& unit) const { return rows_[row_of(unit)].reason; }
 
-  // Keeps these units, in this order, and drops the others that were kept. A unit may be a part of one that was kept.
+  // Keeps these units, in this order, and drops all others. A unit may be a part of a unit that was kept before.
   void keep(std::vector<Unit> units, const std::function<std::string(const Unit&)>& why_dropped);
   void keep(std::vector<Unit> units, const std::string& why_dropped) {
     keep(std::move(units), [&](const Unit&) { return why_dropped; });
   }
-  // Drops what `unwanted` gives a reason for; an empty reason keeps.
+  // Drops each unit for which `unwanted` returns a reason; an empty reason keeps the unit.
   void drop(const std::function<std::string(const Unit&)>& unwanted);
-  // Another order of the same units.
+  // Replaces the order of the same units.
   void reorder(std::vector<Unit> units) { kept_ = std::move(units); }
-  // Takes over what another set over the same inventory came to.
+  // Takes over the state of another set over the same inventory.
   void assign(Candidates&& other) {
     rows_ = std::move(other.rows_);
     kept_ = std::move(other.kept_);
   }
-  // Adds to why a kept unit is kept.
+  // Adds a reason why a kept unit is kept.
   void note(const Unit& unit, const std::string& reason);
 
-  // Positions by now, in the order of the inventory.
+  // Current verdicts, in the order of the inventory.
   std::vector<Verdict> verdicts() const;
 
  private:
@@ -54,7 +54,7 @@ class Candidates {
     bool kept = true;
     std::string reason;
   };
-  // Parts that are not listed, such as tiles, share the row of their device.
+  // Parts that are not listed, such as tiles, use the row of their device.
   size_t row_of(const Unit& unit) const;
 
   const Inventory& inventory_;

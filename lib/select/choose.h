@@ -1,5 +1,5 @@
-// select/choose.h: the layers that narrow the candidates: to what the environment leaves visible, then by the spec of
-// the request to the first of its choices that is possible.
+// select/choose.h: the layers that narrow the candidates: first to the units that the environment leaves visible, then
+// to the first possible choice of the request's spec.
 #pragma once
 
 #include <functional>
@@ -12,20 +12,20 @@
 
 namespace gsel {
 
-// Every accelerator whose rules are wanted, before masks.
+// Every accelerator whose rules satisfy `wanted`, before masks.
 std::vector<Unit> accelerators(const Inventory& inventory, const std::function<bool(const Rules&)>& wanted);
 
-// Narrows to those that the variables leave, in their order, and the CPUs.
+// Narrows the candidates to the CPUs and to the units that the variables leave, in their order.
 void keep_visible(Candidates& candidates, const Environment& environment,
                   const std::function<bool(const Rules&)>& wanted, Trace& trace);
 
-constexpr size_t kMostTold = 16;  // reasons in one message
+constexpr size_t kMostTold = 16;  // maximum number of reasons in one message
 
-// What stands round a choice.
+// The context of a choice.
 struct Scene {
   const Environment& environment;
   const std::vector<Unit>& accelerators;  // of the kinds asked for, before masks
-  const std::vector<int32_t>& hosts;      // those that host filters leave, in their order
+  const std::vector<int32_t>& hosts;      // hosts that pass the host filters, in their order
 };
 
 // Narrows the candidates to the selection. On return each kept unit has a reason.
@@ -35,17 +35,17 @@ void choose(Candidates& candidates, const Question& question, const Scene& scene
 void choose_one(Candidates& candidates, const Question& question, const Choice& choice, const Scene& scene,
                 Trace& trace);
 
-// Explains in words why too few devices are left. Does not know what follows from it.
+// Writes the message for too few devices. Does not know what the caller does with it.
 class Shortage {
  public:
   Shortage(const Candidates& candidates, const Question& question, const Choice& choice, const Scene& scene)
       : candidates_(candidates), question_(question), choice_(choice), scene_(scene) {}
 
-  // Why no accelerator is left.
+  // For a selection without any accelerator.
   std::string nothing() const;
-  // How many are left of how many.
+  // For a selection with `found` devices, too few.
   std::string count(size_t found) const;
-  // "; a part of a name is written name:*A100*" where a whole name was given, or nothing.
+  // "; a part of a name is written name:*A100*" when the request has a name without a wildcard, else nothing.
   std::string glob_hint() const;
 
  private:

@@ -1,6 +1,6 @@
 // select/picker.h: turns the entries of a list clause (index:, pci:, cuda:, visible:, uuid:, mig:) into units. Each
-// kind of list numbers devices in its own way, so that one number is never taken for another. Does not know how the
-// units are used.
+// kind of list has its own numbering, so that a number of one is never taken for a number of another. Does not know how
+// the units are used.
 #pragma once
 
 #include <optional>
@@ -17,13 +17,14 @@ namespace gsel {
 
 class Picker {
  public:
-  // visible: what `visible:` counts, on all hosts; hosts: where index-like entries apply, each entry on every host
+  // visible: the units that `visible:` counts, on all hosts; hosts: where index-like entries apply, each entry on every
+  // host
   Picker(const Inventory& inventory, const Environment& environment, const std::vector<Unit>& visible,
          const std::vector<int32_t>& hosts, const Input& input, Trace& trace);
 
-  // The units of a list clause in its order, host after host where entries are indexes. With `usable` a divided device
-  // stands for its one instance, else for itself. GSEL_ERR_OUT_OF_RANGE,
-  // GSEL_ERR_UNKNOWN_DEVICE, GSEL_ERR_AMBIGUOUS, GSEL_ERR_SYNTAX, GSEL_ERR_DUPLICATE, each with its token.
+  // The units of a list clause in its order; entries that are indexes go host by host. With `usable` a divided device
+  // is replaced by its only instance. GSEL_ERR_OUT_OF_RANGE, GSEL_ERR_UNKNOWN_DEVICE, GSEL_ERR_AMBIGUOUS,
+  // GSEL_ERR_SYNTAX, GSEL_ERR_DUPLICATE, each with its token.
   std::vector<Unit> pick(const Clause& clause, bool usable);
 
  private:
@@ -44,11 +45,11 @@ class Picker {
   const std::vector<int32_t>& hosts_;
   const Input& input_;
   Trace& trace_;
-  // Made when first needed, so that an entry costs no walk over all devices.
+  // Created on first use, so that simple entries need no walk over all devices.
   std::optional<Identities> identities_;
   std::optional<std::vector<std::pair<std::string_view, int32_t>>> addresses_;  // sorted
   std::optional<std::vector<std::vector<Unit>>> visible_on_;                    // by host
-  // Of the host whose entries are being read.
+  // For the host whose entries are being read.
   struct {
     int32_t host = -1;
     size_t count = 0;

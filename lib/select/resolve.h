@@ -1,6 +1,6 @@
 // select/resolve.h: (inventory, environment, request) -> selection, a pure function. Strict reading narrows the
-// candidates layer after layer: masks, hosts, the request. A compat system replaces these layers by its own reading.
-// Does not know where an inventory comes from and who asks.
+// candidates layer by layer: masks, hosts, the request. A compat system replaces these layers by its own reading. Does
+// not know the source of the inventory.
 #pragma once
 
 #include <map>
@@ -21,10 +21,10 @@ struct Selection {
   std::vector<Verdict> candidates;  // every device and partition of the inventory
   Trace trace;
   std::string system;             // the compat system, empty: strict
-  int32_t processes = -1;         // that the system would start, -1: not said
-  bool sets_environment = false;  // `environment` is what the system gives its processes; else gsel's emission
+  int32_t processes = -1;         // number of processes that the system would start, -1: unknown
+  bool sets_environment = false;  // `environment` is what the system sets; else what gsel emits
   EnvLines environment;
-  std::map<int32_t, EnvLines> environment_of_host;  // besides `environment`
+  std::map<int32_t, EnvLines> environment_of_host;  // in addition to `environment`
 
   const Device& device(size_t position) const {
     return inventory->devices[static_cast<size_t>(units[position].device)];
@@ -33,9 +33,9 @@ struct Selection {
 
 Selection resolve(std::shared_ptr<const Inventory> inventory, const Environment& environment, const Request& request);
 
-// Whether this process's CUDA driver has been started already, and with which devices: a mask that is set after that is
-// silently ignored, so a selection by it would be wrong. GSEL_ERR_ALREADY_INITIALIZED when the driver is up and sees
-// other devices than the environment now names. Asks only a driver that is loaded and initialised; loads and starts
+// Checks whether this process's CUDA driver is already initialised, and with which devices: the driver ignores a mask
+// that is set later, so a selection by that mask would be wrong. GSEL_ERR_ALREADY_INITIALIZED when the driver sees
+// other devices than the environment now names. Only asks a driver that is loaded and initialised; loads and starts
 // nothing (driver_state.cc).
 void check_driver_state(const Inventory& inventory, const Environment& environment);
 
@@ -44,8 +44,8 @@ void check_driver_state(const Inventory& inventory, const Environment& environme
 // Hosts with a selected unit, in the order of the selection.
 std::vector<int32_t> selected_hosts(const Selection& selection);
 
-// Variables for a child process on `host` that is to see all of the host's share (local_rank -1) or the unit of one
-// local rank; one unit, or a CPU, serves every rank. GSEL_ERR_RANK_OVERFLOW, GSEL_ERR_ARG.
+// Variables for a child process on `host`: for all selected units of the host (local_rank -1) or for the unit of one
+// local rank. A single unit, or a CPU, serves every rank. GSEL_ERR_RANK_OVERFLOW, GSEL_ERR_ARG.
 Emission selection_env(const Selection& selection, int32_t host, int32_t local_rank);
 
 std::string selection_json(const Selection& selection);

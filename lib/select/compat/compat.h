@@ -1,6 +1,6 @@
-// select/compat/compat.h: how other systems read the same variables and options, bug for bug. There is one file and one
-// row of systems() per system. An error of a system is thrown with the nearest selection code, and its text begins with
-// the name of the system's exception. resolve, not this file, adds what strict reading would have said.
+// select/compat/compat.h: how other systems read the same variables and options, bug for bug. Each system has one file
+// and one row of systems(). An error of a system is thrown with the nearest selection code, and its text begins with
+// the name of the system's exception. Differences from strict reading are added by resolve, not here.
 #pragma once
 
 #include <map>
@@ -13,46 +13,47 @@
 
 namespace gsel {
 
-// What a system is asked, on one host.
+// The input of a system, on one host.
 struct Case {
   const Inventory& inventory;
   const Environment& environment;
   const Request& request;
-  int32_t host = 0;  // in Inventory::hosts; the system runs there
+  int32_t host = 0;  // index in Inventory::hosts; the host that the system runs on
 };
 
-// What it answers.
+// The output of a system.
 struct Reading {
   std::vector<Unit> units;  // in the order in which the program numbers them; may be empty where the system allows it
-  std::string hidden_by;    // why the other devices are not among them
-  int32_t processes = -1;   // how many processes the system starts, -1: it starts none
+  std::string hidden_by;    // why the other devices are not in `units`
+  int32_t processes = -1;   // number of processes that the system starts, -1: none
   bool sets_environment = false;  // `environment` replaces what gsel would emit for a child
   EnvLines environment;
-  std::map<int32_t, EnvLines> environment_of_host;  // what a host's processes have besides, by place of the host
-  std::vector<Device> unlisted;  // devices that the system believes in and the inventory lacks: unit.device counts on
-                                 // from the inventory's last; Device::host counts on from its last host
+  std::map<int32_t, EnvLines> environment_of_host;  // additional variables of a host's processes, by host index
+  // Devices that the system assumes and the inventory lacks. Their unit.device continues after the inventory's last
+  // device, their Device::host after its last host.
+  std::vector<Device> unlisted;
   std::vector<std::string> unlisted_hosts;
 };
 
 struct System {
-  const char* name;     // as --compat takes it: "lightning"
-  const char* summary;  // one line for people
-  // True: request.devices is read by the system itself, in its own grammar. False: the system only decides what is
-  // visible and in which order, and request.devices, when given, is a gsel spec over that.
+  const char* name;     // as --compat accepts it: "lightning"
+  const char* summary;  // one line for messages
+  // True: the system reads request.devices itself, in its own grammar. False: the system only decides which devices are
+  // visible, and in which order; request.devices, if given, is a gsel spec over these devices.
   bool reads_devices;
-  bool reads_hosts;  // request.include, exclude and hostfile mean something to it
+  bool reads_hosts;  // the system uses request.include, exclude and hostfile
   Reading (*read)(const Case& asked, Trace& trace);
 };
 
-// What a driver shows, as the whole of a reading; `warning` where it shows nothing.
+// A reading that consists of the devices a driver shows; adds `warning` if there are none.
 Reading reading_of(Visible visible, const char* warning, Trace& trace);
 
 const std::vector<System>& systems();
-// nullptr when there is none of that name.
+// nullptr when no system has that name.
 const System* system_named(std::string_view name);
 
-// What a CUDA, HIP or Level Zero program sees at this moment, as its driver reads the variables; the frameworks stand
-// on these. None of them throws for what the driver takes in silence.
+// What a CUDA, HIP or Level Zero program sees at present, as its driver reads the variables; the frameworks build on
+// these functions. Input that the driver accepts silently does not throw.
 Visible cuda_driver(const Group& group, const Environment& environment, Trace& trace);
 Visible hip_runtime(const Group& group, const Environment& environment, Trace& trace);
 Visible ze_driver(const Group& group, const Environment& environment, Trace& trace);

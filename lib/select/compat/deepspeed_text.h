@@ -8,7 +8,7 @@
 
 namespace gsel {
 
-// Lines that "^(\S+)\s+slots=(\d+)" finds; what stands behind the number is ignored.
+// Lines that match "^(\S+)\s+slots=(\d+)"; text after the number is ignored.
 std::vector<HostSlots> read_deepspeed_hostfile(const std::string& text, const std::string& file);
 
 // A filter as parse_node_config_list leaves it: hosts in the order of their first mention, slots sorted and merged.

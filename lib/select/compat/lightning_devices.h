@@ -1,5 +1,5 @@
 // select/compat/lightning_devices.h: reads the values of Lightning's devices=, for each accelerator in its own way.
-// Does not know machines; it needs only the number of devices.
+// Does not know machines, only the number of devices.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace gsel {
 
-// A number that devices= comes to, and where it was written.
+// A number that devices= yields, and where it was written.
 struct LightningIndex {
   int64_t value = 0;
   Token token;
@@ -30,7 +30,7 @@ std::vector<LightningIndex> lightning_hpus(const Input& input, const PythonValue
 // Of the CPU accelerator: how many processes.
 int64_t lightning_processes(const Input& input, const PythonValue& devices);
 
-// find_usable_cuda_devices: which of the visible devices, when `usable` says where a tensor can be allocated.
+// find_usable_cuda_devices: returns visible devices, where `usable` says on which a tensor can be allocated.
 std::vector<int64_t> lightning_usable(const Input& input, const PythonValue& call, const std::vector<bool>& usable);
 
 }  // namespace gsel

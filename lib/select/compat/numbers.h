@@ -1,5 +1,5 @@
 // select/compat/numbers.h: how lenient programs read the fields of a list: blanks are kept until some code strips them,
-// a number is the digits at the front, a list may end silently. Does not know devices.
+// a number is the leading digits, a list may end silently. Does not know devices.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace gsel {
 
-// Parts of a text as they stand, blanks and all.
+// The fields of a text, unchanged, with their blanks.
 std::vector<Token> split_fields(std::string_view text, char separator);
-// The same as std::getline does it: nothing stands after a last separator, and an empty text has no field.
+// The same as std::getline splits: no field after a final separator, and no field in an empty text.
 std::vector<Token> split_lines(std::string_view text, char separator);
 
-// Without the white space of C and Python at both ends.
+// The text without the white space of C and Python at both ends.
 std::string_view stripped(std::string_view text);
 
-// What int(text[:n]) or strtoul makes of the digits that a text begins with, after one sign.
+// The leading number of a text, after at most one sign, as int(text[:n]) or strtoul reads it.
 struct Leading {
   enum class Kind : int8_t { none, sign_alone, number };
   Kind kind = Kind::none;
@@ -29,7 +29,7 @@ struct Leading {
 };
 Leading leading_number(std::string_view text);
 
-// What became of one field of a list.
+// The outcome for one field of a list.
 struct Fate {
   enum class What : int8_t { kept, skipped, ends, voids };
   What what = What::kept;
@@ -41,9 +41,8 @@ Fate skipped(std::string rule);
 Fate ends(std::string rule);
 Fate voids(std::string rule);
 
-// Reads field after field until one ends or voids the list, and traces each of them; of those that are never read the
-// first few, and the rest in one step.
-// False: the list is void.
+// Reads fields until one ends or voids the list, and adds each to the trace. Of the fields that are never read, the
+// trace has the first few, and one step for the rest. Returns false when the list is void.
 template <class Read>
 bool read_fields(const char* layer, const Input& input, const std::vector<Token>& fields, Trace& trace, Read read) {
   constexpr size_t kMostUnread = 64;

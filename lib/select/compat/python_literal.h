@@ -1,5 +1,5 @@
-// select/compat/python_literal.h: values as Python writes them, because frameworks distinguish 2, "2" and [2]; and
-// Python's int() of a text. Does not know how a framework uses them.
+// select/compat/python_literal.h: Python literals, because frameworks distinguish 2, "2" and [2], and Python's int() of
+// a text. Does not know how a framework uses them.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,8 @@ namespace gsel {
 struct PythonValue {
   enum class Kind { none, boolean, integer, real, text, list, tuple, call };
   Kind kind = Kind::none;
-  int64_t integer = 0;             // of an integer, which saturates, or of a boolean
-  std::string text;                // of a text: its characters; of a number: as written
+  int64_t integer = 0;             // of an integer (saturates) or a boolean
+  std::string text;                // of a text: its characters; of a number: the source text
   std::vector<PythonValue> items;  // of a list or tuple, arguments of a call
   Token token;                     // the value as written
 
@@ -24,23 +24,24 @@ struct PythonValue {
   std::string repr() const;       // as Python prints it, cut when long
 };
 
-// Never a call. None, True, False, numbers, texts in ' or ", lists and tuples, of input.value[from..to); `1, 3` is a
-// tuple, as in Python. GSEL_ERR_SYNTAX names the token that is none of them.
+// Parses input.value[from..to): None, True, False, numbers, texts in ' or ", lists and tuples, but no calls; `1, 3` is
+// a tuple, as in Python. GSEL_ERR_SYNTAX names the token that is none of these.
 PythonValue parse_python(const Input& input, size_t from, size_t to);
 inline PythonValue parse_python(const Input& input) {
   return parse_python(input, 0, input.value.size());
 }
 
-// int(text): blanks around it, a sign, digits with single _ between them; saturates. nullopt: int() raises ValueError.
+// int(text): surrounding blanks, a sign, digits with single _ between them; saturates. nullopt: int() raises
+// ValueError.
 std::optional<int64_t> python_int(std::string_view text);
 
 // text.strip()
 std::string_view python_strip(std::string_view text);
 
-// "[0, 1, 2, ...]", short however many there are.
+// "[0, 1, 2, ...]", abbreviated when long.
 std::string python_range(int64_t count);
 
-// Throws what the system raises: a message "ValueError: <text>" about a token of the input.
+// Throws an exception of the system: a message "ValueError: <text>" about a token of the input.
 [[noreturn]] void raise_python(gsel_status code, std::string_view exception, const std::string& text,
                                const Input& input, const Token& token);
 // What int(text) raises.

@@ -11,25 +11,25 @@ namespace gsel {
 // One kind of device that PyTorch drives.
 struct TorchBackend {
   const char* vendor;
-  const char* name;  // as messages call it: "CUDA"
-  const char* mask;  // the variable by which launchers hide devices of it
+  const char* name;  // in messages: "CUDA"
+  const char* mask;  // the variable with which launchers hide its devices
   Visible (*visible)(const Group& group, const Environment& environment, Trace& trace);
 };
 
-// The first backend of which the host has a device, as a PyTorch built for that host would have; nullptr: CPU only.
+// The first backend for which the host has a device, as in a PyTorch built for that host; nullptr: CPU only.
 const TorchBackend* torch_backend(const Inventory& inventory, int32_t host);
 
-// What processes started with this environment number from 0; nothing on a host without accelerators.
+// The devices that processes with this environment see, numbered from 0; none on a host without accelerators.
 Visible torch_devices(const Inventory& inventory, int32_t host, const Environment& environment, Trace& trace);
 
 std::optional<Unit> cpu_of(const Inventory& inventory, int32_t host);
 
-// Local rank r takes visible device r: the units that so many processes use. Ranks that find none are warned of, with
-// `whose` before, such as "torchrun".
+// Local rank r uses visible device r: the units used by `processes` ranks. Warns of ranks without a device, beginning
+// with `whose`, such as "torchrun".
 std::vector<Unit> units_of_ranks(const std::vector<Unit>& visible, int64_t processes, std::string_view whose,
                                  Trace& trace);
 
-// Why the devices that no process takes are left: some may be hidden by the driver, the others are `untaken`.
+// Why no process uses the remaining devices: the driver hides some, for the others the reason is `untaken`.
 std::string why_left(const Inventory& inventory, const Visible& visible, const std::string& untaken);
 
 }  // namespace gsel

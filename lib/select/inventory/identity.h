@@ -22,7 +22,7 @@ class PrefixIndex {
   PrefixIndex() = default;
   explicit PrefixIndex(Entries entries) : entries_(std::move(entries)) { std::sort(entries_.begin(), entries_.end()); }
 
-  // Those that begin with the prefix.
+  // The entries that begin with the prefix.
   std::pair<typename Entries::const_iterator, typename Entries::const_iterator> find(std::string_view prefix) const {
     const auto first = std::partition_point(entries_.begin(), entries_.end(),
                                             [&](const auto& entry) { return std::string_view(entry.first) < prefix; });
@@ -51,8 +51,8 @@ class Identities {
   PrefixIndex<Unit> uuids_;
 };
 
-// A divided device can only be used through its instances: the instance when it has one, else GSEL_ERR_AMBIGUOUS or
-// GSEL_ERR_NO_DEVICES. Other units are returned as they are.
+// For a divided device, which can only be used through its instances: its instance if it has exactly one, else
+// GSEL_ERR_AMBIGUOUS or GSEL_ERR_NO_DEVICES. Other units are returned unchanged.
 Unit settle(const Inventory& inventory, const Unit& unit, const Input& input, const Token& token);
 
 }  // namespace gsel

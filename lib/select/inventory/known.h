@@ -1,5 +1,5 @@
-// select/inventory/known.h: figures of well-known accelerators and links, so that a list of devices written by hand
-// needs little more than their names. Figures found on a machine always take precedence; this file does not know them.
+// select/inventory/known.h: figures of well-known accelerators and links, so that a hand-written inventory needs little
+// more than device names. Figures found on a machine always take precedence; this file does not know them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace gsel {
 
-// What the makers publish of a product. 0 or empty: not published, or not the same for all that bear the name.
+// Published figures of a product. 0 or empty: not published, or not the same for all products of that name.
 struct Known {
   std::string_view vendor;
   std::string_view name;  // words in lower case, joined by blanks
@@ -24,14 +24,13 @@ struct Known {
   bool integrated = false;
 };
 
-// The product of which `name` holds the most words in a row, in any case and with any punctuation between them; an
-// empty one when there is none. A laptop's part shares a desktop part's name and little else, so it needs a row of its
-// own.
+// The product with the most words in a row inside `name`, ignoring case and punctuation; an empty one when there is
+// none. A laptop product shares a desktop product's name and little else, so it has its own row.
 const Known& known_accelerator(std::string_view vendor, std::string_view name);
 
 std::span<const Known> known_table();  // every row; known_table.cc
 
-// Typical figures of a kind of link from `device`, in one direction; zeros when the kind is not known.
+// Typical figures of a kind of link from `device`, in one direction; zeros when the kind is unknown.
 struct LinkFigures {
   double bytes_per_second = 0;
   double latency_s = 0;

@@ -1,5 +1,5 @@
 // select/probe/library.h: opens a vendor's library, which may be missing, at run time. Does not know which library it
-// is and what is called.
+// is or which functions are called.
 #pragma once
 
 #include <initializer_list>
@@ -10,9 +10,9 @@ namespace gsel {
 
 class Library {
  public:
-  // The first of `names` that can be opened; nothing for a recorded machine, of which this one's libraries know
-  // nothing. Tests name another by the variable `hook`. It is never unloaded: such libraries leave threads and handlers
-  // behind. GSEL_ERR_ARG when the variable is no absolute path.
+  // Opens the first of `names` that exists; none for a recorded machine, about which libraries of this machine know
+  // nothing. The variable `hook` names another library, for tests. The library is never unloaded, since it may leave
+  // threads and handlers. GSEL_ERR_ARG when the variable is no absolute path.
   Library(const FileTree& files, const char* hook, std::initializer_list<const char*> names);
 
   explicit operator bool() const { return library_ != nullptr; }

@@ -1,6 +1,6 @@
-// select/probe/nvml_api.h: the functions of NVML that are used, found at run time, so that no NVIDIA header is needed.
-// nvml_links.cc asks for the links between devices, nvml.cc for all else. Source: NVML API reference; layouts are those
-// of the names with _v2 and _v3, which do not change.
+// select/probe/nvml_api.h: the NVML functions in use, found at run time, so that no NVIDIA header is needed.
+// nvml_links.cc reads the links between devices, nvml.cc everything else. Source: NVML API reference; struct layouts
+// are those of functions with _v2 and _v3, which do not change.
 #pragma once
 
 #include <dlfcn.h>
@@ -58,12 +58,12 @@ struct Api {
   int (*common_ancestor)(Handle*, Handle*, unsigned*) = nullptr;
 
   std::string text(int status) const;
-  // GSEL_ERR_IO unless it is success.
+  // Throws GSEL_ERR_IO unless the status is success.
   void check(int status, const char* call) const;
 };
 
-// Empty when there is no NVML here, which is normal. Tests name another library by GSEL_NVML_LIBRARY. GSEL_ERR_ARG,
-// and GSEL_ERR_IO when the library that was found cannot be used.
+// Leaves `api` empty when there is no NVML, which is normal. GSEL_NVML_LIBRARY names another library, for tests.
+// GSEL_ERR_ARG, and GSEL_ERR_IO when the library exists but cannot be used.
 void open_api(Api& api);
 
 }  // namespace gsel::nvml
@@ -75,8 +75,8 @@ struct NvmlDevice {
   std::string pci;
 };
 
-// The links between devices of one host: NVLinks where there are any, else the way over PCI, as nvidia-smi topo names
-// it. What is not told is left out.
+// The links between devices of one host: NVLinks if there are any, else the PCI path in the notation of nvidia-smi
+// topo. Unknown links are omitted.
 void find_nvml_links(const nvml::Api& api, const std::vector<NvmlDevice>& devices, Found& found);
 
 }  // namespace gsel

@@ -1,6 +1,6 @@
-// select/probe/probes.h: the sources of this machine's inventory. There is one file per source, and each adds to what
-// the others found; detect.cc calls them in order. No probe starts a context or changes anything, so detection is safe
-// before fork. Does not know masks and requests.
+// select/probe/probes.h: the sources of this machine's inventory. There is one file per source, and each adds to the
+// findings of the others; detect.cc calls them in order. No probe starts a context or changes anything, so detection is
+// safe before fork. Does not know masks or requests.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace gsel {
 
-// A link whose ends are known by bus address, until the devices have their places.
+// A link with bus addresses for ends, until the devices have indexes.
 struct FoundLink {
   std::string a, b;  // Device::pci
   std::string kind;
@@ -22,35 +22,36 @@ struct FoundLink {
 struct Found {
   std::vector<Device> devices;
   std::vector<FoundLink> links;
-  std::vector<std::string> notes;  // what was looked for and not found
+  std::vector<std::string> notes;  // what was searched and not found
 };
 
-// NVIDIA devices through NVML. False when there is no library or no driver, which becomes a note.
+// NVIDIA devices through NVML. Returns false and adds a note when there is no library or no driver.
 bool probe_nvml(const FileTree& files, Found& found);
 
-// NVIDIA devices as the kernel driver lists them: identity, and the figures of the product. For machines without NVML.
+// NVIDIA devices as the kernel driver lists them: identity, and published figures of the product. For machines without
+// NVML.
 void probe_nvidia_driver(const FileTree& files, Found& found);
 std::vector<Device> nvidia_driver_devices(const FileTree& files);
 
 // AMD devices of the kernel's compute topology (KFD).
 void probe_kfd(const FileTree& files, Found& found);
 
-// Intel graphics devices of DRM; identity and memory through Level Zero Sysman where that is installed.
+// Intel graphics devices of DRM; identity and memory through Level Zero Sysman if installed.
 void probe_drm(const FileTree& files, Found& found);
 void ask_sysman(const FileTree& files, Found& found);
 
-// Gaudi devices of the habanalabs driver; uuid through HLML where that is installed.
+// Gaudi devices of the habanalabs driver; uuid through HLML if installed.
 void probe_habana(const FileTree& files, Found& found);
 void ask_hlml(const FileTree& files, Found& found);
 
-// Ascend devices on the PCI bus; logical id, name and memory through DCMI where that is installed.
+// Ascend devices on the PCI bus; logical id, name and memory through DCMI if installed.
 void probe_ascend(const FileTree& files, Found& found);
 void ask_dcmi(const FileTree& files, Found& found);
 
-// The CPU of this machine through hwloc, always of the running machine.
+// The CPU through hwloc, always that of the running machine.
 Device probe_cpu();
 
-// Fills what a probe could not learn from what is known of the product; the memory is then nominal.
+// Fills fields that a probe could not read with published figures of the product; the memory is then nominal.
 void fill_from_product(Device& device);
 
 }  // namespace gsel

@@ -1,6 +1,6 @@
 // select/request/hosts.h: hosts and their slots: a hostfile, and filters NAME[:SLOT[,SLOT]] joined by @, read strictly.
-// The order written is kept; what a launcher would merge, sort or drop silently is refused with its column or line.
-// Slot k of a host is its k-th accelerator in bus order. Does not know masks and requests for devices.
+// The written order is kept; input that a launcher would merge, sort or drop silently is refused with its column or
+// line. Slot k of a host is its k-th accelerator in bus order. Does not know masks or requests for devices.
 #pragma once
 
 #include <cstdint>
@@ -33,26 +33,25 @@ struct HostTerm {
   std::vector<Token> slots;  // decimal numbers; empty: the whole host
 };
 
-// GSEL_ERR_SYNTAX where it is no such list; which hosts there are is not looked at. A blank round a host's name is
-// warned of.
+// GSEL_ERR_SYNTAX for invalid text; does not check that the hosts exist. Warns of a blank around a host's name.
 std::vector<HostTerm> parse_filter(const Input& input, Trace& trace);
 
 // Hosts by name.
 class HostNames {
  public:
-  // here: index of the host where gsel runs, which is "localhost" and "127.0.0.1" as well, -1: not known
+  // here: index of the host on which gsel runs, also named "localhost" and "127.0.0.1"; -1: unknown
   HostNames(const Inventory& inventory, int32_t here);
-  // In Inventory::hosts, -1: there is none.
+  // Index in Inventory::hosts, or -1.
   int32_t find(std::string_view name) const;
 
  private:
   std::unordered_map<std::string_view, int32_t> hosts_;
 };
 
-// What request.hostfile, include and exclude leave of `visible`, in the order of include, else of the hostfile, else
-// of `visible`; all of it when none is given. Throws GSEL_ERR_UNKNOWN_HOST, GSEL_ERR_OUT_OF_RANGE (no such slot),
-// GSEL_ERR_DUPLICATE, GSEL_ERR_CONFLICT (included and excluded at once, or included and hidden by a mask) and the
-// errors of parsing.
+// The units of `visible` that request.hostfile, include and exclude leave; in the order of include, else of the
+// hostfile, else of `visible`. All units when no filter is given. Throws GSEL_ERR_UNKNOWN_HOST, GSEL_ERR_OUT_OF_RANGE
+// (no such slot), GSEL_ERR_DUPLICATE, GSEL_ERR_CONFLICT (both included and excluded, or included and hidden by a mask)
+// and the errors of parsing.
 std::vector<Unit> apply_host_filters(const Inventory& inventory, const std::vector<Unit>& visible,
                                      const Request& request, Trace& trace);
 

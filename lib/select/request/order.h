@@ -23,13 +23,13 @@ enum class Order {
 // GSEL_ERR_SYNTAX for another word.
 Order parse_order(const std::optional<std::string>& text);
 
-// Units of one host in that order. `near` begins with the first unit in bus order; each next one has the least total
-// distance to those before it, then bus order; above 1,024 units, bus order.
+// Sorts units of one host. `near` begins with the first unit in bus order; each next unit has the least total distance
+// to those before it, then bus order; with more than 1,024 units it is bus order.
 std::vector<Unit> ordered(const Inventory& inventory, std::vector<Unit> units, Order order);
 
-// The `count` units of one host with the least total distance between them, in bus order; of equals the first in bus
-// order. Exact up to 16 units; beyond, grown greedily from each of the first 64; above 1,024 units, the first in
-// bus order.
+// The `count` units of one host with the least total distance between them, in bus order; ties go to the first in bus
+// order. Exact for up to 16 units; for more, grown greedily from each of the first 64; for more than 1,024, the first
+// units in bus order.
 std::vector<Unit> nearest_of(const Inventory& inventory, std::vector<Unit> units, size_t count);
 
 }  // namespace gsel

@@ -1,17 +1,17 @@
 // select/request/spec.h: the request as data. Its grammar:
 //
-//   spec    = choice { "|" choice }         the first choice that can be had
-//   choice  = clause { "&" clause }         all of them hold; at most one of them names devices
+//   spec    = choice { "|" choice }         the first possible choice
+//   choice  = clause { "&" clause }         all clauses apply; at most one names devices
 //   clause  = "all" | "auto" | "none" | accelerator | "count:" N | list | [ "!" ] filter
-//   list    = entry { "," entry }            an entry without a space of its own is in that of the entry before it
+//   list    = entry { "," entry }            an entry without a space has the space of the entry before it
 //   entry   = [ space ":" ] value            in index, cuda, visible: N; in pci: N or a bus address; in uuid: a unique
 //                                            prefix; in mig: a unique prefix, or device "." instance, or instance
 //   filter  = "name:" glob { "," glob } | "host:" glob { "," glob } | "arch:" (capability | glob) { "," ... }
 //           | "numa:" N { "," N } | "arch>=" capability | ("free>=" | "memory>=") bytes | "integrated" | "busy"
 //           | accelerator | list
 //
-// Blanks may stand round any word. A bare number is a count to one framework and an index to another; here it is
-// refused. Does not know: what there is.
+// Blanks may surround any word. A bare number is a count to one framework and an index to another; here it is refused.
+// Does not know which devices exist.
 #pragma once
 
 #include <optional>
@@ -49,13 +49,13 @@ struct Clause {
   bool excluded = false;  // stands after "!"
   std::string name;       // of an accelerator
   uint64_t number = 0;
-  std::vector<Kind> spaces;   // of a list: in which each of its tokens counts
-  std::vector<Token> tokens;  // the words after the colon or sign; of other clauses the clause itself
+  std::vector<Kind> spaces;   // of a list: the space of each token
+  std::vector<Token> tokens;  // the words after the colon or sign; of other clauses the whole clause
   Token whole;                // the clause as given
 
-  // Names single devices, in an order.
+  // Names single devices, in order.
   bool is_list() const { return kind >= Kind::index && kind <= Kind::mig; }
-  // Says which and how many of what the filters leave; a choice has at most one of these.
+  // Says which devices, and how many, to take of those that pass the filters; a choice has at most one such clause.
   bool is_picker() const { return !excluded && (kind <= Kind::none || kind == Kind::count || is_list()); }
 };
 
@@ -63,9 +63,9 @@ struct Choice {
   std::vector<Clause> clauses;
   Token whole;
 
-  // The clause that names devices, or nullptr: all that the filters leave.
+  // The clause that selects devices; nullptr: all that pass the filters.
   const Clause* picker() const;
-  // The accelerator that the choice names, empty when it names none.
+  // The accelerator that the choice names, or empty.
   std::string accelerator() const;
 };
 

@@ -1,5 +1,5 @@
-// select/reserve/reserve.h: devices selected and locked in one step, so that two processes that select at the same time
-// never get the same device. Does not know who asks.
+// select/reserve/reserve.h: selects and locks devices in one step, so that two processes that select at the same time
+// never get the same device.
 #pragma once
 
 #include <memory>
@@ -20,8 +20,8 @@ class Reservation {
   };
 
   // Resolves among the devices that no process uses and no reservation holds, and holds the result. The CPU is shared
-  // and never held. Tiles of a card are held with their card. GSEL_ERR_BUSY when too few are free, and what resolve
-  // throws.
+  // and never held. A tile is held together with its card. GSEL_ERR_BUSY when too few devices are free, and the errors
+  // of resolve.
   Reservation(const std::shared_ptr<const Inventory>& inventory, const Environment& environment, Request request,
               const Options& options);
   ~Reservation();
@@ -43,9 +43,9 @@ class Reservation {
   Selection selection_;
 };
 
-// Sets Device::reserved_by where a reservation in the folder holds the device or one of its parts.
+// Sets Device::reserved_by for devices that are reserved in the folder, as a whole or in part.
 void mark_reserved(Inventory& inventory, const LockFolder& folder);
-// This machine, with what is reserved in the default folder.
+// The inventory of this machine with the reservations of the default folder.
 Inventory detect_with_reservations();
 
 }  // namespace gsel

@@ -1,6 +1,6 @@
-// select/rules/rules.h: the variables by which a vendor's software hides and orders devices, read strictly: an entry
+// select/rules/rules.h: the variables with which a vendor's software hides and orders devices, read strictly: an entry
 // that the vendor would silently drop is an error with its column. There is one file and one row of rules() per vendor.
-// compat/ has what the vendors really do. Does not know requests.
+// compat/ has the vendors' real behaviour. Does not know requests.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ namespace gsel {
 using Environment = std::map<std::string, std::string, std::less<>>;
 using EnvLines = std::vector<std::pair<std::string, std::string>>;
 
-// Names of variables that several readers of masks share.
+// Names of variables that several files use.
 constexpr const char* kCudaMask = "CUDA_VISIBLE_DEVICES";
 constexpr const char* kCudaOrder = "CUDA_DEVICE_ORDER";
 constexpr const char* kHipMask = "HIP_VISIBLE_DEVICES";
@@ -33,48 +33,48 @@ constexpr const char* kAscendMask = "ASCEND_RT_VISIBLE_DEVICES";
 // The value of a variable, nullptr when it is unset.
 const std::string* find_variable(const Environment& environment, std::string_view name);
 
-// What a child process is to see: part of a group, in order.
+// What a child process sees: part of a group, in order.
 struct Emission {
   EnvLines lines;
-  std::vector<std::string> warnings;  // where the vendor's variables cannot say what was selected
+  std::vector<std::string> warnings;  // what the vendor's variables cannot express
 };
 
 struct Rules {
-  const char* accelerator;  // how a request names it: "cuda"
-  const char* vendor;       // whose devices: "nvidia"
+  const char* accelerator;  // name in a request: "cuda"
+  const char* vendor;       // vendor of the devices: "nvidia"
   const char* label;        // for messages: "NVIDIA"
-  // What the environment leaves of the group. Throws where the vendor would guess, drop or void.
+  // What the environment leaves of the group. Throws for input at which the vendor would guess, drop or void.
   Visible (*visible)(const Group& group, const Environment& environment, Trace& trace);
-  // Variables that make a child see these units of the group alone; none of it when the list is empty.
+  // Variables with which a child sees only these units of the group; an empty list hides the whole group.
   Emission (*emit)(const Group& group, const std::vector<Unit>& units);
-  // A process picks entry LOCAL_RANK of the list by itself, so that each rank is given the whole list.
+  // A process picks entry LOCAL_RANK of the list itself, so each rank gets the whole list.
   bool rank_picks = false;
 };
 
-// In the order in which `auto` prefers them.
+// In the order of preference of `auto`.
 const std::vector<Rules>& rules();
 
-// The rules for a vendor, or by the name of an accelerator; nullptr when there are none.
+// The rules of a vendor, or of an accelerator by name; nullptr when there are none.
 const Rules* rules_for(std::string_view vendor);
 const Rules* rules_named(std::string_view accelerator);
 
 Group group_of(const Inventory& inventory, int32_t host, std::string_view vendor);
 
-// The devices of a group as CUDA numbers them when nothing is masked.
+// The devices of a group as CUDA numbers them without a mask.
 struct CudaOrder {
-  std::vector<int32_t> order;  // in Inventory::devices; empty: it cannot be known
+  std::vector<int32_t> order;  // in Inventory::devices; empty: unknown
   bool by_bus = false;         // as CUDA_DEVICE_ORDER=PCI_BUS_ID asks
   std::string why_not;
 };
 CudaOrder cuda_order_strict(const Group& group, const Environment& environment);
 
-// ---- what stands before a vendor's masks (before_masks.cc) ----
+// ---- what comes before a vendor's masks (before_masks.cc) ----
 
-// The devices of a group that this user may open; a step of layer "cgroup" for each of the others.
+// The devices of a group that this user may open; adds a trace step of layer "cgroup" for each other device.
 Group accessible_part(const Group& group, Trace& trace);
-// As the driver enumerates without masks: by Device::ordinal where all tell it, else in bus order.
+// The driver's order without masks: by Device::ordinal if all have it, else bus order.
 std::vector<int32_t> driver_order(const Group& group);
-// Where a device of a group stands in an order of some of them, -1 when it does not.
+// Position of a group's device in an order of some of the devices, or -1.
 class Places {
  public:
   Places(const Group& group, const std::vector<int32_t>& order);
@@ -84,10 +84,11 @@ class Places {
   int32_t first_;  // of the group's host
   std::vector<int32_t> places_;
 };
-// As CUDA numbers without masks. *guessed: the order is FASTEST_FIRST of unlike devices, whose rule is not published:
-// units times clock, then bus order, stands in for it. A value that the driver does not know is FASTEST_FIRST.
+// CUDA's order without masks. *guessed: the order is FASTEST_FIRST of different devices, whose rule is not published;
+// units times clock, then bus order, is used instead. A value that the driver does not know is FASTEST_FIRST.
 std::vector<int32_t> cuda_order(const Group& group, const Environment& environment, bool* guessed);
-// NVIDIA_VISIBLE_DEVICES acted when the container was created: says so, and warns where a mask repeats its indexes.
+// NVIDIA_VISIBLE_DEVICES took effect when the container was created: adds this to the trace, and warns when a mask
+// repeats its indexes.
 void note_container(const Environment& environment, Trace& trace);
 
 Visible visible_cuda(const Group& group, const Environment& environment, Trace& trace);
@@ -103,8 +104,8 @@ Emission emit_ascend(const Group& group, const std::vector<Unit>& units);
 Visible visible_apple(const Group& group, const Environment& environment, Trace& trace);
 Emission emit_apple(const Group& group, const std::vector<Unit>& units);
 
-// Warns of each variable that nothing reads and whose name nearly equals that of one about devices, such as
-// CUDA_VISIBLE_DEVICE, with the name that was meant (lint.cc).
+// Warns of each variable that nothing reads and whose name is similar to that of a device variable, such as
+// CUDA_VISIBLE_DEVICE, and suggests the right name (lint.cc).
 void warn_of_misspelt(const Environment& environment, Trace& trace);
 
 }  // namespace gsel

@@ -1,5 +1,5 @@
-// select/rules/strict_list.h: a mask that lists numbers and, if the vendor accepts them, uuids, read strictly: every
-// entry names one device, once. Shared by the vendors. Does not know which variable and which vendor it is.
+// select/rules/strict_list.h: strict reading of a mask that lists numbers and, if the vendor accepts them, uuids: every
+// entry names one device, once. Shared by the vendors. Does not know which variable or vendor it is.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ struct StrictList {
   const char* layer;  // "ROCr"
   const char* label;  // "AMD"
   const Group& group;
-  std::vector<int32_t> devices;       // what numbers count, in order, in Inventory::devices
-  std::vector<int64_t> numbers = {};  // of each of them; empty: its place
+  std::vector<int32_t> devices;       // the devices that numbers refer to, in order; in Inventory::devices
+  std::vector<int64_t> numbers = {};  // the number of each device; empty: its position
   const char* number_is = "an index";
-  bool uuids = false;              // GPU- and hexadecimal digits are read
-  bool any_case = true;            // of uuids; else a warning where it differs
-  const char* at_blank = nullptr;  // what the vendor does at a blank; nullptr: it reads on
-  const Input* below = nullptr;    // the mask of the layer below, which left `devices` of the group
+  bool uuids = false;              // accepts GPU- and hexadecimal digits
+  bool any_case = true;            // case of uuids does not matter; else a different case is warned of
+  const char* at_blank = nullptr;  // what the vendor does at a blank; nullptr: it continues
+  const Input* below = nullptr;    // mask of the layer below, which left `devices` of the group
 };
 
-// In Inventory::devices. GSEL_ERR_SYNTAX, OUT_OF_RANGE, DUPLICATE, UNKNOWN_DEVICE, AMBIGUOUS, PERMISSION; CONFLICT
-// where the layer below hides what an entry means.
+// Indexes in Inventory::devices. GSEL_ERR_SYNTAX, OUT_OF_RANGE, DUPLICATE, UNKNOWN_DEVICE, AMBIGUOUS, PERMISSION;
+// CONFLICT when the layer below hides the device of an entry.
 std::vector<int32_t> read_strictly(const StrictList& list, const Input& input, Trace& trace);
 
 }  // namespace gsel

@@ -1,5 +1,5 @@
-// select/rules/ze_devices.h: Intel cards as Level Zero enumerates them: in which order, and whether a card or each of
-// its tiles is a device. Shared by strict and compat readings. Does not know the text of any variable.
+// select/rules/ze_devices.h: Intel cards as Level Zero enumerates them: the order, and whether a card or each of its
+// tiles is a device. Shared by strict and compat readings. Does not know the text of any variable.
 #pragma once
 
 #include <string_view>
@@ -13,14 +13,14 @@ enum class ZeHierarchy : int8_t { composite, flat, combined };
 
 // A device that zeDeviceGet returns.
 struct ZeRoot {
-  std::vector<Unit> units;  // what a program gets with it: one unit, or some of several tiles of a card
+  std::vector<Unit> units;  // what a program gets: one unit, or several tiles of a card
   std::vector<Unit> parts;  // its sub-devices
 };
 
-// The driver's order: discrete before integrated, then by bus address; by bus address alone with by_pci.
+// The driver's order: discrete before integrated devices, then by bus address; with by_pci, only by bus address.
 std::vector<int32_t> ze_order(const Group& group, bool by_pci);
 
-// As the driver decides where ZE_FLAT_DEVICE_HIERARCHY does not: FLAT on Xe-HPC, COMPOSITE elsewhere.
+// The driver's default without ZE_FLAT_DEVICE_HIERARCHY: FLAT on Xe-HPC, COMPOSITE elsewhere.
 ZeHierarchy ze_default_hierarchy(const Inventory& inventory, const std::vector<int32_t>& cards);
 const char* hierarchy_name(ZeHierarchy hierarchy);
 
@@ -30,9 +30,9 @@ class ZeCards {
 
   bool tiles_are_devices() const { return hierarchy_ != ZeHierarchy::composite; }
   ZeHierarchy hierarchy() const { return hierarchy_; }
-  // What indexes of a mask count: cards, or tiles of all cards.
+  // The number of devices that a mask's indexes refer to: cards, or tiles of all cards.
   size_t size() const { return devices_.size(); }
-  // The unit of an index; a card of one tile is whole.
+  // The unit of an index; a card with one tile is a whole card.
   Unit at(size_t index) const { return devices_[index]; }
   int32_t tiles_at(size_t index) const;
 

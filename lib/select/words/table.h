@@ -1,4 +1,4 @@
-// select/words/table.h: rows of text under a heading, columns aligned, for people.
+// select/words/table.h: tables as text, with a heading and aligned columns.
 #pragma once
 
 #include <cstdint>
