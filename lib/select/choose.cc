@@ -38,7 +38,7 @@ void choose(Candidates& candidates, const Question& question, const Scene& scene
   std::string all;
   for (size_t i = 0; i < std::min(refusals.size(), kMostTold); ++i) all += (i ? "; " : "") + refusals[i].message();
   if (refusals.size() > kMostTold) all += fmt::format("; and {} more", refusals.size() - kMostTold);
-  // What is only busy can be waited for, whatever is wrong with the choices before it.
+  // Busy devices can be waited for, so a busy refusal takes precedence over those of earlier choices.
   const auto busy = std::ranges::find(refusals, GSEL_ERR_BUSY, &Error::code);
   const Error& told = busy == refusals.end() ? refusals.front() : *busy;
   throw Error(told.code(), fmt::format("none of {} choices can be had: {}", choices.size(), all)).at(told.place());

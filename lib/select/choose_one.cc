@@ -1,4 +1,5 @@
-// select/choose_one.cc: one choice of a spec over what is visible: hosts, kinds, filters, then a list, a count or all.
+// select/choose_one.cc: applies one choice of a spec to the visible devices: hosts, kinds, filters, then a list, a
+// count or all.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -22,7 +23,7 @@ bool wants_cpu(const Choice& choice, const Question& question) {
   return choice.accelerator() == "cpu" || question.accelerator == "cpu";
 }
 
-// One choice over one set of candidates.
+// Applies one choice to one set of candidates.
 class Chooser {
  public:
   Chooser(Candidates& candidates, const Question& question, const Choice& choice, const Scene& scene, Trace& trace)
@@ -50,9 +51,9 @@ class Chooser {
   }
 
  private:
-  // ---- what could be taken ----
+  // ---- which devices can be selected ----
 
-  // The hosts that no host: clause leaves out; an index then means those.
+  // The hosts that pass all host: clauses; an index then refers to these.
   void take_hosts() {
     hosts_ = scene_.hosts;
     for (const Clause& clause : choice_.clauses) {
@@ -106,7 +107,7 @@ class Chooser {
     const std::vector<Unit> units = picker.pick(clause, false);
     const std::set<Unit> out(units.begin(), units.end());
     candidates_.drop([&](const Unit& unit) {
-      const bool named = out.count(unit) || out.count({unit.device, -1, -1});  // a device goes with all its parts
+      const bool named = out.count(unit) || out.count({unit.device, -1, -1});  // a device includes all its parts
       return named ? fmt::format("excluded by {}", printable(clause.whole.text)) : std::string();
     });
   }
@@ -142,7 +143,7 @@ class Chooser {
   void take_some() {
     const bool automatic = !picker_ ? false : picker_->kind == Kind::automatic;
     const bool counted = picker_ && picker_->kind == Kind::count;
-    // Where accelerators are hidden, the CPU must be asked for: it would be taken in silence by most programs.
+    // Where accelerators are hidden, the CPU must be requested explicitly: most programs would use it without notice.
     if (scene_.accelerators.empty() && is_plain_auto(choice_) && question_.accelerator == "auto") return fall_back();
     drop_unavailable();
     if (automatic || counted) prefer_discrete();
@@ -166,7 +167,7 @@ class Chooser {
     trace_.warn(fmt::format("left out: {}", unavailable_text()));
   }
 
-  // The first one decides which refusal it is, should too few be left.
+  // If too few devices are left, the code of the first one is reported.
   void note_unavailable(gsel_status code, std::string text) {
     if (unavailable_.empty()) unavailable_code_ = code;
     unavailable_.push_back(std::move(text));
@@ -294,7 +295,7 @@ class Chooser {
       candidates_.note(units[i], fmt::format("position {} of {}", i, printable(input_.value)));
   }
 
-  // CUDA lets a process see one instance of MIG and nothing beside it.
+  // CUDA lets a process see one MIG instance and nothing else.
   void check_instances() const {
     const auto& units = candidates_.kept();
     if (question_.per_rank || units.size() < 2) return;
@@ -324,7 +325,7 @@ class Chooser {
   const Scene& scene_;
   Trace& trace_;
   const Input& input_;
-  std::vector<int32_t> hosts_;  // of the scene, without those that this choice leaves out
+  std::vector<int32_t> hosts_;  // of the scene, without those that this choice excludes
   gsel_status unavailable_code_ = GSEL_OK;
   std::vector<std::string> unavailable_;
 };

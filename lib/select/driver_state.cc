@@ -27,14 +27,14 @@ std::string gpu_uuid_text(const unsigned char (&bytes)[kUuidBytes]) {
   return out;
 }
 
-// The devices of a driver that is up, in its order; nothing when there is none.
+// The uuids of an initialised driver's devices, in its order; nothing when no driver is initialised.
 std::optional<std::vector<std::string>> driver_uuids() {
   const std::unique_ptr<void, int (*)(void*)> driver(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), dlclose);
   if (!driver) return {};
   const auto symbol = [&](const char* name) { return dlsym(driver.get(), name); };
   const auto count_devices = reinterpret_cast<int (*)(int*)>(symbol("cuDeviceGetCount"));
   const auto device_at = reinterpret_cast<int (*)(int*, int)>(symbol("cuDeviceGet"));
-  void* uuid = symbol("cuDeviceGetUuid_v2");  // tells a MIG instance's own
+  void* uuid = symbol("cuDeviceGetUuid_v2");  // for a MIG instance, the instance's own uuid
   if (!uuid) uuid = symbol("cuDeviceGetUuid");
   const auto uuid_at = reinterpret_cast<int (*)(unsigned char*, int)>(uuid);
   int count = 0;
@@ -66,7 +66,7 @@ void check_driver_state(const Inventory& inventory, const Environment& environme
   }
   std::vector<std::string> visible;
   for (const std::string& uuid : *seen) visible.push_back(uuid.substr(kPrefix));
-  // Which devices an index names is a guess where they are unlike; how many there are is none.
+  // Which devices an index names is a guess if the devices differ, but their number is certain.
   bool guessed = false;
   cuda_order(group, environment, &guessed);
   if (!comparable || (guessed && mask && !is_uuid_form(*mask))) {

@@ -1,4 +1,4 @@
-// select/emit.cc: see resolve.h: variables for child processes, JSON for programs, a table for people.
+// select/emit.cc: see resolve.h: variables for child processes, JSON for programs, a table for humans.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -85,7 +85,7 @@ std::string dash(const std::string& text) {
   return text.empty() ? "-" : text;
 }
 
-// The variables of each host with something selected, with the warnings that go with them.
+// The variables of each host with a selected unit, and their warnings.
 struct HostEnvironment {
   int32_t host;
   Emission emission;
@@ -133,7 +133,7 @@ Emission selection_env(const Selection& selection, int32_t host, int32_t local_r
   const bool none = !has_accelerators(inventory, host);
   for (const Rules& row : rules()) {
     const Group group = group_of(inventory, host, row.vendor);
-    // On a machine without accelerators a child is told so in the words most programs read.
+    // On a machine without accelerators, the child gets the variables that most programs read.
     if (group.devices.empty() && !(none && &row == &rules().front())) continue;
     std::vector<Unit> own;
     for (const Unit& unit : row.rank_picks ? all : of_rank)

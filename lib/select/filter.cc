@@ -60,7 +60,7 @@ bool holds(const Device& device, const Unit& unit, const std::string& host, cons
   }
 }
 
-// What the device is, where it should have been something else.
+// What the device is, where the filter expects something else.
 std::string found_text(const Device& device, const Unit& unit, const std::string& host, const Clause& clause) {
   switch (clause.kind) {
     case Kind::accelerator:
@@ -99,7 +99,7 @@ std::string busy_text(const Device& device, const Unit& unit) {
       unit.partition < 0 ? device.reserved_by : device.partitions[static_cast<size_t>(unit.partition)].reserved_by;
   if (holder > 0) return fmt::format("reserved by process {}", holder);
   if (holder < 0) return "reserved by another process";
-  // Processes are counted by device; which instance they use is not told.
+  // Processes are counted per device; which instance they use is unknown.
   if (unit.partition >= 0 || device.process_count <= 0) return {};
   return fmt::format("used by {}", with_noun(device.process_count, "process"));
 }

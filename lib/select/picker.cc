@@ -11,7 +11,7 @@ namespace {
 
 using Kind = Clause::Kind;
 
-// Whether an entry names one device wherever it stands, and not a place on each host.
+// Whether an entry identifies one device, as opposed to an index on each host.
 bool is_identity(Kind space, const Token& token) {
   if (space == Kind::uuid) return true;
   if (space == Kind::pci) return token.text.find(':') != token.text.npos;
@@ -108,7 +108,7 @@ void Picker::refuse_range(int32_t host, const Token& token, const std::string& w
          fmt::format("{0} has {1}, {2}:0 to {2}:{3}", on_host(host), with_noun(count, what), form, count - 1));
 }
 
-// Indexes count all accelerators of the host in bus order, whatever is visible or asked for.
+// Indexes count all accelerators of the host in bus order, whatever is visible or requested.
 Unit Picker::by_index(int32_t host, const Token& token) const {
   const Host& of = inventory_.hosts[static_cast<size_t>(host)];
   const int64_t index = number_of(token.text);
@@ -168,7 +168,7 @@ Unit Picker::by_uuid(const Token& token) {
   return identities_->find(input_, token);
 }
 
-// MIG-<uuid> anywhere; DEVICE.INSTANCE and a bare INSTANCE count in bus order on the host.
+// MIG-<uuid> on any host; DEVICE.INSTANCE and a bare INSTANCE count in bus order on `host`.
 Unit Picker::by_instance(int32_t host, const Token& token) {
   if (host < 0) return by_uuid(token);
   const size_t dot = token.text.find('.');

@@ -26,7 +26,7 @@ std::vector<int32_t> all_hosts(const Inventory& inventory) {
   return hosts;
 }
 
-// Hosts in the order in which units name them.
+// Hosts in the order in which the units name them first.
 std::vector<int32_t> hosts_of(const Inventory& inventory, const std::vector<Unit>& units) {
   std::vector<int32_t> out;
   std::vector<bool> seen(inventory.hosts.size());
@@ -102,7 +102,7 @@ std::string list_text(const Inventory& inventory, const std::vector<Unit>& units
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// The accelerator of which a system speaks, as strict reading names it. Some units may not be in the inventory.
+// The accelerator that a system selects, by its name in strict reading. Some units may not be in the inventory.
 std::optional<std::string> accelerator_of(const System& system, const Inventory& inventory, const Request& request,
                                           const std::vector<Unit>& units) {
   if (rules_named(system.name)) return system.name;
@@ -115,12 +115,12 @@ std::optional<std::string> accelerator_of(const System& system, const Inventory&
   return row ? std::optional<std::string>(row->accelerator) : std::nullopt;
 }
 
-// What strict reading says of the same variables and request, where it says something else.
+// Warns where strict reading of the same variables and request gives another result.
 void warn_as_strict(const std::shared_ptr<const Inventory>& inventory, const Environment& environment, Request request,
                     const System& system, const std::vector<Unit>& units, Trace& trace) {
   request.compat.reset();
   request.accelerator = accelerator_of(system, *inventory, request, units);
-  // Without a request of its own, a system that only hides devices is compared by what is hidden.
+  // Without a request, a system that only hides devices is compared by the devices it hides.
   if (!request.devices && !filters_hosts(request)) request.devices = "all | none";
   request.per_rank = true;
   try {

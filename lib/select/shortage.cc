@@ -12,7 +12,7 @@ using Kind = Clause::Kind;
 
 }  // namespace
 
-// A name without a wildcard must be the whole name, which few intend.
+// A name without a wildcard must match the whole name, which users rarely intend.
 std::string Shortage::glob_hint() const {
   for (const Clause& clause : choice_.clauses)
     for (const Token& token : clause.tokens)

@@ -6,7 +6,7 @@
 namespace gsel {
 namespace {
 
-// The units of several vendors on one host: in bus order, unless a mask put them in another.
+// Appends the units of several vendors on one host: in bus order, unless a mask reordered some.
 void append_host(const std::vector<std::vector<Unit>>& groups, std::vector<Unit>& out) {
   const size_t from = out.size();
   bool sorted = true;
@@ -44,7 +44,7 @@ void keep_visible(Candidates& candidates, const Environment& environment,
     for (const Rules& row : rules()) {
       if (!wanted(row)) continue;
       const Group group = group_of(inventory, host, row.vendor);
-      // Where there are accelerators of other vendors alone, the variables are meant for those.
+      // On a host with accelerators of other vendors only, the variables are meant for those.
       if (group.devices.empty() && has_accelerators(inventory, host)) continue;
       Visible visible = row.visible(group, environment, trace);
       for (int32_t device : group.devices) reason_of[static_cast<size_t>(device)] = reasons.size();

@@ -1,6 +1,6 @@
-// select/compat/accelerate.cc: --gpu_ids of `accelerate launch`: a text that it copies, unread, into the variable that
-// fits the machine; what it means is decided by that variable's driver. How many processes start is told by
-// --num_processes and the number of machines, which accelerate does not compare with the ids.
+// select/compat/accelerate.cc: --gpu_ids of `accelerate launch`: a text that accelerate copies, unread, into the
+// variable of the machine's vendor, whose driver interprets it. The number of processes follows from --num_processes
+// and the number of machines, which accelerate does not compare with the ids.
 // Source: huggingface accelerate src/accelerate/utils/launch.py and src/accelerate/commands/launch.py.
 #include "select/compat/python_literal.h"
 #include "select/compat/torch_devices.h"
@@ -8,7 +8,7 @@
 namespace gsel {
 namespace {
 
-// In the order in which accelerate asks which machine this is.
+// In the order in which accelerate checks for them.
 struct Target {
   const char* vendor;
   const char* variable;
@@ -30,7 +30,7 @@ constexpr Target kTargets[] = {
     {"", "CUDA_VISIBLE_DEVICES", read_torch_devices},
 };
 
-// A PyTorch built for CUDA or ROCm finds no Intel device beside NVIDIA's or AMD's.
+// A PyTorch built for CUDA or ROCm finds no Intel device next to those of NVIDIA or AMD.
 const Target& target_of(const Inventory& inventory, int32_t host) {
   const TorchBackend* backend = torch_backend(inventory, host);
   const bool cuda = backend && backend->mask == std::string_view("CUDA_VISIBLE_DEVICES");
@@ -39,7 +39,7 @@ const Target& target_of(const Inventory& inventory, int32_t host) {
   return kTargets[0];
 }
 
-// What the driver says of a mask that is a copy of --gpu_ids is about those.
+// Reads the mask, which is a copy of --gpu_ids; errors of the driver are about --gpu_ids.
 Reading read_copy(const Target& target, const Case& asked, const Input& ids, Trace& trace) {
   try {
     return target.read(asked, trace);
@@ -74,7 +74,7 @@ Reading read_accelerate(const Case& asked, Trace& trace) {
           "accelerate refuses a single id when its config file says multi-GPU on one machine: ValueError: Less "
           "than two GPU ids were configured; on the command line alone it goes unchecked");
   }
-  Request request;  // the options of accelerate mean nothing to the driver
+  Request request;  // the driver does not know accelerate's options
   const Case copied{asked.inventory, environment, request, asked.host};
   Reading reading = lines.empty() ? target.read(copied, trace) : read_copy(target, copied, ids, trace);
   reading.sets_environment = true;

@@ -1,6 +1,6 @@
-// select/compat/ascend.cc: what the Ascend runtime shows: ASCEND_RT_VISIBLE_DEVICES lists logical ids, and anything
-// that is not digits and commas ends the list. Tools that use DCMI, such as npu-smi, do not read it. Source: CANN
-// environment variable reference, ASCEND_RT_VISIBLE_DEVICES.
+// select/compat/ascend.cc: the devices that the Ascend runtime shows: ASCEND_RT_VISIBLE_DEVICES lists logical ids, and
+// any character other than digits and commas ends the list. Tools that use DCMI, such as npu-smi, do not read it.
+// Source: CANN environment variable reference, ASCEND_RT_VISIBLE_DEVICES.
 #include "select/compat/compat.h"
 #include "select/compat/numbers.h"
 #include "select/rules/rules.h"

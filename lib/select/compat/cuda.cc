@@ -1,8 +1,8 @@
-// select/compat/cuda.cc: what the CUDA driver makes of CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. It never complains:
-// an entry that it cannot read ends the list, a repeated one voids it.
+// select/compat/cuda.cc: how the CUDA driver reads CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. It reports no errors: an
+// entry that it cannot read ends the list, a repeated entry voids it.
 // Sources: CUDA C++ programming guide, "CUDA environment variables"; torch/cuda/__init__.py and test_cuda.py of
-// PyTorch, whose table was matched to driver 525.60.13; nvitop/api/device.py for MIG. Where none of them tells (case of
-// a uuid, a blank before one, an empty field), PyTorch's reading is taken, and the rule says so.
+// PyTorch, whose table was matched to driver 525.60.13; nvitop/api/device.py for MIG. Where none of these says (case of
+// a uuid, a blank before one, an empty field), the code follows PyTorch, and the rule says so.
 #include <algorithm>
 #include <optional>
 
@@ -96,7 +96,7 @@ class Mask {
     return kept(unit_text(inventory_, unit), rule);
   }
 
-  // False: it was marked before.
+  // Returns false when the device was marked before.
   bool mark(int32_t device) {
     seen_.resize(inventory_.devices.size());
     const bool fresh = !seen_[static_cast<size_t>(device)];

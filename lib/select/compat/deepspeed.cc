@@ -1,7 +1,7 @@
 // select/compat/deepspeed.cc: --num_gpus, --include, --exclude and --hostfile of the deepspeed launcher. A pool of
-// slots per host is filtered; on each host the slots left become CUDA_VISIBLE_DEVICES, so a slot is a device of the
-// driver without a mask. Filters are checked against the slots that there are; releases before that change compared
-// --include with itself. Slots come out sorted, hosts in the order of the pool. Source: deepspeedai/DeepSpeed
+// slots per host is filtered; on each host the remaining slots become CUDA_VISIBLE_DEVICES, so a slot is a device of
+// the driver without a mask. Filters are checked against the existing slots; older releases compared --include with
+// itself. The result has sorted slots, and hosts in the order of the pool. Source: deepspeedai/DeepSpeed
 // deepspeed/launcher/runner.py (main, _parse_hostfile, parse_resource_filter) and launch.py;
 // accelerator/cuda_accelerator.py.
 #include <fmt/ranges.h>
@@ -17,7 +17,7 @@
 namespace gsel {
 namespace {
 
-constexpr int64_t kMoreSlots = 4096;  // than the inventory has devices: a bound on what a short hostfile makes us hold
+constexpr int64_t kMoreSlots = 4096;  // slots allowed beyond the inventory's devices: limits a hostile hostfile
 constexpr const char* kLocal = "localhost";
 
 struct Pool {
@@ -77,7 +77,7 @@ class Deepspeed {
     return backend ? backend->mask : "CUDA_VISIBLE_DEVICES";
   }
 
-  // A mask stands for --include when nothing else is said, and is deleted either way; a hostfile makes it moot.
+  // Without other options a mask acts as --include. It is deleted in any case; with a hostfile it has no effect.
   void consult_mask() {
     const std::string* value = find_variable(asked_.environment, mask());
     if (!value || value->empty()) return;
@@ -103,7 +103,7 @@ class Deepspeed {
     environment_.erase(mask());
   }
 
-  // A machine knows itself alone; an inventory of several hosts is no machine, and serves in place of a hostfile.
+  // A real machine knows only itself; an inventory of several hosts is no real machine and replaces a hostfile.
   std::vector<HostSlots> inventory_as_hostfile() {
     std::vector<HostSlots> hosts;
     for (size_t i = 0; i < asked_.inventory.hosts.size(); ++i)
@@ -114,7 +114,7 @@ class Deepspeed {
     return hosts;
   }
 
-  // The only host of an inventory may be called by its own name.
+  // The only host of an inventory may be given by its own name.
   std::string local_name() {
     const std::string& name = asked_.inventory.hosts[static_cast<size_t>(asked_.host)].name;
     for (const std::string* filter : {&include_, &exclude_})
@@ -126,7 +126,7 @@ class Deepspeed {
     return kLocal;
   }
 
-  // The driver is asked again for the devices that are chosen, so that this is not said.
+  // Discards the trace: the driver is asked again for the chosen devices.
   int64_t count_devices(int32_t host, const Environment& environment) const {
     Trace unsaid;
     return static_cast<int64_t>(torch_devices(asked_.inventory, host, environment, unsaid).units.size());
@@ -166,7 +166,7 @@ class Deepspeed {
     }
   }
 
-  // A place in the --include that the mask became, where the caller wrote it.
+  // Maps a place in the --include made from the mask back to the mask.
   Place in_mask(Place place) const {
     place.file = mask();
     const auto before = static_cast<int32_t>(std::string_view(kLocal).size()) + 1;  // "localhost:"
@@ -211,7 +211,7 @@ class Deepspeed {
                      fmt::format("No slot '{}' specified on host '{}'", slot, printable(node.host.text)), input, token);
   }
 
-  // node: what the filter says of the host, nullptr: nothing.
+  // node: what the filter says about the host; nullptr: nothing.
   static void narrow(Pool& pool, const DeepspeedFilter::Node* node, bool include) {
     if (!node) {
       if (include) pool.slots.clear();
@@ -256,7 +256,7 @@ class Deepspeed {
   }
 
   void add_units(Reading& reading, const Pool& pool, int32_t host) {
-    // Little of the environment goes to other hosts: CUDA_DEVICE_ORDER does not.
+    // Few variables are passed to other hosts; CUDA_DEVICE_ORDER is not.
     Environment environment = host == asked_.host ? environment_ : Environment();
     const TorchBackend* backend = torch_backend(asked_.inventory, host);
     std::vector<Unit> visible;
@@ -285,7 +285,7 @@ class Deepspeed {
     return host;
   }
 
-  // What launch.py sets for every process, besides what each host has of its own.
+  // The variables that launch.py sets for every process, without those of each host.
   EnvLines environment(size_t hosts, int64_t processes) const {
     EnvLines lines;
     if (!several_) lines.emplace_back("MASTER_ADDR", "127.0.0.1");
@@ -305,10 +305,10 @@ class Deepspeed {
   Trace& trace_;
   Input devices_{"devices", ""};
   int64_t num_gpus_ = -1;  // below 0: not given
-  bool several_ = false;   // there is a hostfile, or what serves as one
+  bool several_ = false;   // there is a hostfile, or an inventory that replaces it
   std::string include_, exclude_;
   bool include_is_mask_ = false;
-  Environment environment_;  // of deepspeed, once it has dealt with the mask
+  Environment environment_;  // of deepspeed, after the mask was handled
   HostNames names_;
   int64_t slots_held_ = 0;
 };

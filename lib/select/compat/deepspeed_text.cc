@@ -11,7 +11,7 @@
 namespace gsel {
 namespace {
 
-// Line by line, as "^(\S+)\s+slots=(\d+)" finds them.
+// Reads lines that match "^(\S+)\s+slots=(\d+)".
 class Hostfile {
  public:
   Hostfile(const std::string& text, const std::string& file) : text_(text), file_(file.empty() ? "hostfile" : file) {}

@@ -1,5 +1,5 @@
-// select/compat/habana.cc: which Gaudi a process takes: always one. HABANA_VISIBLE_MODULES lists module ids, of which a
-// process takes the entry numbered LOCAL_RANK; HABANA_VISIBLE_DEVICES acts before, when a container is created.
+// select/compat/habana.cc: which Gaudi a process uses: always exactly one. HABANA_VISIBLE_MODULES lists module ids, and
+// a process uses entry number LOCAL_RANK; HABANA_VISIBLE_DEVICES takes effect before, when a container is created.
 // Source: Gaudi documentation, "Multiple Workloads on a Single Docker" and "Multiple Dockers Each with a Single
 // Workload".
 #include <algorithm>
@@ -49,7 +49,7 @@ std::vector<int32_t> mounted(std::vector<int32_t> devices, const Inventory& inve
   return out;
 }
 
-// A process of no rank is told nothing.
+// Nothing when the process has no rank.
 std::optional<int64_t> local_rank(const Environment& environment) {
   const std::string* value = find_variable(environment, kRank);
   if (!value) return std::nullopt;
@@ -95,7 +95,7 @@ class Process {
  private:
   bool is_idle(int32_t device) const { return inventory_.devices[static_cast<size_t>(device)].process_count <= 0; }
 
-  // Where the inventory does not tell, modules are taken to be numbered as the driver enumerates.
+  // If the inventory has no module ids, modules are assumed to be numbered as the driver enumerates.
   int32_t device_of(std::string_view text) const {
     if (!is_number(stripped(text))) return -1;
     const int64_t module = number_of(stripped(text));

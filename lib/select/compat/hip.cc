@@ -1,6 +1,6 @@
-// select/compat/hip.cc: what a HIP program sees of AMD devices: three layers, each of which numbers anew for the next:
-// the device nodes that a cgroup grants, ROCR_VISIBLE_DEVICES in ROCr (in KFD order), then HIP_VISIBLE_DEVICES or else
-// CUDA_VISIBLE_DEVICES in the HIP runtime.
+// select/compat/hip.cc: which AMD devices a HIP program sees. Three layers, each of which renumbers for the next: the
+// device nodes that a cgroup grants; ROCR_VISIBLE_DEVICES in ROCr (in KFD order); then HIP_VISIBLE_DEVICES, or else
+// CUDA_VISIBLE_DEVICES, in the HIP runtime.
 // Sources: ROCR-Runtime, core/runtime/amd_filter_device.cpp; ROCm clr, rocclr/device/rocm/rocdevice.cpp.
 #include <algorithm>
 #include <charconv>
@@ -25,7 +25,7 @@ std::string upper_case(std::string_view text) {
   return out;
 }
 
-// ROCR_VISIBLE_DEVICES over the devices in KFD order.
+// Applies ROCR_VISIBLE_DEVICES to the devices in KFD order.
 class Rocr {
  public:
   Rocr(const Inventory& inventory, const std::vector<int32_t>& devices, Input input, Trace& trace)
@@ -90,7 +90,7 @@ class Rocr {
   std::optional<PrefixIndex<int32_t>> uuids_;
 };
 
-// HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES over what ROCr left.
+// Applies HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES to the devices that ROCr left.
 class Hip {
  public:
   Hip(const Inventory& inventory, const std::vector<int32_t>& devices, Input input, Trace& trace)
@@ -112,7 +112,7 @@ class Hip {
   }
 
  private:
-  // devices_.size(): none.
+  // Returns devices_.size() when there is none.
   size_t identity(const std::string& text) const {
     size_t place = 0;
     while (place < devices_.size() && !inventory_.devices[static_cast<size_t>(devices_[place])].uuid.starts_with(text))
@@ -120,7 +120,7 @@ class Hip {
     return place;
   }
 
-  // A number must be its own decimal print: no sign, no zero in front, no blank.
+  // A number must be in canonical form: no sign, no leading zero, no blank.
   size_t position(const std::string& text) const {
     size_t place = 0;
     const char* end = text.data() + text.size();
@@ -137,7 +137,7 @@ class Hip {
   std::vector<int32_t> order_;
 };
 
-// The mask of the HIP layer: an empty one is as if unset.
+// The mask of the HIP layer; an empty variable counts as unset.
 const char* hip_mask(const Environment& environment, Trace& trace) {
   for (const char* name : {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}) {
     const std::string* value = find_variable(environment, name);

@@ -1,5 +1,5 @@
-// select/compat/lightning.cc: devices= and accelerator= of Lightning's Trainer. Numbers are positions among the devices
-// that are visible; a text "2" is a count as 2 is, a text "2," and a list [2] are indexes. find_usable(n) is
+// select/compat/lightning.cc: devices= and accelerator= of Lightning's Trainer. Numbers are positions among the visible
+// devices; "2" is a count like 2, while "2," and [2] are indexes. find_usable(n) stands for
 // devices=find_usable_cuda_devices(n). Fabric raises a ValueError where the Trainer refuses 0, "0" and [].
 // Source: Lightning-AI/pytorch-lightning, src/lightning/pytorch/trainer/connectors/accelerator_connector.py,
 // src/lightning/fabric/utilities/device_parser.py and src/lightning/fabric/accelerators/{cpu,cuda,mps,xla}.py.
@@ -18,7 +18,7 @@ struct Accelerator {
   const char* name;
   const char* class_name;
   Parsing parsing;
-  bool all_by_default;  // for devices="auto": all there are, else one
+  bool all_by_default;  // devices="auto": all devices, else one
 };
 
 constexpr Accelerator kTpu = {"tpu", "XLAAccelerator", Parsing::tpu, true};
@@ -67,7 +67,7 @@ class Lightning {
   }
 
  private:
-  // As a PyTorch for CUDA sees them, or one for ROCm where there is no NVIDIA device.
+  // The devices that a PyTorch for CUDA sees, or, without an NVIDIA device, one for ROCm.
   Visible cuda_devices() {
     const TorchBackend* backend = torch_backend(asked_.inventory, asked_.host);
     if (!backend || backend->mask != std::string_view("CUDA_VISIBLE_DEVICES")) return {};
@@ -139,7 +139,7 @@ class Lightning {
                  flag_, {flag_.value, 1, false});
   }
 
-  // What find_usable_cuda_devices returns, as the list that is then given to devices=.
+  // The result of find_usable_cuda_devices, as a list for devices=.
   PythonValue found_usable(const PythonValue& call) {
     std::vector<bool> usable;
     for (const Unit& unit : cuda_.units) {
@@ -219,8 +219,8 @@ class Lightning {
   Input devices_;
   Input flag_;
   Visible cuda_;
-  bool found_ = false;        // devices are what find_usable found
-  bool none_wanted_ = false;  // by find_usable(0)
+  bool found_ = false;        // devices come from find_usable
+  bool none_wanted_ = false;  // find_usable(0)
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ using Kind = PythonValue::Kind;
 using Indexes = std::vector<LightningIndex>;
 
 constexpr const char* kMisconfiguration = "MisconfigurationException";
-// A count that meets no check is listed up to here; no machine has more.
+// Most indexes listed for a count that Lightning does not check; no machine has more devices.
 constexpr int64_t kMaxCount = 1024;
 
 [[noreturn]] void raise_type(const Input& input, const PythonValue& value, const std::string& passed) {
@@ -38,7 +38,7 @@ void check_type(const Input& input, const PythonValue& devices) {
 Indexes fields_of(const Input& input, const PythonValue& devices, const char* rule) {
   Indexes out;
   const std::string& text = devices.text;
-  // Inside the quote, when nothing was escaped; else the whole literal is the token.
+  // A field of the token inside the quotes, if it has no escapes; else the whole literal is the token.
   const bool plain = text.size() + 2 == devices.token.text.size();
   for (size_t from = 0; from <= text.size();) {
     const size_t comma = std::min(text.find(',', from), text.size());
@@ -99,7 +99,7 @@ void check_indexes(const Input& input, const Indexes& indexes, int64_t there) {
     if (index.value < 0 || index.value >= there) raise_out_of_range(input, index.token, list_text(indexes), there);
 }
 
-// An int or the text of one: -1 is all, another n is range(n).
+// An int, or a text with one: -1 means all, another n means range(n).
 Indexes counted(const Input& input, const PythonValue& devices, int64_t count, int64_t there, bool elastic) {
   if (count == -1) return first_of(there, devices.token);
   const bool unchecked = elastic && there == 1;
@@ -117,7 +117,7 @@ int64_t int_of(const Input& input, const PythonValue& devices) {
   return *number;
 }
 
-// "find_usable(" or "find_usable_cuda_devices(" at `from`: the place behind it, 0: it is neither.
+// For "find_usable(" or "find_usable_cuda_devices(" at `from`: the position after it; else 0.
 size_t call_begins(const std::string& text, size_t from) {
   for (const std::string_view name : {"find_usable(", "find_usable_cuda_devices("})
     if (std::string_view(text).substr(from).starts_with(name)) return from + name.size();

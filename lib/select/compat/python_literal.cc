@@ -16,7 +16,7 @@ constexpr int kMaxDepth = 32;
 constexpr size_t kMaxValues = 65536;
 constexpr size_t kMaxListed = 16;
 
-// Digits of a base with single _ between them; saturates.
+// The value of digits in `base` with single _ between them; saturates.
 std::optional<int64_t> digits_value(std::string_view text, int base) {
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   int64_t value = 0;
@@ -102,7 +102,7 @@ class LiteralParser {
     return out;
   }
 
-  // Up to `close`, or to the end for '\0'. Tells whether a comma stands behind the last.
+  // Reads items up to `close`, or, for '\0', to the end. Returns whether a comma follows the last item.
   // NOLINTNEXTLINE(misc-no-recursion): kMaxDepth bounds the nesting
   bool read_items(PythonValue& out, char close, int depth) {
     for (bool comma = true;;) {
@@ -135,7 +135,7 @@ class LiteralParser {
     return out;
   }
 
-  // An escape that Python does not know stands for itself.
+  // An unknown escape is kept with its backslash.
   void escape(std::string& out) {
     constexpr std::string_view kLetters = "ntrfv\\'\"", kMeans = "\n\t\r\f\v\\'\"";
     const size_t which = kLetters.find(text_[++at_]);
@@ -180,7 +180,7 @@ class LiteralParser {
 
   static bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
 
-  // The sign of 1e-3.
+  // Whether this is the sign in a number such as 1e-3.
   bool is_exponent_sign(size_t digits) const {
     return (text_[at_] == '-' || text_[at_] == '+') && at_ > digits && (text_[at_ - 1] | 0x20) == 'e' &&
            (is_digit(text_[digits]) || text_[digits] == '.');

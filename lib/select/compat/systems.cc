@@ -1,5 +1,4 @@
-// select/compat/systems.cc: the systems whose reading gsel reproduces. One row each; the readings are in files of their
-// own.
+// select/compat/systems.cc: the table of systems whose reading gsel reproduces. Each reading has its own file.
 #include "select/compat/compat.h"
 
 namespace gsel {

@@ -1,6 +1,6 @@
-// select/compat/tensorflow.cc: what TensorFlow computes on: of the devices that CUDA leaves, those of
-// set_visible_devices, in physical order whatever the order given, under its rules for memory growth.
-// The request is written as the calls are made, lists being indexes of list_physical_devices("GPU"):
+// select/compat/tensorflow.cc: the devices that TensorFlow uses: of those that CUDA leaves, the devices of
+// set_visible_devices, always in physical order, with TensorFlow's rules for memory growth.
+// The request lists the calls in order; a list has indexes of list_physical_devices("GPU"):
 //
 //     [1, 0]                        tf.config.set_visible_devices([gpus[1], gpus[0]], "GPU")
 //     [0, 1] growth [0, 1]          and set_memory_growth(gpu, True) of each
@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kTensorFlowLayer = "TensorFlow";
 constexpr const char* kForce = "TF_FORCE_GPU_ALLOW_GROWTH";
 
-// The calls of a request over so many physical GPUs.
+// The calls of a request, for `count` physical GPUs.
 class Calls {
  public:
   Calls(size_t count, Input input, const Inventory& inventory, const std::vector<Unit>& gpus, Trace& trace)
@@ -99,7 +99,7 @@ class Calls {
     return {std::string(1, here()).substr(0, at_end() ? 0 : 1), static_cast<int32_t>(at_) + 1, false};
   }
 
-  // As Python indexes: from the end when negative.
+  // A Python index: negative ones count from the end.
   Index read_index() {
     const size_t start = at_;
     if (here() == '-' || here() == '+') ++at_;
@@ -154,7 +154,7 @@ class Calls {
     }
   }
 
-  // Growth is compared where no logical device is configured.
+  // Growth must be equal on all devices if no logical device is configured.
   void check_growth() const {
     if (!grown_ || std::find(limited_.begin(), limited_.end(), true) != limited_.end()) return;
     bool with = false, without = false;
@@ -171,7 +171,7 @@ class Calls {
   const std::vector<Unit>& gpus_;
   Trace& trace_;
   std::vector<bool> visible_, growth_, limited_;
-  std::optional<Token> grown_;  // where growth was asked for last
+  std::optional<Token> grown_;  // where growth was set last
 };
 
 void note_forced_growth(const Environment& environment, Trace& trace) {

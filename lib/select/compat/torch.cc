@@ -1,6 +1,5 @@
-// select/compat/torch.cc: what torch.cuda.device_count() answers before CUDA is up: PyTorch's own reading of the masks
-// over NVML (or AMD SMI), with the identities it believes in. Where that differs from what the runtime later numbers, a
-// warning says so.
+// select/compat/torch.cc: the result of torch.cuda.device_count() before CUDA is initialised: PyTorch itself reads the
+// masks and uses the identities of NVML or AMD SMI. Warns when the result differs from what the runtime later sees.
 // Source: torch/cuda/__init__.py (_parse_visible_devices, _transform_uuid_to_ordinals, _device_count_nvml,
 // _device_count_amdsmi) and test/test_cuda_nvml_based_avail.py of PyTorch.
 #include <algorithm>
@@ -17,13 +16,13 @@ namespace gsel {
 namespace {
 
 constexpr const char* kTorchLayer = "torch";
-constexpr size_t kCandidates = 64;  // where no mask is set
+constexpr size_t kCandidates = 64;  // most devices without a mask
 
 size_t field_count(const std::string& list) {
   return static_cast<size_t>(std::count(list.begin(), list.end(), ',')) + 1;
 }
 
-// One mask, as _parse_visible_devices and the two counting functions read it together.
+// One mask, read as by _parse_visible_devices and the two counting functions.
 class TorchMask {
  public:
   // `uuids` are those of NVML or AMD SMI, by index.
@@ -36,7 +35,7 @@ class TorchMask {
     return input_.value.starts_with("MIG-") ? Form::mig : Form::ordinals;
   }
 
-  // Places among the devices.
+  // Positions in the list of devices.
   std::vector<size_t> ordinals() {
     std::vector<Leading> numbers;
     read_fields(kTorchLayer, input_, split_fields(input_.value, ','), trace_, [&](const Token& field) {
@@ -56,7 +55,7 @@ class TorchMask {
     return places;
   }
 
-  // The entries of a list of uuids, before they are looked up. Empty: the list is void.
+  // The entries of a list of uuids, before lookup. Empty: the list is void.
   std::vector<Token> identities(std::string_view prefix) {
     std::vector<Token> entries;
     std::unordered_set<std::string> seen;
@@ -150,7 +149,7 @@ Reading defer(const Case& asked, const Group& group, const Input& input, const c
   return reading_of(cuda_driver(group, asked.environment, trace), "torch.cuda.device_count() returns 0", trace);
 }
 
-// NVML counts divided devices whole, and those that this user may not open.
+// NVML counts divided devices as one, and also devices that this user may not open.
 void warn_of_identities(const Case& asked, const Group& group, Trace& trace) {
   Trace unheard;
   const std::vector<Unit> runtime = cuda_driver(group, asked.environment, unheard).units;
@@ -196,7 +195,7 @@ Reading read_nvml(const Case& asked, const Group& group, Trace& trace) {
   return reading_of(group, parser.places_of(entries), hidden, trace);
 }
 
-// The mask that a ROCm build reads; nullptr: none. *count: ROCR_VISIBLE_DEVICES alone is only counted.
+// The mask that a ROCm build reads; nullptr: none. *count: PyTorch only counts the entries of ROCR_VISIBLE_DEVICES.
 const char* rocm_mask(const Environment& environment, size_t* count) {
   const std::string *rocr = find_variable(environment, kRocrMask), *hip = find_variable(environment, kHipMask);
   if (rocr && hip && field_count(*hip) > field_count(*rocr))
@@ -212,7 +211,7 @@ const char* rocm_mask(const Environment& environment, size_t* count) {
   return find_variable(environment, kCudaMask) ? kCudaMask : nullptr;
 }
 
-// AMD SMI tells serials: the uuid without GPU-, in lower case.
+// The serials that AMD SMI returns: the uuid without GPU-, in lower case.
 std::vector<std::string> serials(const Group& group) {
   std::vector<std::string> out;
   for (size_t i = 0; i < group.size(); ++i) {

@@ -9,7 +9,7 @@
 namespace gsel {
 
 const TorchBackend* torch_backend(const Inventory& inventory, int32_t host) {
-  // The ROCm build answers to torch.cuda, and its launchers set CUDA_VISIBLE_DEVICES.
+  // The ROCm build uses torch.cuda too, and its launchers set CUDA_VISIBLE_DEVICES.
   static constexpr std::array<TorchBackend, 3> kBackends = {{
       {"nvidia", "CUDA", "CUDA_VISIBLE_DEVICES", cuda_driver},
       {"amd", "HIP", "CUDA_VISIBLE_DEVICES", hip_runtime},

@@ -1,5 +1,5 @@
-// select/compat/torchrun.cc: how many processes torchrun starts. It chooses no device: local rank r takes device r of
-// those that it sees, and whether there is one is found out by the process itself.
+// select/compat/torchrun.cc: how many processes torchrun starts. It chooses no devices: local rank r uses visible
+// device r, and the process itself finds out whether there is one.
 // Source: pytorch torch/distributed/run.py (determine_local_world_size, config_from_args) and
 // torch/distributed/elastic/agent/server/local_elastic_agent.py.
 #include <limits>
@@ -12,7 +12,7 @@ namespace gsel {
 namespace {
 
 constexpr const char* kOption = "--nproc-per-node";
-// argparse takes the default of an option from here.
+// The variable with argparse's default for the option.
 constexpr const char* kOptionVariable = "PET_NPROC_PER_NODE";
 
 class Torchrun {

@@ -1,5 +1,5 @@
-// select/compat/ze.cc: what Level Zero shows of Intel cards and what SYCL leaves of it. The mask is a set: its order
-// never shows. Indexes that do not exist are skipped, text that is no number ends in an exception inside the driver.
+// select/compat/ze.cc: the Intel cards that Level Zero shows, and those that SYCL leaves. The mask is a set: its order
+// has no effect. Indexes that do not exist are skipped; text that is no number causes an exception inside the driver.
 // Sources: Level Zero specification, "Environment Variables"; intel/compute-runtime,
 // shared/source/execution_environment/execution_environment.cpp; oneapi_selector.h for SYCL.
 #include <cerrno>

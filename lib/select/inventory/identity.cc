@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kHex = "0123456789abcdef";
 constexpr std::string_view kUuidDigits = "0123456789abcdef-";
 
-// What follows GPU- or MIG-: at least one hexadecimal digit.
+// Whether at least one hexadecimal digit follows GPU- or MIG-.
 bool has_digits(const std::string& text, size_t from) {
   return text.size() > from && text.find_first_not_of(kUuidDigits, from) == text.npos &&
          text.find_first_of(kHex, from) != text.npos;
@@ -35,7 +35,7 @@ Identities::Identities(const Inventory& inventory) : inventory_(inventory) {
 Unit Identities::only(const std::string& prefix, const Input& input, const Token& token) const {
   const auto [first, last] = uuids_.find(prefix);
   if (first == last) refuse(GSEL_ERR_UNKNOWN_DEVICE, input, token, "no device of this machine has such a uuid");
-  // A whole uuid may be the beginning of a longer one.
+  // A whole uuid may also be the prefix of a longer one.
   if (last - first > 1 && first->first != prefix)
     refuse(GSEL_ERR_AMBIGUOUS, input, token,
            fmt::format("{} have such a uuid, {} and {} among them; give more digits", with_noun(last - first, "device"),
@@ -43,7 +43,7 @@ Unit Identities::only(const std::string& prefix, const Input& input, const Token
   return first->second;
 }
 
-// MIG-GPU-<uuid>/<gi>/<ci>, the form of drivers before 470.42.01; the part of the GPU may be abbreviated.
+// MIG-GPU-<uuid>/<gi>/<ci>, the form of drivers before 470.42.01; the GPU's uuid may be abbreviated.
 Unit Identities::find_instance(const std::string& text, const Input& input, const Token& token) const {
   const size_t slash = text.find('/'), second = slash == text.npos ? text.npos : text.find('/', slash + 1);
   const std::string gpu = text.substr(4, slash - 4);
@@ -68,7 +68,7 @@ Unit Identities::find(const Input& input, const Token& token) const {
     return only(text, input, token);
   }
   if (!has_digits(text, 0)) refuse(GSEL_ERR_SYNTAX, input, token, "a uuid is GPU- and at least one hexadecimal digit");
-  const auto [first, last] = uuids_.find(text);  // of a vendor whose uuids have no prefix
+  const auto [first, last] = uuids_.find(text);  // for vendors whose uuids have no prefix
   return only(first == last ? "gpu-" + text : text, input, token);
 }
 

@@ -1,5 +1,5 @@
-// select/inventory/known.cc: the search in the table of known_table.cc, and typical links. Words are compared whole, so
-// that T4 is not found in T400 nor A10 in A100.
+// select/inventory/known.cc: search in the table of known_table.cc, and typical links. Whole words are compared, so
+// that T4 is not found in T400, nor A10 in A100.
 #include "select/inventory/known.h"
 
 #include <cctype>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kLongestName = 200;  // no product's name is longer
 
-// "Intel(R) Data Center GPU Max 1550" as "intel r data center gpu max 1550".
+// "Intel(R) Data Center GPU Max 1550" becomes "intel r data center gpu max 1550".
 std::string words_of(std::string_view name) {
   std::string out;
   for (const char c : name.substr(0, kLongestName)) {
@@ -41,7 +41,7 @@ bool of_a_laptop(std::string_view words) {
   return has_word(words, "laptop") || has_word(words, "mobile") || words.find("max q") != words.npos;
 }
 
-// Rows by their first word, so that a long list of devices takes no long time.
+// Rows by their first word, so that a long list of devices is read quickly.
 using Rows = std::unordered_multimap<std::string_view, const Known*>;
 const Rows& rows() {
   static const Rows table = [] {
@@ -91,9 +91,9 @@ const Known& known_accelerator(std::string_view vendor, std::string_view name) {
   return *best;
 }
 
-// NVLink: NVIDIA's architecture white papers (P100 20 GB/s a link in one direction; V100, A100 and H100 25;
-// GA102 14.06; B200 50). XGMI: AMD's data sheets (MI200 50 GB/s a link, MI300 64, MI350 76.8). PCI: what 16 lanes of
-// PCIe 4.0 carry in practice, less with each bridge between; the names are those of nvidia-smi topo.
+// NVLink: NVIDIA's architecture white papers (per link in one direction: P100 20 GB/s; V100, A100 and H100 25; GA102
+// 14.06; B200 50). XGMI: AMD's data sheets (per link: MI200 50 GB/s, MI300 64, MI350 76.8). PCI: what 16 lanes of PCIe
+// 4.0 achieve in practice, less with each bridge between; kinds are named as in nvidia-smi topo.
 LinkFigures typical_link(std::string_view kind, const Device& device) {
   static constexpr struct {
     std::string_view kind;

@@ -183,7 +183,7 @@ constexpr Known kTable[] = {
     {"nvidia", "orin", 0, 8, 7, "", 0, 0, 0, true},
     {"nvidia", "jetson agx thor", 0, 11, 0, "", 20, 1575 * kMHz, 0, true},
     {"nvidia", "thor", 0, 11, 0, "", 20, 1575 * kMHz, 0, true},
-    // AMD Instinct and Radeon; of an MI250 and MI250X, one of the two dies, which is a device of its own
+    // AMD Instinct and Radeon; for MI250 and MI250X, one of the two dies, which is a separate device
     {"amd", "mi50", 16 * kGiB, 0, 0, "gfx906", 60, 1725 * kMHz, 0, false},
     {"amd", "mi60", 32 * kGiB, 0, 0, "gfx906", 64, 1800 * kMHz, 0, false},
     {"amd", "mi100", 32 * kGiB, 0, 0, "gfx908", 120, 1502 * kMHz, 0, false},

@@ -1,4 +1,4 @@
-// select/inventory/names.cc: see inventory.h: modes and PCI addresses as text.
+// select/inventory/names.cc: see inventory.h: text forms of modes and PCI addresses.
 #include <cctype>
 
 #include "select/inventory/inventory.h"

@@ -1,5 +1,5 @@
-// select/inventory/read.cc: the JSON form of an inventory. Whatever could be read two ways is refused: unknown fields,
-// devices out of bus order, one identity for two devices. What a list leaves out and known.h knows is filled in.
+// select/inventory/read.cc: reads the JSON form of an inventory. Ambiguous input is refused: unknown fields, devices
+// out of bus order, one identity for two devices. Missing fields are filled in from known.h where it knows the product.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -24,7 +24,7 @@ constexpr uint64_t kMaxBytes = std::numeric_limits<uint64_t>::max();
 constexpr int32_t kMaxInt = std::numeric_limits<int32_t>::max();
 constexpr int32_t kMaxTiles = 64;
 
-// "9.0" as two numbers.
+// Splits "9.0" into two numbers.
 void read_capability(JsonObject& object, const Known& known, Device& device) {
   device.capability_major = known.capability_major;
   device.capability_minor = known.capability_minor;
@@ -47,7 +47,7 @@ void read_vendor(JsonObject& object, Device& device) {
                                           device.vendor));
 }
 
-// By name or uuid or both. No uuid is no identity across machines, which a list written by hand may lack.
+// A device has a name or a uuid or both. A hand-written inventory may omit uuids.
 void read_identity(JsonObject& object, Device& device) {
   device.name = object.text("name");
   device.uuid = object.text("uuid");
@@ -61,7 +61,7 @@ void read_identity(JsonObject& object, Device& device) {
     object.refuse("pci", fmt::format("is \"{}\", an address such as \"00000000:3b:00.0\" is needed", pci));
 }
 
-// All memory is taken as free where nothing was said to compute there.
+// Without computing processes, all memory counts as free.
 void read_memory(JsonObject& object, const Known& known, Device& device) {
   device.memory_bytes = object.number("memory_bytes", 0, kMaxBytes, known.memory_bytes);
   device.free_bytes = object.number("free_bytes", 0, kMaxBytes, device.process_count > 0 ? 0 : device.memory_bytes);
@@ -98,7 +98,7 @@ void read_partitions(JsonObject& object, Device& device) {
   object.array("partitions").each([&](JsonObject one) { device.partitions.push_back(read_partition(std::move(one))); });
 }
 
-// All that a plan cannot do without, or nothing.
+// Either has all fields that a plan requires, or nothing.
 Speed read_speed(JsonObject object, bool told) {
   constexpr double kLeast = 1, kMost = 1e24;
   const auto rate = [&](const char* name) { return object.real(name, kLeast, kMost, 0); };
@@ -140,7 +140,7 @@ Device read_device(JsonObject object) {
   return device;
 }
 
-// The order stated by the format: accelerators by bus address, then at most one CPU.
+// Checks the order that the format requires: accelerators by bus address, then at most one CPU.
 void check_order(const JsonObject& host, const std::vector<Device>& devices) {
   std::string_view before;
   for (size_t i = 0; i < devices.size(); ++i) {
@@ -155,7 +155,7 @@ void check_order(const JsonObject& host, const std::vector<Device>& devices) {
   }
 }
 
-// Places that drivers number by must be told apart as well.
+// Numbers by which drivers identify devices must be unique.
 void check_places(const JsonObject& host, const std::vector<Device>& devices, const char* field,
                   int32_t Device::*place) {
   std::set<std::pair<std::string_view, int32_t>> seen;
@@ -165,7 +165,7 @@ void check_places(const JsonObject& host, const std::vector<Device>& devices, co
                   fmt::format("is {}, as of another {} device", devices[i].*place, devices[i].vendor));
 }
 
-// A device of the host by index, uuid or bus address.
+// Finds a device of the host by index, uuid or bus address.
 class DeviceNames {
  public:
   explicit DeviceNames(const std::vector<Device>& devices) : count_(devices.size()) {

@@ -1,5 +1,5 @@
-// select/inventory/text.cc: an inventory as tables for people: what no device has gets no column, and links stand in a
-// matrix like that of nvidia-smi topo.
+// select/inventory/text.cc: an inventory as tables for humans: columns in which no device has a value are omitted, and
+// links are a matrix like that of nvidia-smi topo.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ std::string holder_text(int32_t process) {
   return process > 0 ? fmt::format("reserved by process {}", process) : "reserved by another process";
 }
 
-// What keeps a device from being used as it stands.
+// What restricts the use of a device.
 std::string state_of(const Device& device) {
   std::vector<std::string> parts;
   if (!device.accessible) parts.push_back("not accessible");
@@ -73,7 +73,7 @@ Row partition_row(const Partition& partition) {
   return row;
 }
 
-// The columns in which some device has something.
+// The columns in which some device has a value.
 std::vector<size_t> used_columns(const std::vector<Row>& rows) {
   std::vector<size_t> columns;
   for (size_t column = 0; column < kHeading.size(); ++column)
@@ -128,7 +128,7 @@ std::string links_text(const Host& host) {
   return table.text();
 }
 
-// The matrix grows with the square of the devices; beyond this nobody reads it, and it would fill the memory.
+// The matrix grows with the square of the devices; beyond this size it is unreadable and would fill the memory.
 constexpr size_t kMostInMatrix = 64;
 
 std::string host_links_text(const Host& host) {

@@ -1,5 +1,5 @@
-// select/inventory/write.cc: an inventory as JSON, which read.cc reads back as the same. A field is left out only where
-// the reader would take the same value without it.
+// select/inventory/write.cc: writes an inventory as JSON that read.cc reads back unchanged. A field is omitted only
+// where the reader would use the same value without it.
 #include <fmt/format.h>
 
 #include "base/json.h"
@@ -14,7 +14,7 @@ void put_unless(Json& out, const char* name, const Value& value, const Value& ab
   if (value != absent) out.set(name, value);
 }
 
-// A field that the reader fills in for known products: also written when it differs from what would be filled in.
+// A field that the reader fills in for known products: written unless both the value and the filled-in value are empty.
 template <class Value>
 void put_known(Json& out, const char* name, const Value& value, const Value& filled) {
   if (value != Value{} || filled != Value{}) out.set(name, value);

@@ -1,6 +1,6 @@
-// select/probe/ascend.cc: Ascend devices by their PCI ids, in files alone. Does not know: DCMI, which dcmi.cc asks;
-// without it memory is nominal, and the logical ids that the driver gives are told only where there is one device.
-// Source: Huawei's list of Ascend PCI device ids.
+// select/probe/ascend.cc: Ascend devices by their PCI ids, from files only. Does not know DCMI, which dcmi.cc uses;
+// without DCMI, memory is nominal, and the driver's logical ids are known only if there is one device. Source: Huawei's
+// list of Ascend PCI device ids.
 #include <fmt/format.h>
 
 #include "base/text.h"

@@ -1,5 +1,5 @@
-// select/probe/cpu.cc: the CPU as one device: cores, memory, NUMA node. hwloc looks at processors and memory alone:
-// its parts for CUDA, OpenCL, GL and PCI would start those runtimes, so they are turned off for our topology.
+// select/probe/cpu.cc: the CPU as one device: cores, memory, NUMA node. hwloc reads only processors and memory: its
+// components for CUDA, OpenCL, GL and PCI would start those runtimes, so they are disabled for our topology.
 #include <fmt/format.h>
 #include <hwloc.h>
 
@@ -38,8 +38,8 @@ std::string model_of(hwloc_topology_t topology) {
   return name.empty() ? "CPU" : name;
 }
 
-// A line of /proc/meminfo in bytes, such as MemAvailable: what a new program could use without swapping; 0 when the
-// kernel does not tell.
+// A line of /proc/meminfo in bytes, such as MemAvailable (what a new program could use without swapping); 0 when the
+// kernel does not have it.
 uint64_t meminfo_bytes(const char* name) {
   std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/meminfo", "re"), std::fclose);
   const std::string form = fmt::format("{}: %llu kB", name);
@@ -60,7 +60,7 @@ Device probe_cpu() {
   cpu.name = model_of(raw);
   const int cores = hwloc_get_nbobjs_by_type(raw, HWLOC_OBJ_CORE);
   cpu.compute_units = cores > 0 ? cores : hwloc_get_nbobjs_by_type(raw, HWLOC_OBJ_PU);
-  // hwloc adds up what was there when the machine started; memory plugged in later is in meminfo alone.
+  // hwloc adds up the memory present at boot; memory plugged in later is in meminfo only.
   cpu.memory_bytes = std::max<uint64_t>(meminfo_bytes("MemTotal"), hwloc_get_root_obj(raw)->total_memory);
   cpu.free_bytes = std::min<uint64_t>(meminfo_bytes("MemAvailable"), cpu.memory_bytes);
   if (hwloc_get_nbobjs_by_type(raw, HWLOC_OBJ_NUMANODE) == 1)

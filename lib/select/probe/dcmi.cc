@@ -1,6 +1,5 @@
-// select/probe/dcmi.cc: what DCMI tells of Ascend devices: logical id, name, memory. It is opened at run time, and only
-// where there are such devices. Its declarations stand here, as far as they are used. Source: Huawei DCMI API
-// reference.
+// select/probe/dcmi.cc: reads logical id, name and memory of Ascend devices from DCMI. The library is opened at run
+// time, and only if there are such devices. This file declares what it uses. Source: Huawei DCMI API reference.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +28,7 @@ struct HbmInfo {
   unsigned long long megabytes_used;
   int temperature;
   unsigned utilisation;
-  unsigned long long room[8];  // newer versions may tell more
+  unsigned long long room[8];  // newer versions may write more
 };
 
 struct Dcmi {
@@ -51,7 +50,7 @@ bool open_dcmi(const FileTree& files, Dcmi& dcmi) {
          library.find(dcmi.chip, "dcmi_get_device_chip_info") && library.find(dcmi.hbm, "dcmi_get_device_hbm_info");
 }
 
-// "910B3" is "Ascend 910B3", as npu-smi and the maker call it.
+// "910B3" becomes "Ascend 910B3", the name that npu-smi and the maker use.
 void learn_by_dcmi(const Dcmi& dcmi, int card, int chip, Device& device) {
   int logical = -1;
   if (dcmi.logical_id(&logical, card, chip) == 0 && logical >= 0) device.ordinal = logical;

@@ -1,5 +1,5 @@
-// select/probe/detect.cc: this machine: all probes, then the order that an inventory has. Does not know: what a
-// source is like. A source that fails hides nothing of the others.
+// select/probe/detect.cc: detects this machine: calls all probes, then sorts devices in inventory order. Does not know
+// the sources. A source that fails does not hide the results of the others.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ void probe_nvidia(const FileTree& files, Found& found) {
   if (probe_nvml(files, found)) return;
   Found listed;
   probe_nvidia_driver(files, listed);
-  if (!listed.devices.empty()) found.notes.clear();  // that there is no NVML is said along with the devices
+  if (!listed.devices.empty()) found.notes.clear();  // the missing NVML is reported with the devices
   append(std::move(listed), found);
 }
 
@@ -49,7 +49,7 @@ void probe_huawei(const FileTree& files, Found& found) {
   ask_dcmi(files, found);
 }
 
-// A driver that answers with a failure is an error where it is all there is; beside devices of others it is a note.
+// A driver that fails is an error if there is no other device, else a note.
 void probe_accelerators(const FileTree& files, Found& found) {
   std::optional<Error> failure;
   for (const auto probe : {probe_nvidia, probe_kfd, probe_intel, probe_gaudi, probe_huawei}) {
@@ -67,7 +67,7 @@ void probe_accelerators(const FileTree& files, Found& found) {
   if (failure && found.devices.empty()) throw *failure;
 }
 
-// Bus order. Two devices at one address would be one device told twice.
+// Sorts by bus address. Two devices at one address would be the same device found twice.
 void set_in_order(Found& found) {
   std::stable_sort(found.devices.begin(), found.devices.end(),
                    [](const Device& a, const Device& b) { return a.pci < b.pci; });

@@ -1,5 +1,5 @@
-// select/probe/drm.cc: Intel graphics devices of the kernel's DRM, which no mask touches. Does not know: Level Zero,
-// which sysman.cc asks. Source: sysfs pages of i915 and xe; device ids from Intel's list of graphics PCI ids.
+// select/probe/drm.cc: Intel graphics devices of the kernel's DRM, which no mask affects. Does not know Level Zero,
+// which sysman.cc uses. Source: sysfs pages of i915 and xe; device ids from Intel's list of graphics PCI ids.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ std::string name_of(int64_t id) {
   return fmt::format("Intel graphics device {:04x}", id);
 }
 
-// xe has a folder for each tile; i915 one for each graphics unit, which on an integrated device is no tile.
+// xe has a folder for each tile; i915 has one for each graphics unit, which on an integrated device is not a tile.
 int32_t tiles_of(const FileTree& files, const std::string& card, bool integrated) {
   size_t tiles = files.numbered(card + "/device", "tile").size();
   if (tiles == 0 && !integrated) tiles = files.numbered(card + "/gt", "gt").size();
@@ -62,7 +62,7 @@ Device describe_card(const FileTree& files, const std::string& card, const std::
   device.vendor = "intel";
   device.pci = pci;
   device.name = name_of(files.number(card + "/device/device").value_or(0));
-  device.integrated = pci.compare(8, 4, ":00:") == 0;  // on the bus of the processor itself
+  device.integrated = pci.compare(8, 4, ":00:") == 0;  // on the processor's own bus
   device.tiles = tiles_of(files, card, device.integrated);
   device.memory_bytes = memory_of(files, card);
   device.numa = pci_numa(files, pci);

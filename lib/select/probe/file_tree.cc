@@ -21,7 +21,7 @@ namespace gsel {
 namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n";
-constexpr size_t kMaxBytes = 64 << 10;  // files of the kernel are a page, or a few
+constexpr size_t kMaxBytes = 64 << 10;  // kernel files have one page or a few
 
 }  // namespace
 
@@ -119,7 +119,7 @@ std::optional<uint64_t> parse_number(std::string_view text) {
   return value;
 }
 
-// The kernel writes at least four digits of the domain, we always eight.
+// The kernel writes at least four digits of the domain, gsel always eight.
 std::string pci_folder(const std::string& pci) {
   const size_t zeros = std::min<size_t>(pci.find_first_not_of('0'), 4);
   return "/sys/bus/pci/devices/" + pci.substr(zeros);

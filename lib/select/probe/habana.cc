@@ -1,6 +1,5 @@
-// select/probe/habana.cc: Gaudi devices of the habanalabs driver, in files alone. Does not know: HLML, which
-// hlml.cc asks. Source: the kernel's sysfs-driver-habanalabs page; before kernel 6.3 the class was
-// habanalabs.
+// select/probe/habana.cc: Gaudi devices of the habanalabs driver, from files only. Does not know HLML, which hlml.cc
+// uses. Source: the kernel's sysfs-driver-habanalabs page; before kernel 6.3 the class was habanalabs.
 #include <fmt/format.h>
 
 #include "select/probe/probes.h"
@@ -8,7 +7,7 @@
 namespace gsel {
 namespace {
 
-// What the driver calls a device, and the product.
+// The driver's name of a device type, and the product's name.
 constexpr struct {
   const char* type;
   const char* name;
@@ -16,19 +15,19 @@ constexpr struct {
 
 std::string product_of(const std::string& type) {
   for (const auto& row : kTypes)
-    if (type.starts_with(row.type)) return row.name;  // followed by B, C, D or SEC
+    if (type.starts_with(row.type)) return row.name;  // B, C, D or SEC may follow
   return "Habana " + type;
 }
 
-// True for an accelerator that takes work; "operational" in newer drivers, "Operational" in older ones.
+// Whether the accelerator accepts work; "operational" in newer drivers, "Operational" in older ones.
 bool operational(const FileTree& files, const std::string& folder) {
   const std::string status = files.text(folder + "/status").value_or("operational");
   return status == "operational" || status == "Operational";
 }
 
 struct HabanaNode {
-  std::string folder;  // with the driver's files
-  std::string device;  // in /dev
+  std::string folder;  // the driver's folder
+  std::string device;  // name in /dev
 };
 
 std::vector<HabanaNode> nodes_of(const FileTree& files) {
@@ -46,7 +45,7 @@ void probe_habana(const FileTree& files, Found& found) {
   for (const HabanaNode& node : nodes_of(files)) {
     const std::string pci = normalise_pci(files.text(node.folder + "/pci_addr").value_or(""));
     const auto type = files.text(node.folder + "/device_type");
-    if (pci.empty() || !type) continue;  // an accelerator of another driver
+    if (pci.empty() || !type) continue;  // a device of another driver
     Device device;
     device.vendor = "habana";
     device.pci = pci;

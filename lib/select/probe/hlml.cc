@@ -1,5 +1,5 @@
-// select/probe/hlml.cc: the uuids of Gaudi devices, which stand in no file. HLML is opened at run time, and only where
-// there are such devices. Source: Habana Management Library API reference.
+// select/probe/hlml.cc: the uuids of Gaudi devices, which are in no file. HLML is opened at run time, and only if there
+// are such devices. Source: Habana Management Library API reference.
 #include "select/probe/library.h"
 #include "select/probe/probes.h"
 

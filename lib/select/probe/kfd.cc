@@ -1,5 +1,5 @@
 // select/probe/kfd.cc: AMD devices of the kernel's compute topology (KFD), which every user may read and no mask
-// touches. Its order is that of ROCr. Does not know: ROCr, HIP. Source: the kernel's amdkfd/kfd_topology.c and amdgpu
+// affects. Its order is that of ROCr. Does not know ROCr or HIP. Source: the kernel's amdkfd/kfd_topology.c and amdgpu
 // sysfs pages.
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kNodes = "/sys/class/kfd/kfd/topology/nodes";
 constexpr const char* kProcesses = "/sys/class/kfd/kfd/proc";
-constexpr uint64_t kXgmi = 11;  // kinds of links are those of HSA_IOLINKTYPE
+constexpr uint64_t kXgmi = 11;  // kind of link, as in HSA_IOLINKTYPE
 constexpr uint64_t kFrameBuffer = 1, kHiddenFrameBuffer = 2;
 
 struct Node {
@@ -41,11 +41,11 @@ std::string architecture_of(uint64_t version) {
 }
 
 struct Address {
-  std::string physical;  // where sysfs has it
-  std::string shown;     // a partition of a device counts as a function of its own
+  std::string physical;  // address in sysfs
+  std::string shown;     // a partition of a device has its own function number
 };
 
-// Bus, device and function in 16 bits; the number of a compute partition in the highest four.
+// Bus, device and function are in the low 16 bits, the number of a compute partition in the highest four.
 Address address_of(const Properties& properties) {
   const uint64_t location = properties["location_id"], domain = properties["domain"] & 0xffffffff;
   const auto text = [&](uint64_t function) {
@@ -66,7 +66,7 @@ uint64_t frame_buffer_bytes(const FileTree& files, const std::string& node) {
   return bytes;
 }
 
-// The name that the maker wrote into the board, else that of the chip.
+// The name that the maker stored in the board, else the name of the chip.
 std::string product_name(const FileTree& files, const std::string& node, const std::string& pci) {
   const std::string board = files.text(pci_folder(pci) + "/product_name").value_or("");
   if (!board.empty()) return board;
@@ -86,7 +86,7 @@ Device describe_node(const FileTree& files, const std::string& node, const Prope
       std::min<uint64_t>(properties["simd_count"] / std::max<uint64_t>(properties["simd_per_cu"], 1), INT32_MAX));
   device.clock_khz = static_cast<int64_t>(std::min<uint64_t>(properties["max_engine_clk_fcompute"], INT32_MAX)) * 1000;
   device.memory_bytes = frame_buffer_bytes(files, node);
-  // Without memory of its own, or with cores beside it, it is part of a processor.
+  // A device without its own memory, or with CPU cores in the same node, is part of a processor.
   device.integrated = properties["cpu_cores_count"] > 0 || device.memory_bytes == 0;
   const int64_t used = files.number(pci_folder(address.physical) + "/mem_info_vram_used").value_or(-1);
   if (used >= 0) device.free_bytes = device.memory_bytes - std::min(static_cast<uint64_t>(used), device.memory_bytes);
@@ -96,7 +96,7 @@ Device describe_node(const FileTree& files, const std::string& node, const Prope
   return device;
 }
 
-// A process computes on a device when it has a queue there, or memory.
+// A process computes on a device when it has a queue or memory there.
 bool computes_on(const FileTree& files, const std::string& process, const std::string& gpu_id) {
   if (files.number(fmt::format("{}/vram_{}", process, gpu_id)).value_or(0) > 0) return true;
   const std::string queues = process + "/queues";
@@ -115,7 +115,7 @@ void count_processes(const FileTree& files, std::vector<Node>& nodes) {
         }));
 }
 
-// XGMI links; what goes over PCI is told for processors only.
+// XGMI links only; KFD lists PCI links for processors only.
 void find_links(const FileTree& files, const std::vector<Node>& nodes, Found& found) {
   std::map<uint64_t, const Node*> by_number;
   for (const Node& node : nodes) by_number.emplace(parse_number(node.name).value_or(0), &node);
@@ -131,7 +131,7 @@ void find_links(const FileTree& files, const std::vector<Node>& nodes, Found& fo
   }
 }
 
-// The compute partitions of one device have its uuid in common, which therefore names none of them.
+// Compute partitions of one device have the same uuid, which therefore identifies none of the partitions.
 void drop_shared_uuids(std::vector<Node>& nodes, Found& found) {
   std::map<std::string, int> uses;
   for (const Node& node : nodes) ++uses[node.device.uuid];

@@ -1,5 +1,5 @@
 // select/probe/nvidia_driver.cc: NVIDIA devices as the kernel driver lists them in /proc, for machines without NVML.
-// Does not know: occupancy and MIG, which stand nowhere in files. What the product is known for fills the rest.
+// Usage and MIG are in no file. Published figures of the product fill the missing fields.
 #include <fmt/format.h>
 
 #include "select/probe/probes.h"
@@ -20,7 +20,7 @@ Device describe_gpu(const FileTree& files, const std::string& folder, const std:
   device.vendor = "nvidia";
   device.pci = pci;
   device.name = field("Model").empty() ? "NVIDIA device" : field("Model");
-  const std::string uuid = field("GPU UUID");  // question marks until the device was first opened
+  const std::string uuid = field("GPU UUID");  // question marks until the device is first opened
   if (uuid.starts_with("GPU-") && uuid.find('?') == uuid.npos) device.uuid = uuid;
   const std::string minor = field("Device Minor");
   device.accessible = !minor.empty() && files.usable("/dev/nvidia" + minor) && files.usable("/dev/nvidiactl");

@@ -17,8 +17,8 @@ namespace {
 using nvml::Api;
 using nvml::Handle;
 
-// NVML tells cores; cores per multiprocessor follow from the compute capability (CUDA programming guide, table of
-// arithmetic throughput, 32-bit floating point).
+// NVML returns the number of cores; cores per multiprocessor follow from the compute capability (CUDA programming
+// guide, table of arithmetic throughput, 32-bit floating point).
 int32_t multiprocessors(unsigned cores, int major, int minor) {
   if (major == 3) return static_cast<int32_t>(cores / 192);
   const bool small = major == 7 || (major == 6 && minor == 0) || (major == 8 && minor == 0);
@@ -27,12 +27,12 @@ int32_t multiprocessors(unsigned cores, int major, int minor) {
 
 int32_t process_count(const Api& api, Handle* handle) {
   if (!api.device_processes) return -1;
-  unsigned count = 0;  // with no room the call answers how many there are
+  unsigned count = 0;  // without room for entries the call returns their number
   const int status = api.device_processes(handle, &count, nullptr);
   return status == nvml::kSuccess || status == nvml::kInsufficientSize ? static_cast<int32_t>(count) : -1;
 }
 
-// Exclusive-thread (1) is what drivers called exclusive-process long ago.
+// Exclusive-thread (1) is an old name of exclusive-process.
 ComputeMode compute_mode(const Api& api, Handle* handle) {
   unsigned mode = 0;
   if (!api.device_compute_mode || api.device_compute_mode(handle, &mode) != nvml::kSuccess) return {};
@@ -51,7 +51,7 @@ std::string uuid_of(const Api& api, Handle* handle) {
   return text;
 }
 
-// Zeros where it is not told: the device shares the host's memory, or is divided and seen from within a container.
+// Zeros where NVML does not say: the device shares the host's memory, or is divided and seen from within a container.
 nvml::Memory device_memory(const Api& api, Handle* handle) {
   nvml::Memory memory{};
   const int status = api.device_memory(handle, &memory);
@@ -97,7 +97,7 @@ Partition describe_partition(const Api& api, Handle* handle) {
   return partition;
 }
 
-// The instances of a device in MIG mode. Places of the driver's list stand empty; others this user may not see.
+// The instances of a device in MIG mode. The driver's list has empty entries, and instances that this user may not see.
 void describe_partitions(const Api& api, Handle* handle, Device& device, Found& found) {
   unsigned current = 0, pending = 0;
   if (!api.mig_mode || api.mig_mode(handle, &current, &pending) != nvml::kSuccess || current != 1) return;
@@ -120,7 +120,7 @@ void describe_partitions(const Api& api, Handle* handle, Device& device, Found& 
     found.notes.push_back(fmt::format("NVML: {} is in MIG mode and has no instances: it cannot be used", device.uuid));
 }
 
-// Devices that NVML refused, when the kernel driver's list tells which they are.
+// Adds devices that NVML refused, if the kernel driver's list identifies them.
 void add_refused(const FileTree& files, const std::vector<unsigned>& refused, Found& found) {
   std::vector<Device> others = nvidia_driver_devices(files);
   std::erase_if(others, [&](const Device& device) {

@@ -1,5 +1,5 @@
-// select/probe/nvml_links.cc: see nvml_api.h. Active NVLinks are counted by what is at their other end: another
-// device of the list, or a switch, which joins every two devices that have links to one.
+// select/probe/nvml_links.cc: see nvml_api.h. Active NVLinks are counted by their other end: another device of the
+// list, or a switch, which connects every two devices with links to one.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ Ends nvlinks_of(const Api& api, Handle* handle) {
   if (!api.link_state || !api.link_remote_pci) return ends;
   for (unsigned link = 0; link < kMaxLinks; ++link) {
     unsigned active = 0;
-    if (api.link_state(handle, link, &active) != nvml::kSuccess) return ends;  // no such link: there are no more
+    if (api.link_state(handle, link, &active) != nvml::kSuccess) return ends;  // no such link, so no further ones
     if (!active) continue;
     nvml::Pci remote{};
     if (to_switch(api, handle, link))

@@ -1,7 +1,6 @@
-// select/probe/sysman.cc: what Level Zero Sysman tells of Intel devices that DRM lists: uuid, name, memory. Sysman
-// ignores masks and starts no context; its library is opened at run time, and only where there are such devices. Its
-// declarations stand here, as far as they are used. Source: oneAPI Level Zero specification, Sysman; layouts are those
-// of version 1.0.
+// select/probe/sysman.cc: reads uuid, name and memory of Intel devices in DRM's list from Level Zero Sysman. Sysman
+// ignores masks and starts no context; its library is opened at run time, and only if there are such devices. This file
+// declares what it uses. Source: oneAPI Level Zero specification, Sysman; struct layouts are those of version 1.0.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -68,7 +67,7 @@ bool open_sysman(const FileTree& files, Sysman& sysman) {
          library.find(sysman.memory_state, "zesMemoryGetState");
 }
 
-// A list that is asked twice: how many, then which.
+// A list that takes two calls: first the number, then the entries.
 template <class Ask>
 std::vector<ZesHandle*> list(Ask ask) {
   constexpr uint32_t kMost = 4096;

@@ -1,5 +1,4 @@
-// select/request/host_filters.cc: what a hostfile and filters leave of the devices that a request may take; see
-// hosts.h.
+// select/request/host_filters.cc: see hosts.h: applies a hostfile and filters to the devices that a request may use.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -11,9 +10,9 @@
 namespace gsel {
 namespace {
 
-constexpr size_t kMaxName = 255;  // of a host
+constexpr size_t kMaxName = 255;  // longest host name
 
-// The CPU stands last, so that accelerators count from 0.
+// The CPU comes last, so accelerators count from 0.
 int64_t accelerators_of(const Inventory& inventory, const Host& host) {
   if (host.count == 0) return 0;
   return host.count - inventory.devices[static_cast<size_t>(host.first + host.count - 1)].is_cpu();
@@ -29,7 +28,7 @@ struct Named {
   std::map<int32_t, Token> hosts;
   std::map<int32_t, Token> devices;  // in Inventory::devices
   std::set<int32_t> hosts_in_part;
-  // In the order written: a host, or a device of one (-1: the whole host).
+  // In the written order: a host, or a device of a host (-1: the whole host).
   struct Entry {
     int32_t host, device;
     Token token;
@@ -72,7 +71,7 @@ class Filters {
     }
   }
 
-  // A CPU takes any number of processes; accelerators are counted.
+  // A CPU accepts any number of processes; accelerators are counted.
   void take_slots(const HostSlots& line, const std::vector<Unit>& units, int64_t there, const Place& place) {
     const bool cpu = !units.empty() && device_of(inventory_, units.front()).is_cpu();
     if (!cpu && line.slots > there)
@@ -131,7 +130,7 @@ class Filters {
     return host_at(host).first + static_cast<int32_t>(number);
   }
 
-  // Excluding a part of a host that is included whole is no contradiction.
+  // Excluding a part of a host that is included as a whole is no contradiction.
   void refuse_contradictions(const Named& in, const Named& out) const {
     for (const Named::Entry& entry : out.entries) {
       const bool host_too = in.hosts.contains(entry.host) || in.hosts_in_part.contains(entry.host);
@@ -196,8 +195,8 @@ class Filters {
   const Request& request_;
   Trace& trace_;
   HostNames names_;
-  std::vector<Unit> pool_;   // what the hostfile leaves of visible_
-  std::set<int32_t> hosts_;  // of the hostfile
+  std::vector<Unit> pool_;   // units of visible_ that the hostfile leaves
+  std::set<int32_t> hosts_;  // in the hostfile
 };
 
 }  // namespace

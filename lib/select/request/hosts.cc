@@ -23,7 +23,7 @@ struct Line {
   }
 };
 
-// The word that begins at or after `from`; `from` moves behind it.
+// The word that begins at or after `from`; sets `from` to its end.
 std::string_view next_word(std::string_view text, size_t& from) {
   from = std::min(text.find_first_not_of(kHostBlanks, from), text.size());
   const size_t first = from;

@@ -20,7 +20,7 @@ double speed_of(const Device& device) {
   return static_cast<double>(device.compute_units) * static_cast<double>(device.clock_khz ? device.clock_khz : 1);
 }
 
-// Hops of nvidia-smi topo -m as numbers; more NVLinks are nearer.
+// The connection kinds of nvidia-smi topo -m as distances; more NVLinks are nearer.
 double distance_of(const std::string& kind) {
   if (kind.starts_with("NV") && is_number(kind.substr(2)))
     return 1.0 - 0.01 * static_cast<double>(std::min<int64_t>(number_of(kind.substr(2)), 50));
@@ -61,7 +61,7 @@ class Distances {
 
 constexpr double kEqual = 1e-9;
 
-// Grows a set from a seed, each time by the nearest; gives the members in the order taken.
+// Grows a set from a seed by the nearest unit each time; returns the members in the order in which they were added.
 std::vector<size_t> grow(const Distances& distances, size_t seed, size_t count, double* total) {
   std::vector<size_t> members{seed};
   std::vector<double> cost(distances.count());
@@ -81,7 +81,7 @@ std::vector<size_t> grow(const Distances& distances, size_t seed, size_t count, 
   return members;
 }
 
-// All subsets of `count`, first in lexicographic order wins among equals.
+// Searches all subsets of `count`; among equals the first in lexicographic order wins.
 // NOLINTNEXTLINE(misc-no-recursion): at most kExactUnits deep
 void search(const Distances& distances, size_t count, size_t from, double total, std::vector<size_t>& members,
             double& best_total, std::vector<size_t>& best) {

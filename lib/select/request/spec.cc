@@ -21,7 +21,7 @@ constexpr const char* kForms =
     "count:N, index:a,b, pci:a,b, cuda:a,b, visible:a,b, uuid:GPU-..., mig:MIG-..., name:GLOB, all, none, auto and "
     "accelerators such as cuda or cpu work";
 
-// Words by themselves, words before a colon, and words before ">=".
+// Single words, words before a colon, and words before ">=".
 struct Word {
   std::string_view text;
   Kind kind;
@@ -56,7 +56,7 @@ std::string nearest_word(std::string_view text) {
   return nearest(text, known);
 }
 
-// Splits input[from, to) at a character, trimming the parts.
+// Splits input[from, to) at a character and trims the parts.
 std::vector<Token> split(const Input& input, size_t from, size_t to, char at) {
   std::vector<Token> out;
   const std::string_view text = input.value;
@@ -79,7 +79,7 @@ std::optional<uint64_t> capability_of(std::string_view text) {
   return static_cast<uint64_t>(number_of(major) * 1000 + number_of(minor));
 }
 
-// "20GiB", "512 MiB", "1e9" is not read; no unit is bytes.
+// "20GiB", "512 MiB"; without a unit: bytes. "1e9" is not accepted.
 std::optional<uint64_t> bytes_of(std::string_view text) {
   static constexpr std::pair<std::string_view, double> kUnits[] = {
       {"", 1},      {"b", 1},       {"kb", 1e3},       {"mb", 1e6},          {"gb", 1e9},
@@ -94,7 +94,7 @@ std::optional<uint64_t> bytes_of(std::string_view text) {
   return {};
 }
 
-// Reads one clause, which stands at `whole` in the input.
+// Reads one clause; `whole` is the clause in the input.
 class ClauseReader {
  public:
   ClauseReader(const Input& input, Token whole) : input_(input) { clause_.whole = std::move(whole); }
@@ -204,7 +204,7 @@ class ClauseReader {
     }
   }
 
-  // "uuid:GPU-1" in a list: the entry is GPU-1 and the space uuid. Without a space of its own it is in that before.
+  // "uuid:GPU-1" in a list: the entry is GPU-1 in the space uuid. An entry without a space has the previous entry's.
   Kind take_space(Token& token, Kind space) const {
     const size_t colon = token.text.find(':');
     const Word* word = colon == token.text.npos ? nullptr : find_word(kListed, trimmed(token.text.substr(0, colon)));

@@ -30,14 +30,14 @@ os::Fd open_folder(const std::string& path) {
   return os::Fd(uninterrupted([&] { return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
 }
 
-// A name of a device as the name of a file.
+// The file name for a device name.
 std::string file_name(const std::string& name) {
   std::string out;
   for (unsigned char c : name) out += std::isalnum(c) || c == '-' || c == '.' ? static_cast<char>(c) : '_';
   return out.empty() || out.front() == '.' ? "_" + out : out.substr(0, 200);
 }
 
-// Locks of the open file description: they can be asked about without being taken, unlike those of flock.
+// Locks of the open file description. Unlike flock's, they can be queried without being taken.
 struct flock whole_file(short type) {
   struct flock lock {};
   lock.l_type = type;
@@ -45,7 +45,7 @@ struct flock whole_file(short type) {
   return lock;
 }
 
-// False when somebody else has it.
+// False when another process has the lock.
 bool try_lock(int fd) {
   struct flock lock = whole_file(F_WRLCK);
   if (uninterrupted([&] { return fcntl(fd, F_OFD_SETLK, &lock); }) == 0) return true;
@@ -72,7 +72,7 @@ std::string LockFolder::default_path() {
 LockFolder::LockFolder(const std::string& path) : path_(one_line(path)) {
   if (path.find('\0') != path.npos) fail(GSEL_ERR_ARG, "reservations: the path of the folder contains a NUL byte");
   if (mkdir(path.c_str(), kShared) == 0) {
-    if (chmod(path.c_str(), kShared) != 0)  // the mask of mkdir may have taken bits away
+    if (chmod(path.c_str(), kShared) != 0)  // the umask may have removed bits
       fail(GSEL_ERR_IO, "reservations: {}: its mode cannot be set: {}", path_, errno_text(errno));
   } else if (errno != EEXIST) {
     fail(errno == EACCES || errno == EROFS ? GSEL_ERR_PERMISSION : GSEL_ERR_IO,
@@ -90,7 +90,7 @@ std::optional<LockFolder> LockFolder::open_existing(const std::string& path) {
   return LockFolder(path, std::move(folder));
 }
 
-// An existing file is opened without O_CREAT: in a sticky folder the kernel may forbid that for another user's file.
+// An existing file is opened without O_CREAT, which the kernel may forbid for another user's file in a sticky folder.
 os::Fd LockFolder::open_lock(const std::string& name, bool make) const {
   const auto open_with = [&](int flags) {
     return os::Fd(uninterrupted(
@@ -141,10 +141,10 @@ std::optional<os::Fd> LockFolder::take(const std::string& name) const {
 void LockFolder::give_back(const std::string& name, os::Fd lock, bool remove) const noexcept {
   try {
     if (remove) unlinkat(folder_.get(), file_name(name).c_str(), 0);
-  } catch (const std::bad_alloc&) {  // the file stays; without a lock it means nothing
+  } catch (const std::bad_alloc&) {  // the file stays; without a lock it has no meaning
   }
   struct flock none = whole_file(F_UNLCK);
-  fcntl(lock.get(), F_OFD_SETLK, &none);  // also for what forked children inherited
+  fcntl(lock.get(), F_OFD_SETLK, &none);  // also releases the copies that forked children inherited
 }
 
 int32_t LockFolder::holder(const std::string& name) const {

@@ -12,7 +12,7 @@ namespace {
 constexpr double kPatience_s = 10;
 constexpr timespec kPause{0, 10'000'000};
 
-// By what a device or an instance is known to all processes of the machine.
+// The name by which all processes of the machine know a device or instance.
 std::string lock_name(const Inventory& inventory, const Unit& unit) {
   const Device& device = inventory.devices[static_cast<size_t>(unit.device)];
   const std::string& uuid = uuid_of(inventory, unit);
@@ -49,7 +49,7 @@ Reservation::Reservation(const std::shared_ptr<const Inventory>& inventory, cons
   while (!try_to_hold(*inventory, environment, request, os::now_seconds() >= deadline)) nanosleep(&kPause, nullptr);
 }
 
-// False when too few devices are free and it is not the last attempt.
+// False when too few devices are free and this is not the last attempt.
 bool Reservation::try_to_hold(const Inventory& inventory, const Environment& environment, const Request& request,
                               bool last) {
   const os::Fd all = folder_.hold_all(kPatience_s);
@@ -73,11 +73,11 @@ bool Reservation::try_to_hold(const Inventory& inventory, const Environment& env
 }
 
 Reservation::~Reservation() {
-  if (held_.empty() || os::fork_generation() != generation_) return;  // a forked child lets the parent keep it
+  if (held_.empty() || os::fork_generation() != generation_) return;  // in a forked child the parent keeps it
   os::Fd all;
   try {
     all = folder_.hold_all(kPatience_s);
-  } catch (...) {  // the files stay; without a lock they mean nothing
+  } catch (...) {  // the files stay; without a lock they have no meaning
   }
   for (Held& held : held_) folder_.give_back(held.name, std::move(held.lock), static_cast<bool>(all));
 }

@@ -1,4 +1,4 @@
-// select/rules/apple.cc: Metal on Apple machines: one device, which no variable hides, orders or names.
+// select/rules/apple.cc: Metal on Apple machines: one device, which no variable hides, reorders or names.
 // Source: PyTorch documentation, "MPS backend".
 #include "select/rules/rules.h"
 

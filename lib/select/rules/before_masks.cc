@@ -1,5 +1,5 @@
-// select/rules/before_masks.cc: what decides before any mask does: the container, the device nodes that a cgroup
-// grants, and the order in which a driver enumerates. Shared by strict and compat readings. Does not know: masks.
+// select/rules/before_masks.cc: what takes effect before any mask: the container, the device nodes that a cgroup
+// grants, and the order in which a driver enumerates. Shared by strict and compat readings. Does not know masks.
 #include <algorithm>
 
 #include "select/rules/rules.h"
@@ -24,7 +24,7 @@ bool all_alike(const Group& group) {
   return true;
 }
 
-// Fastest first as far as it can be guessed; bus order where a speed is not known.
+// A guess of fastest first; bus order if a speed is unknown.
 std::vector<int32_t> guessed_order(const Group& group) {
   std::vector<int32_t> order = group.devices;
   const auto speed = [&](int32_t device) {

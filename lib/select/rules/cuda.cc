@@ -1,5 +1,5 @@
-// select/rules/cuda.cc: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, read strictly. Where the driver would silently
-// end the list, void it or drop an entry, this refuses and names the entry.
+// select/rules/cuda.cc: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, read strictly. Where the driver would silently end
+// the list, void it or drop an entry, an error names the entry.
 // Source: CUDA C++ programming guide, section on environment variables.
 #include <fmt/ranges.h>
 
@@ -104,7 +104,7 @@ bool pci_order(const Environment& environment) {
 
 }  // namespace
 
-// FASTEST_FIRST is the driver's default and its rule is not published: a guess is no answer here.
+// FASTEST_FIRST is the driver's default, but its rule is not published; strict reading does not guess.
 CudaOrder cuda_order_strict(const Group& group, const Environment& environment) {
   CudaOrder out;
   out.by_bus = pci_order(environment);
@@ -130,7 +130,7 @@ Visible visible_cuda(const Group& all, const Environment& environment, Trace& tr
   const Group group = accessible_part(all, trace);
   const std::string* mask = find_variable(environment, kCudaMask);
   if (!mask) {
-    pci_order(environment);  // a misspelt order is refused even where it does not matter
+    pci_order(environment);  // a misspelt order is an error even where it has no effect
     return {units_of(all), {}};
   }
   if (mask->empty()) {
@@ -146,7 +146,7 @@ Emission emit_cuda(const Group& group, const std::vector<Unit>& units) {
   for (const Unit& unit : units) uuids.push_back(uuid_of(group.inventory, unit));
   Emission out;
   if (std::any_of(uuids.begin(), uuids.end(), [](const std::string& uuid) { return uuid.empty(); })) {
-    uuids.clear();  // a hand-written inventory may have none; the bus order is the next best
+    uuids.clear();  // a hand-written inventory may have none: use bus order
     for (const Unit& unit : units) {
       const auto place = std::find(group.devices.begin(), group.devices.end(), unit.device) - group.devices.begin();
       uuids.push_back(std::to_string(place));

@@ -1,5 +1,5 @@
-// select/rules/habana.cc: the variables of Gaudi, read strictly. HABANA_VISIBLE_MODULES lists module ids, which outlive
-// a reboot; which of them a process takes is a matter of its local rank and not of visibility.
+// select/rules/habana.cc: the variables of Gaudi, read strictly. HABANA_VISIBLE_MODULES lists module ids, which are
+// stable across reboots; which module a process uses follows from its local rank, not from visibility.
 // Source: Gaudi documentation, "Multiple Workloads on a Single Docker".
 #include <fmt/ranges.h>
 
@@ -11,7 +11,7 @@
 namespace gsel {
 namespace {
 
-// Modules by device; as the driver numbers where the inventory does not tell.
+// The module id of each device; the driver's number if the inventory has none.
 std::vector<int64_t> modules_of(const Inventory& inventory, const std::vector<int32_t>& devices) {
   std::vector<int64_t> out;
   for (const int32_t device : devices) {
@@ -30,7 +30,7 @@ void note_container_runtime(const Environment& environment, Trace& trace) {
                          Input{kHabanaDevices, *value}.shown(), kHabanaModules));
 }
 
-// Pairs and fours that share the links of one half, and all of a server.
+// Supported are one module, pairs and fours that share the links of one half, and all modules of a server.
 bool is_supported(std::vector<int64_t> modules, size_t all) {
   std::sort(modules.begin(), modules.end());
   const auto count = static_cast<int64_t>(modules.size());

@@ -1,6 +1,6 @@
 // select/rules/hip.cc: the masks of AMD devices, read strictly, layer by layer: ROCR_VISIBLE_DEVICES in ROCr, then
-// HIP_VISIBLE_DEVICES or else CUDA_VISIBLE_DEVICES in the HIP runtime, whose indexes count what ROCr left.
-// Source: ROCm documentation, "GPU isolation techniques"; ROCR-Runtime and clr for what they do in silence.
+// HIP_VISIBLE_DEVICES, or else CUDA_VISIBLE_DEVICES, in the HIP runtime, whose indexes count the devices that ROCr
+// left. Source: ROCm documentation, "GPU isolation techniques"; ROCR-Runtime and clr for their silent behaviour.
 #include <fmt/ranges.h>
 
 #include "select/rules/rules.h"
@@ -22,7 +22,7 @@ std::vector<int32_t> rocr_layer(const Group& group, std::vector<int32_t> devices
   return read_strictly(list, input, trace);
 }
 
-// The mask that the HIP runtime reads; nullptr: none. An empty one is as if unset.
+// The mask that the HIP runtime reads; nullptr: none. An empty variable counts as unset.
 const char* hip_mask(const Environment& environment, Trace& trace) {
   const char* mask = nullptr;
   for (const char* name : {kHipMask, kCudaMask}) {
@@ -52,7 +52,7 @@ StrictList hip_list(const Group& group, const std::vector<int32_t>& devices, con
   return list;
 }
 
-// CUDA_VISIBLE_DEVICES beside NVIDIA devices is written for those: what HIP cannot read of it hides all AMD devices.
+// CUDA_VISIBLE_DEVICES on a host with NVIDIA devices is meant for those; unreadable to HIP, it hides all AMD devices.
 std::vector<int32_t> foreign_mask(const StrictList& list, const Input& input, Trace& trace) {
   try {
     return read_strictly(list, input, trace);
@@ -70,7 +70,7 @@ void note_opencl(const Environment& environment, Trace& trace) {
             "read for OpenCL alone, though ROCm's documentation says OpenCL and HIP");
 }
 
-// A device without a unique id has no uuid that ROCr would read.
+// A device without a unique id has no uuid that ROCr reads.
 bool has_rocr_uuid(const Device& device) {
   const std::string uuid = lower_case(device.uuid);
   return uuid.starts_with("gpu-") && uuid.size() > 4 && uuid.size() <= 20 &&
@@ -105,7 +105,7 @@ Visible visible_hip(const Group& group, const Environment& environment, Trace& t
   return out;
 }
 
-// ROCr selects by uuid; the layer above is told to take all of that, so that an inherited mask cannot filter again.
+// Selects by uuid in ROCr. The HIP mask then lists all that is left, so that an inherited mask does not filter again.
 Emission emit_hip(const Group& group, const std::vector<Unit>& units) {
   Emission out;
   std::vector<std::string> entries, places;

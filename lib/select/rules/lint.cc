@@ -7,7 +7,7 @@
 namespace gsel {
 namespace {
 
-// All names that some system reads about devices; see the rules and compat folders.
+// All device variables that some system reads; see the rules and compat folders.
 constexpr std::string_view kKnown[] = {"CUDA_VISIBLE_DEVICES",     "CUDA_DEVICE_ORDER",
                                        "NVIDIA_VISIBLE_DEVICES",   "NVIDIA_DRIVER_CAPABILITIES",
                                        "ROCR_VISIBLE_DEVICES",     "HIP_VISIBLE_DEVICES",
@@ -22,7 +22,7 @@ constexpr std::string_view kKnown[] = {"CUDA_VISIBLE_DEVICES",     "CUDA_DEVICE_
                                        "CUDA_MPS_PIPE_DIRECTORY"};
 constexpr int kNear = 2;
 
-// Names worth comparing; an environment holds many others.
+// Whether a name is worth comparing; an environment has many other variables.
 bool is_about_devices(std::string_view name) {
   static constexpr std::string_view kSigns[] = {"VISIB", "DEVICE", "AFFINITY", "ORDINAL"};
   return name.size() <= 40 && std::any_of(std::begin(kSigns), std::end(kSigns),

@@ -24,7 +24,7 @@ class Parser {
 
   std::vector<SelectorTarget> parse() {
     for (const Token& term : split({text_, 1, false}, ';', false)) parse_term(term);
-    if (!targets_.empty() && all_discard()) {  // "!*:cpu" alone accepts everything else
+    if (!targets_.empty() && all_discard()) {  // "!*:cpu" alone accepts all other devices
       SelectorTarget any;
       any.level_zero = true;
       any.type = "*";
@@ -34,7 +34,7 @@ class Parser {
   }
 
  private:
-  // The parts of a token, each with its column; empty ones are dropped or refused.
+  // The parts of a token, each with its column; empty parts are dropped or refused.
   std::vector<Token> split(const Token& whole, char separator, bool refuse_empty) const {
     std::vector<Token> parts;
     for (size_t from = 0;;) {
@@ -92,7 +92,7 @@ class Parser {
     number(levels[2], target);
   }
 
-  // As std::stoi: leading digits after blanks and a sign.
+  // Like std::stoi: leading digits after blanks and a sign.
   int32_t number(const Token& level, SelectorTarget& target) const {
     char* end = nullptr;
     const long value = std::strtol(level.text.c_str(), &end, 10);
@@ -108,7 +108,7 @@ class Parser {
   }
 
   [[noreturn]] void fail_at(const Token& token, const std::string& what) const {
-    // The text as it was written, not in lower case.
+    // The text as written, not in lower case.
     const Token as_given{input_.value.substr(static_cast<size_t>(token.column) - 1, token.text.size()), token.column,
                          false};
     refuse(GSEL_ERR_SYNTAX, input_, as_given, "sycl::exception: " + what);
@@ -117,7 +117,7 @@ class Parser {
   const Input& input_;
   std::string text_;
   std::vector<SelectorTarget> targets_;
-  bool discarding_ = false;  // a term before discards
+  bool discarding_ = false;  // an earlier term discards
 };
 
 bool means_device(const SelectorTarget& target, size_t index) {
@@ -126,7 +126,7 @@ bool means_device(const SelectorTarget& target, size_t index) {
   return target.type == "*" || target.type == "gpu";
 }
 
-// What a target means of one device.
+// The units of one device that a target means.
 std::vector<Unit> meant(const SelectorTarget& target, const ZeRoot& root, size_t index) {
   if (!means_device(target, index)) return {};
   if (!target.of_parts) return root.units;

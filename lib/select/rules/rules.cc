@@ -1,4 +1,4 @@
-// select/rules/rules.cc: the vendors gsel knows.
+// select/rules/rules.cc: the table of vendors that gsel knows.
 #include "select/rules/rules.h"
 
 namespace gsel {

@@ -1,5 +1,5 @@
 // select/rules/ze.cc: the variables of Level Zero and SYCL for Intel cards, read strictly. Level Zero's mask is a set:
-// devices keep the driver's order, and a list in another order is warned of.
+// devices keep the driver's order, and a list in another order causes a warning.
 // Source: Level Zero specification, "Environment Variables"; intel/compute-runtime for its defaults.
 #include <fmt/ranges.h>
 
@@ -147,14 +147,14 @@ bool has_tiles(const Device& device) {
   return device.tiles > 1;
 }
 
-// Whether tiles of one card are wanted as devices of their own.
+// Whether several tiles of one card are separate devices.
 bool splits_a_card(const std::vector<Unit>& units) {
   for (size_t i = 1; i < units.size(); ++i)
     if (units[i].device == units[i - 1].device) return true;
   return false;
 }
 
-// The entries of units: "card" or "card.tile", or tiles counted over all cards.
+// The entries of units: "card" or "card.tile", or, if flat, tile numbers over all cards.
 std::vector<std::string> entries_of(const Group& cards, const std::vector<Unit>& units, bool flat) {
   std::vector<int32_t> first_tile{0};
   for (size_t i = 0; i < cards.size(); ++i) first_tile.push_back(first_tile.back() + std::max(1, cards.at(i).tiles));
@@ -162,7 +162,7 @@ std::vector<std::string> entries_of(const Group& cards, const std::vector<Unit>&
   std::vector<std::string> out;
   for (const Unit& unit : units) {
     const int32_t card = in_order.of(unit.device);
-    if (card < 0) continue;  // may not be opened, so that no index means it
+    if (card < 0) continue;  // may not be opened, so no index refers to it
     if (flat)
       out.push_back(std::to_string(first_tile[static_cast<size_t>(card)] + std::max(0, unit.tile)));
     else
@@ -199,8 +199,8 @@ Visible visible_ze(const Group& group, const Environment& environment, Trace& tr
   return out;
 }
 
-// Cards in bus order, tiles by card; tiles as devices only where two of one card are wanted. A selector that the child
-// inherits would count what is left again, so that one is set as well.
+// Lists cards in bus order, tiles by card. Tiles are devices only if two of one card are selected. Also sets a
+// selector, since one that the child inherits would filter the remaining devices again.
 Emission emit_ze(const Group& group, const std::vector<Unit>& units) {
   Trace unheard;
   const Group cards = accessible_part(group, unheard);
@@ -213,7 +213,7 @@ Emission emit_ze(const Group& group, const std::vector<Unit>& units) {
   Emission out;
   std::vector<std::string> entries = entries_of(cards, set, flat);
   if (entries.empty())
-    entries.push_back(std::to_string(group.size()));  // no such card; an empty mask would hide nothing
+    entries.push_back(std::to_string(group.size()));  // a card that does not exist; an empty mask would hide nothing
   out.lines.emplace_back(kZeOrder, "1");
   out.lines.emplace_back(kZeHierarchy, flat ? "FLAT" : "COMPOSITE");
   out.lines.emplace_back(kZeMask, fmt::format("{}", fmt::join(entries, ",")));

@@ -8,7 +8,7 @@
 namespace gsel {
 namespace {
 
-// Characters rather than bytes, so that UTF-8 names do not shift what follows.
+// Counts characters rather than bytes, so that UTF-8 names do not shift the columns.
 size_t width(const std::string& text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
