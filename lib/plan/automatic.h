@@ -1,6 +1,6 @@
-// plan/automatic.h: [strategy] plan = "auto": chooses the strategy of a configuration when a trainer is made. On
-// processors the machine is measured and programs are priced (plan/measure.h, plan/finalist.h); on accelerators the
-// search decides by the figures of the devices.
+// plan/automatic.h: [strategy] plan = "auto": chooses the strategy of a configuration when a trainer is created. On
+// CPUs it measures the machine and prices programs (plan/measure.h, plan/finalist.h); on accelerators it searches with
+// the figures of the devices.
 #pragma once
 
 #include <memory>
@@ -12,14 +12,14 @@
 
 namespace gsel::plan {
 
-// A collective: the devices that the ranks of one host have, by rank, with the memory that is free on each as its rank
-// sees it: the same on all ranks. uuid: of this rank's device. Where a rank does not find its own, all devices of the
-// inventory, with all of their memory.
+// A collective. Returns the devices of the ranks of one host, in rank order, each with the memory that its rank sees as
+// free; the result is the same on all ranks. uuid: of this rank's device. If a rank does not find its device, all
+// devices of the inventory with all their memory.
 Inventory selected(Communicator& comm, const Inventory& inventory, std::string_view uuid);
 
-// The configuration with mesh, strategies and micro-batches of the fastest layout; rank 0 tells the choice and the next
-// best in the log, at level info. A collective of comm; all ranks get the same. GSEL_ERR_CONFIG where the file names a
-// strategy itself, or nothing can run, with the first reason.
+// A collective of comm. Returns the configuration with mesh, strategies and micro-batches of the fastest layout, the
+// same on all ranks; rank 0 logs the choice and the runner-up at level info. GSEL_ERR_CONFIG when the file itself names
+// a strategy, or when no layout can run, with the first reason.
 Config planned(Communicator& comm, const std::shared_ptr<Model>& model, const Config& config, const DataSource& data);
 
 }  // namespace gsel::plan

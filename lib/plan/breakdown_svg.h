@@ -1,4 +1,4 @@
-// plan/breakdown_svg.h: the candidates of a plan as a picture: a bar for each step, in the colours of its parts. Does
+// plan/breakdown_svg.h: the candidates of a plan as a chart: a bar for each candidate's step, coloured by parts. Does
 // not know where the numbers come from.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace gsel::plan {
 
-// An SVG that needs nothing else, readable on light and dark. As many candidates as the text shows.
+// A self-contained SVG, readable on light and dark backgrounds, with as many candidates as the text.
 std::string breakdown_svg(const Plan& plan);
 
 }  // namespace gsel::plan

@@ -1,5 +1,5 @@
-// plan/candidate_durations.h: what instructions of a candidate's programs take by the analytic model, so that a
-// simulation of the programs and the forecast of the search rest on the same times. Does not know how they were found.
+// plan/candidate_durations.h: durations of the instructions of a candidate's programs by the analytic model, so that a
+// simulation of the programs and the forecast of the search use the same times.
 #pragma once
 
 #include "plan/finalist.h"
@@ -7,11 +7,11 @@
 
 namespace gsel::plan {
 
-// The time of all stages on alike devices is divided among layers by their operations; collectives of the sharing axis
-// are part of it, as in the forecast. A rank takes so many times as long as the forecast has for its device and its
-// part of the work. A collective of the data axis takes its part of the forecast of the data axis, by its bytes. The
-// optimizer takes its part of the forecast of the optimizer, by the elements that it steps and the device's memory.
-// What stages reduce together, such as an embedding that two of them hold, goes at the rate of their link.
+// The forecast's time of all stages on equal devices is divided among layers by their operations; it includes
+// collectives of the sharing axis. A rank's time is scaled by the forecast for its device and its shard of the work. A
+// collective of the data axis gets its part of that axis's forecast by bytes. The optimizer gets its part of the
+// optimizer's forecast by the elements it steps and by the device's memory. Reductions between stages, such as of an
+// embedding that two stages hold, take the bandwidth of their link.
 class CandidateDurations : public Durations {
  public:
   CandidateDurations(const SearchInput& input, const Candidate& candidate, const CompiledJob& job);
@@ -25,17 +25,18 @@ class CandidateDurations : public Durations {
   struct OfLayer {
     double forward = 0, backward = 0;
   };
-  std::vector<OfLayer> layers_;   // by layer of the programs, on alike devices
-  std::vector<double> slowness_;  // by rank: how many times as long; empty: devices are alike
-  std::vector<double> step_s_;    // by rank: of an element that the optimizer steps
+  std::vector<OfLayer> layers_;   // by layer of the programs, on equal devices
+  std::vector<double> slowness_;  // by rank: factor on the times; empty: all devices are equal
+  std::vector<double> step_s_;    // by rank: optimizer time of one element
   double data_byte_s_ = 0, pipeline_byte_s_ = 0, summed_byte_s_ = 0;
 };
 
-// The candidate's gsel.toml compiled, verified, checked against the memory of its devices, and simulated. model: of the
-// request's workload, such as describe makes. Refused: as CompiledJob, and GSEL_ERR_NOMEM where a rank does not fit.
+// Compiles the candidate's gsel.toml, verifies it, checks it against the memory of its devices, and simulates it.
+// model: of the request's workload, as describe() makes it. Errors: as CompiledJob, and GSEL_ERR_NOMEM when a rank does
+// not fit.
 Finalist price(const SearchInput& input, const Candidate& candidate, const std::string& toml, const Model& model);
 
-// Instructions that pricing goes through, about: what a caller goes by who prices many.
+// Estimated number of instructions that price() handles, for callers that price many layouts.
 double instructions_of(const Model& model, const Layout& layout);
 
 }  // namespace gsel::plan

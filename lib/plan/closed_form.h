@@ -1,5 +1,5 @@
-// plan/closed_form.h: the time of one stage of a layout, term by term, as docs/plan.md has them and in the same order.
-// Only time.cc knows it. Sums have a fixed order.
+// plan/closed_form.h: the time of one stage of a layout, term by term, with the terms of docs/plan.md in the same
+// order. Only time.cc includes it. Sums have a fixed order.
 #pragma once
 
 #include <algorithm>
@@ -13,16 +13,16 @@ namespace gsel::plan {
 
 constexpr Costs kNoCosts{};
 
-// One micro-batch on one rank of a stage.
+// Time of one micro-batch on one rank of a stage.
 struct StageParts {
-  double forward = 0, backward = 0;                    // both with recomputation, without messages
-  double layers_forward = 0, layers_all_backward = 0;  // of both, without embedding and head
+  double forward = 0, backward = 0;                    // both with recomputation and without messages
+  double layers_forward = 0, layers_all_backward = 0;  // the same without embedding and head
   double products = 0, attention = 0, elements = 0, tensor = 0;
-  double weight_backward = 0;  // of backward: gradients of parameters alone
+  double weight_backward = 0;  // part of backward: only gradients of parameters
   double params = 0;           // on a rank
   double layers = 0;
-  double layers_backward = 0;  // that collectives of gradients can hide behind
-  double summed = 0;           // once a step: gradients of layers that opted out, over the tensor axis
+  double layers_backward = 0;  // part of backward that can hide collectives of gradients
+  double summed = 0;           // once a step: summing gradients of opted-out layers over the tensor axis
   StageTime time() const { return {forward, backward, forward - layers_forward, backward - layers_all_backward}; }
 };
 
@@ -43,7 +43,8 @@ struct ClosedForm {
   const Costs* const head = costs_of(workload, BlockKind::head);
   const TensorCollective tensor{layout, cluster, k};
 
-  // samples and divisor: of this rank; equal ones are microbatch / context and tensor.
+  // samples, t: this rank's samples, and the divisor of its layers; microbatch / context and `tensor` if all ranks are
+  // equal.
   StageParts stage(const StageRun& run, bool first, bool last, const Speeds& speed, double samples, double t) const {
     const double el = recipe.element_bytes, b = samples;
     const bool sharded_sequence = layout.sequence_parallel;
@@ -124,7 +125,7 @@ struct ClosedForm {
     out.layers_forward = out.forward, out.layers_all_backward = out.backward;
     out.weight_backward = 0.5 * products_b;
 
-    // The head: its logits are wide, and their gradient is formed at once. The embedding: one read and one write.
+    // The head: its logits are large, and their gradient is computed right away. The embedding: one read and one write.
     const double whole_reduce = t > 1 ? tensor.call_s + b * split.boundary * el * tensor.byte_s : 0;
     if (h.logits + h.logits_sequence > 0) {
       const double reduce = h.logits > 0 ? whole_reduce : 0;
@@ -148,7 +149,7 @@ struct ClosedForm {
     return out;
   }
 
-  // Keys and values go around the ranks of the context axis while attention computes.
+  // Keys and values are sent around the ranks of the context axis while attention computes.
   double context_ring(const Costs& c, double b, double t, double core_s) const {
     if (layout.context < 2) return 0;
     const bool inside = layout.tensor * layout.context <= cluster.per_node;
@@ -159,7 +160,7 @@ struct ClosedForm {
     return std::max(0.2 * ring, ring - core_s);
   }
 
-  // Of one boundary, in one direction.
+  // Message time of one stage boundary, in one direction.
   double message_s() const {
     if (layout.pipeline < 2) return 0;
     const double per_node = cluster.per_node;
@@ -176,7 +177,7 @@ struct ClosedForm {
   struct Data {
     double in_all = 0, exposed = 0;
   };
-  // Of a stage: its collectives over the data axis (and the context axis, which holds the same parameters).
+  // The collectives of a stage over the data axis and the context axis, whose ranks have the same parameters.
   Data data(const StageParts& stage) const {
     const double n = static_cast<double>(layout.data) * layout.context;
     if (n < 2) return {};
@@ -187,8 +188,8 @@ struct ClosedForm {
     Data out;
     const auto m = static_cast<double>(layout.microbatches);
     if (!gathers) {
-      // ZeRO gathers parameters where the others share out sums; from stage 2 on a rank keeps its part of sums alone,
-      // so each micro-batch is reduced.
+      // ZeRO gathers parameters where plain data parallelism gathers sums. From stage 2 on a rank keeps only its shard
+      // of the sums, so each micro-batch is reduced.
       const double gathered = layout.zero_stage >= 1 ? recipe.gathered_bytes : recipe.reduced_bytes;
       const double times = layout.zero_stage >= 2 ? m : 1;
       out.in_all =
@@ -209,14 +210,14 @@ struct ClosedForm {
     return out;
   }
 
-  // The optimizer, and what it and offloaded parameters move between device and host.
+  // The optimizer, and its transfers between device and host with those of offloaded parameters.
   double optimizer_s(const StageParts& stage, double memory) const {
     const double shards = layout.zero_stage >= 1 ? layout.data : 1;
     const double bytes = 2 * (recipe.master_bytes + recipe.state_bytes) + recipe.gradient_bytes + recipe.param_bytes;
     const double rate = layout.offload == Offload::none ? memory : kHostOptimizer;
     return k.optimizer_passes * stage.params / shards * bytes / rate;
   }
-  // busy: seconds of computation and collectives that run beside.
+  // busy: seconds of computation and collectives that run at the same time.
   double offload_s(const StageParts& stage, double host_rate, double busy) const {
     if (layout.offload == Offload::none || !(host_rate > 0)) return 0;
     const double shards = layout.zero_stage >= 1 ? layout.data : 1;
@@ -231,8 +232,7 @@ struct ClosedForm {
   }
   static constexpr double kHostOptimizer = 20e9;  // bytes per second of a rank's share of the host's memory
 
-  // What a rank of a stage has of its work: of samples as a multiple of an equal part, of a layer as one part in so
-  // many.
+  // The shard of a stage's work that one rank has: samples relative to an equal share, and layers divided by `divisor`.
   struct Part {
     int32_t kind;
     double samples, divisor;
@@ -268,7 +268,7 @@ struct ClosedForm {
     Part before{-1, 0, 0};
     for (int32_t i = 0; i < layout.tensor * layout.context * layout.data; ++i) {
       const Part part = part_of(index, i, shares);
-      if (part == before) continue;  // ranks with the same device and part take the same time; most stand side by side
+      if (part == before) continue;  // equal device and shard take equal time; most such ranks are adjacent
       before = part;
       const StageParts here = of(run, index, part);
       if (here.forward + here.backward <= worst.forward + worst.backward) continue;

@@ -1,5 +1,5 @@
-// plan/cluster.h: the devices to plan for: kinds, nodes and links. Read from "8xH100", from an inventory, or made of
-// this machine. Does not know models.
+// plan/cluster.h: the devices to plan for: kinds, nodes and links. Built from "8xH100" or from an inventory. Does not
+// know models.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace gsel::plan {
 
 inline constexpr double kGiB = 1 << 30;
-inline constexpr double kFastLink = 60e9;  // bytes per second that PCIe does not reach
+inline constexpr double kFastLink = 60e9;  // bytes per second; faster than any PCIe link
 
 // The time of a message of n bytes is latency_s + n / bytes_per_second.
 struct Link {
@@ -23,11 +23,11 @@ struct Link {
 
 struct DeviceKind {
   std::string name, device_class;
-  double memory_bytes = 0;  // that a plan may use
+  double memory_bytes = 0;  // usable by a plan
   double memory_bytes_per_second = 0;
   double flop_16 = 0, flop_tf32 = 0, flop_32 = 0, flop_8 = 0;
   double matmul_share = 0.8;
-  double host_bytes_per_second = 0;                    // to and from the memory of the host
+  double host_bytes_per_second = 0;                    // to and from host memory
   double flop(double element_bytes, bool tf32) const;  // of matrix products; 1 byte: 8-bit
   bool operator==(const DeviceKind&) const = default;
 };
@@ -35,15 +35,15 @@ struct DeviceKind {
 struct Cluster {
   std::string name;
   std::vector<DeviceKind> kinds;
-  std::vector<int32_t> devices;  // kind of each, node by node
-  std::vector<int32_t> indices;  // of each in its inventory, as index: counts; empty: of no inventory
+  std::vector<int32_t> devices;  // kind of each device, node by node
+  std::vector<int32_t> indices;  // index of each device in its inventory, as in index:; empty: no inventory
   int32_t per_node = 1;
   Link inside;                     // between two devices of a node, one direction
-  std::string slowest_pair;        // whose link that is, where others are faster: "devices 0 and 5 of box"
-  Link network;                    // of a node to the others, all its adapters together, one direction
-  double host_memory_bytes = 0;    // of a node; 0: not told
-  std::vector<std::string> notes;  // what was taken for granted of the devices
-  int32_t cores_per_node = 0;      // of devices that are processors, whose ranks share them; 0: devices share nothing
+  std::string slowest_pair;        // the pair of devices with this link, if others are faster: "devices 0 and 5 of box"
+  Link network;                    // from one node to the others, all its adapters together, one direction
+  double host_memory_bytes = 0;    // per node; 0: unknown
+  std::vector<std::string> notes;  // assumptions about the devices
+  int32_t cores_per_node = 0;      // of devices that are CPUs, whose ranks share cores; 0: devices share nothing
 
   int32_t size() const { return static_cast<int32_t>(devices.size()); }
   int32_t nodes() const { return (size() + per_node - 1) / per_node; }
@@ -57,17 +57,17 @@ DeviceKind kind_of(const Accelerator& accelerator);
 struct ClusterOptions {
   int32_t nodes = 1;
   std::string link =
-      {};  // "": of the device; a class of nvidia-smi topo -m ("NV4", "PIX", "SYS"), "p2p-off", or "300GB/s"
-  std::string network = {};  // "": usual; "8x400Gb/s" for each node
-  double memory_bytes = 0;   // of each device, in place of the catalogue's
+      {};  // "": the device's; a class of nvidia-smi topo -m ("NV4", "PIX", "SYS"), "p2p-off", or "300GB/s"
+  std::string network = {};  // "": usual; "8x400Gb/s" per node
+  double memory_bytes = 0;   // per device, replaces the catalogue's
 };
 
-// "8xH100", or unequal devices of one node: "2xA100-80GB+1xRTX4090". GSEL_ERR_ARG with the token.
+// From "8xH100", or unequal devices of one node: "2xA100-80GB+1xRTX4090". GSEL_ERR_ARG with the token.
 Cluster cluster_of(std::string_view text, const ClusterOptions& options);
-// The accelerators of an inventory, on hosts that have equally many, by the speed that it tells, else by name.
-// GSEL_ERR_ARG names the hosts, or a device that is known by neither.
+// The accelerators of an inventory, whose hosts must have equally many, with the speed in the inventory, else by name.
+// GSEL_ERR_ARG names the hosts, or a device without a speed and a known name.
 Cluster cluster_of(const Inventory& inventory, const ClusterOptions& options);
-// Bandwidth of a class of link between two devices of this kind. GSEL_ERR_ARG names the classes.
+// Bandwidth of a class of links between two devices of this kind. GSEL_ERR_ARG names the classes.
 Link link_of(std::string_view link, const Accelerator* accelerator);
 
 }  // namespace gsel::plan

@@ -1,4 +1,4 @@
-// plan/cluster_parts.h: what a cluster is put together of, whether text or an inventory says its devices.
+// plan/cluster_parts.h: functions that build a cluster, from text or from an inventory.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ constexpr double kNvlinkLatency = 5e-6, kPcieLatency = 8e-6, kNetworkLatency = 1
 constexpr int64_t kMostDevices = 1'000'000;
 
 void check_options(const ClusterOptions& options);
-// Of a device to its neighbours, where nothing else is told.
+// The default link of a device to its neighbours.
 Link usual_link(const Accelerator& accelerator);
-// text: ClusterOptions::network; empty: usual, in bytes per second of a node.
+// text: ClusterOptions::network; empty: `usual`, in bytes per second of a node.
 Link network_of(const std::string& text, double usual);
-// Of an equal kind, which is added where there is none.
+// Index of an equal kind, which is added if missing.
 int32_t kind_index(Cluster& cluster, const DeviceKind& kind);
-// The cluster's devices are those of one node.
+// Repeats the cluster's devices, which are those of one node.
 void repeat_nodes(Cluster& cluster, int32_t nodes);
 
 }  // namespace gsel::plan

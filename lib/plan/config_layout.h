@@ -1,4 +1,4 @@
-// plan/config_layout.h: a layout as gsel.toml, and gsel.toml as a layout. What one writes the other reads.
+// plan/config_layout.h: converts a layout to gsel.toml and back.
 #pragma once
 
 #include <string>
@@ -8,23 +8,23 @@
 
 namespace gsel::plan {
 
-// Mesh, strategies and the settings of [train] that the layout decides; `gsel run --config` takes the text as it is.
+// Mesh, strategies and the [train] settings that the layout determines; `gsel run --config` accepts the text unchanged.
 std::string toml_of(const Request& request, const Candidate& candidate);
 
-// Why no gsel.toml says what was planned, and the nearest that one says; empty: toml_of says it.
+// Why no gsel.toml can express the planned layout, and the nearest layout that one can; empty: toml_of expresses it.
 std::string why_not_run(const Request& request, const Layout& layout);
 
-// The devices that a run of the file has, in the order of its ranks: those that select.devices lists by index, and as
-// many as its mesh has ranks. GSEL_ERR_CONFIG where it lists one that is not there.
+// The devices of a run of the file, in the order of its ranks: the devices that select.devices lists by index, one for
+// each rank of the mesh. GSEL_ERR_CONFIG for an index that does not exist.
 Cluster devices_of(const Config& config, const Cluster& cluster);
 
-// GSEL_ERR_CONFIG where the file asks for what no layout has, such as another schedule, with its place. others: whether
-// it excludes layers from the tensor axis that the workload does not know as a unit; these are divided in the layout.
+// GSEL_ERR_CONFIG with the place when the file has a setting that no layout has, such as another schedule. others:
+// whether the file excludes layers from the tensor axis that are no unit of the workload; the layout divides these.
 Layout layout_of(const Config& config, const Workload& workload, int32_t world_size, bool* others);
-// "7 samples of a replica of FILE are not 2 micro-batches of 4 samples; ...": empty where they are.
+// "7 samples of a replica of FILE are not 2 micro-batches of 4 samples; ...", or empty.
 std::string uneven_note(const Config& config, const Layout& layout);
-// The parts that its weights give, in whole samples and heads. Without weights they are equal ones on unequal devices,
-// and empty on alike devices.
+// The shards that the file's weights give, in whole samples and heads. Without weights: equal shards on unequal
+// devices, empty on equal devices.
 Shares shares_of(const Config& config, const Workload& workload, const Cluster& cluster, const Layout& layout);
 
 }  // namespace gsel::plan

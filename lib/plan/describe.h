@@ -1,6 +1,6 @@
-// plan/describe.h: a gsel model of a transformer of which only the shape is known, layer by layer as a program would
-// describe it, so that strategies compile it and memory and traffic are forecast from its programs. It is never run:
-// its layers have callbacks that fail. Does not know devices and layouts.
+// plan/describe.h: builds a gsel model of a transformer from its shape alone, layer by layer as a program describes it,
+// so that strategies can compile it and its memory and traffic can be forecast. The model cannot run: its callbacks
+// fail. Does not know devices or layouts.
 #pragma once
 
 #include <gsel/types.h>
@@ -15,14 +15,14 @@ namespace gsel::plan {
 
 struct Description {
   int64_t sequence = 1;         // tokens of a sample
-  gsel_dtype dtype = GSEL_F32;  // of parameters and values, as kernels get them
-  bool fused_attention = true;  // keeps a number for each row of scores, in place of the scores
-  bool ring_attention = false;  // where positions are divided, keys and values go round the ranks
+  gsel_dtype dtype = GSEL_F32;  // of parameters and values
+  bool fused_attention = true;  // keeps one number per row of scores instead of the scores
+  bool ring_attention = false;  // on a context axis, keys and values are sent around the ranks
 };
 
-// Embeddings of tokens and positions; for each layer "h0." and on: ln1, attn.qkv, attn, attn.proj, add1, ln2, mlp.fc1,
-// mlp.act, mlp.fc2, add2; final norm, head, loss. Each layer's output and parameters have its name. GSEL_ERR_ARG for
-// sizes that no model has.
+// Embeddings of tokens and positions; for each layer, with prefix "h0." etc.: ln1, attn.qkv, attn, attn.proj, add1,
+// ln2, mlp.fc1, mlp.act, mlp.fc2, add2; then final norm, head, loss. Outputs and parameters are named after their
+// layer. GSEL_ERR_ARG for impossible sizes.
 std::shared_ptr<Model> describe(const Transformer& shape, const Description& description);
 
 }  // namespace gsel::plan

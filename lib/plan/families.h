@@ -1,5 +1,5 @@
-// plan/families.h: what families of models do alike without saying so in their config.json, and which ones have layers
-// that Transformer has no words for. Does not know the numbers of a model.
+// plan/families.h: properties of model families that their config.json does not state, and families with layers that
+// Transformer cannot describe. Does not know the numbers of a model.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ struct Family {
   bool gated, rms_norm, learned_positions, qkv_bias, output_bias, mlp_bias, tied, dropout;
 };
 
-// GSEL_ERR_CONFIG with the key that tells.
+// Throws GSEL_ERR_CONFIG with the key that shows an unsupported layer.
 void refuse_unplanned(const ShapeReader& reader, const std::string& type);
-// Of a type that is not known: by what its keys look like, which is said in the notes of the shape.
+// For an unknown type, guesses the family from the file's keys, and adds a note to the shape.
 Family family_of(const std::string& type, const ShapeReader& reader, Transformer& shape);
 
 }  // namespace gsel::plan

@@ -1,4 +1,4 @@
-// plan/layout.h: one candidate: how ranks are laid out, and how a step runs on them. Plain data.
+// plan/layout.h: one candidate: the mesh of ranks, and how a step runs on it. Plain data.
 #pragma once
 
 #include <cstddef>
@@ -7,28 +7,28 @@
 
 namespace gsel::plan {
 
-enum class Recompute : uint8_t { none, selective, full };  // selective: the core of attention alone
-enum class Offload : uint8_t { none, state, all };         // to the memory of the host: optimizer state; and parameters
+enum class Recompute : uint8_t { none, selective, full };  // selective: only the attention core
+enum class Offload : uint8_t { none, state, all };  // to host memory; state: of the optimizer; all: also parameters
 enum class ScheduleKind : uint8_t { gpipe, one_f_one_b, interleaved, zb_h1 };
 
 struct Layout {
   int32_t tensor = 1, context = 1, data = 1, pipeline = 1;
   int32_t zero_stage = 0;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
-  int32_t chunks = 1;  // stages of a rank; above 1 for interleaved
+  int32_t chunks = 1;  // stages per rank; above 1 if interleaved
   Recompute recompute = Recompute::none;
   Offload offload = Offload::none;
   bool sequence_parallel = false;
-  uint64_t excluded = 0;     // from the tensor axis: bits of the workload's units
+  uint64_t excluded = 0;     // from the tensor axis: a bit for each unit of the workload
   int64_t microbatch = 1;    // samples
-  int64_t microbatches = 1;  // of one replica and step
+  int64_t microbatches = 1;  // per replica and step
 
   int32_t ranks() const { return tensor * context * data * pipeline; }
-  int64_t batch() const { return microbatch * microbatches * data; }  // samples of a step
+  int64_t batch() const { return microbatch * microbatches * data; }  // samples per step
   bool operator==(const Layout&) const = default;
 };
 
-// What a layout adds on unequal devices: parts by the speed of who computes them. Empty: equal.
+// The shards of unequal devices, by their speed. Empty: equal shards.
 struct Shares {
   std::vector<int64_t> stage_layers;
   std::vector<double> data_weights, tensor_weights;
@@ -36,6 +36,6 @@ struct Shares {
 
 const char* name_of(Recompute recompute);
 const char* name_of(Offload offload);
-const char* name_of(ScheduleKind schedule);  // as [strategy.pipeline] schedule has it
+const char* name_of(ScheduleKind schedule);  // as in [strategy.pipeline] schedule
 
 }  // namespace gsel::plan

@@ -1,5 +1,5 @@
-// plan/measure.h: measures this machine for plan/measured.h: steps of a model on one rank alone and on several at once,
-// and calls of a communicator, all within about two seconds. Does not know what is forecast from it.
+// plan/measure.h: measures this machine for plan/measured.h: steps of a model on one rank and on several at the same
+// time, and calls of a communicator, within about two seconds. Does not know what is forecast from it.
 #pragma once
 
 #include <memory>
@@ -12,21 +12,21 @@
 namespace gsel::plan {
 
 struct MeasureOptions {
-  std::vector<int64_t> samples;  // of micro-batches, ascending
-  double seconds = 2;            // for all of it, about
+  std::vector<int64_t> samples;  // per micro-batch, ascending
+  double seconds = 2;            // total, approximate
 };
 
-// A collective of all ranks of comm, which do nothing else meanwhile; all get the same result. config: of [train] what
-// the model is trained with. model: with callbacks; it is finished. GSEL_ERR_MODEL, GSEL_ERR_CALLBACK as a trainer.
+// A collective of comm, whose ranks must be idle otherwise; the result is the same on all ranks. config: [train] has
+// the training settings. model: finished, with callbacks. GSEL_ERR_MODEL, GSEL_ERR_CALLBACK as for a trainer.
 Measured measure(Communicator& comm, const std::shared_ptr<Model>& model, const DataSource& data, const Config& config,
                  const MeasureOptions& options);
 
-// Collects what recorded steps of one rank took; for measure, and for steps that were recorded elsewhere.
+// Collects times from recorded steps of one rank, made by measure() or elsewhere.
 class StepTimes {
  public:
   void add(const Program& program, const StepRecord& record);
   void take(Measured& measured) const;  // medians
-  double layers_s() const;              // of one call of each layer and direction, of the largest micro-batches
+  double layers_s() const;              // one call of each layer and direction, with the largest micro-batches
 
  private:
   using Seconds = std::vector<double>;

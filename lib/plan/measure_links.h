@@ -1,4 +1,4 @@
-// plan/measure_links.h: what calls of a communicator take on this machine (plan/measure.h). Does not know models.
+// plan/measure_links.h: measures the calls of a communicator on this machine (plan/measure.h). Does not know models.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@ namespace gsel::plan {
 
 double median_of(std::vector<double> numbers);
 
-// Collectives of growing groups, messages and copies, for so many seconds. A collective of all ranks of comm.
+// Measures collectives of growing groups, messages and copies for `seconds`. A collective of all ranks of comm.
 void time_links(Communicator& comm, double seconds, Measured& measured);
 
 }  // namespace gsel::plan

@@ -1,5 +1,5 @@
-// plan/measured.h: what calls of a model and of a communicator take on a machine, as it was measured, and the durations
-// that follow for the programs of any configuration there. Kept as JSON. Does not know how it was measured.
+// plan/measured.h: measured durations of a model's layers and a communicator's calls on one machine, and the durations
+// derived from them for the programs of any configuration on it. Stored as JSON. Does not know how they were measured.
 #pragma once
 
 #include <gsel/comm.h>
@@ -16,7 +16,7 @@
 
 namespace gsel::plan {
 
-// Seconds by size: straight lines between the points, in proportion beyond the last.
+// Seconds by size: linear between the points, proportional beyond the last.
 struct Curve {
   std::vector<std::pair<double, double>> points;  // size and seconds, in order
   double at(double size) const;
@@ -27,24 +27,24 @@ struct Measured {
   enum Call : uint8_t { forward, backward_input, backward_weight, backward };
   static constexpr size_t kCalls = 4;
 
-  std::map<std::string, std::array<Curve, kCalls>> layers;  // by name; of samples
-  std::map<std::string, Curve> inputs;                      // by name of the value; of samples
-  Curve optimizer, norm;                                    // of elements
-  double copy_byte_s = 0;                                   // of memory to memory, row by row
-  double wake_s = 0;                                        // from a message to who slept until it came
-  double step_s = 0;                                        // of a step beside its instructions
-  std::vector<double> throughput{1};                        // of processors, see program/simulate/processors.h
-  // Of a call among so many ranks, that do nothing else; by bytes that a rank sends. A message
-  // (SEND, among 2) is one that its sender starts before it goes on computing.
+  std::map<std::string, std::array<Curve, kCalls>> layers;  // by layer name; size: samples
+  std::map<std::string, Curve> inputs;                      // by value name; size: samples
+  Curve optimizer, norm;                                    // size: elements
+  double copy_byte_s = 0;                                   // memory copies, row by row
+  double wake_s = 0;                                        // from a message to the wake-up of its receiver
+  double step_s = 0;                                        // of a step, outside its instructions
+  std::vector<double> throughput{1};                        // of CPUs, see program/simulate/processors.h
+  // Duration of a call among n ranks on an idle machine; size: bytes that a rank sends. For a message (SEND, among 2)
+  // the sender continues computing after it starts the message.
   std::map<std::pair<int32_t, gsel_collective_kind>, Curve> links;
   bool operator==(const Measured&) const = default;
 };
 
 std::string to_json(const Measured& measured);
-// GSEL_ERR_PARSE.
+// Throws GSEL_ERR_PARSE.
 Measured read_measured(std::string_view json, const std::string& file);
 
-// All ranks are on the machine, and share its processors.
+// All ranks are on one machine and share its CPUs.
 class MeasuredDurations : public Durations {
  public:
   explicit MeasuredDurations(const Measured& measured) : measured_(measured) {}
@@ -60,14 +60,14 @@ class MeasuredDurations : public Durations {
  private:
   static constexpr double kPolls = 100e-6;  // a rank that waits no longer than this does not sleep
 
-  // Work of each rank in a call that takes so long while nobody does anything else.
+  // The work of each rank in a call that takes `seconds` on an idle machine.
   ExchangeTime work_of(double seconds, int32_t ranks) const;
   const Curve* link(int32_t ranks, gsel_collective_kind kind) const;
 
   const Measured& measured_;
 };
 
-// The part of a layer's work that this rank has: of the tensors that ranks divide, the one with the smallest part.
+// The part of a layer's work that this rank has: that of the divided tensor with the smallest shard.
 double share_of_work(const Program& program, const ProgramLayer& layer);
 
 }  // namespace gsel::plan

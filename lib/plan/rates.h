@@ -1,5 +1,5 @@
-// plan/rates.h: what a device computes and moves in a second, and what a group of ranks exchanges, by the constants
-// that were fitted (constants.h). Square roots are exact, so that every machine finds the same bytes.
+// plan/rates.h: rates of a device and of the links of a group of ranks, with the fitted constants (constants.h). Square
+// roots are exact, so every machine computes the same bytes.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace gsel::plan {
 
-// Two things that run beside each other, of which the longer counts, smoothly.
+// The time of two overlapping activities: a smooth maximum.
 inline double beside(double a, double b) {
   return std::sqrt(a * a + b * b);
 }
@@ -32,7 +32,7 @@ struct Speeds {
   }
 };
 
-// A group of ranks that are `stride` apart: how many of it are in a node, and what each gets of the links.
+// A group of ranks at distance `stride`: how many are in a node, and the share of the links that each has.
 struct Ring {
   double ranks, nodes, bytes_per_second, latency_s;
   Ring(double n, double stride, const Cluster& cluster, const Constants& k, double reached) : ranks(n) {
@@ -40,7 +40,7 @@ struct Ring {
     const double near = std::clamp(std::floor(per_node / stride), 1.0, n);
     nodes = n > 1 ? std::ceil(n / near) : 1;
     bytes_per_second = cluster.inside.bytes_per_second * k.inside;
-    // The adapters of a node are shared by as many rings as leave it.
+    // All rings that leave a node share its adapters.
     if (nodes > 1)
       bytes_per_second =
           std::min(bytes_per_second, cluster.network.bytes_per_second * k.network * reached * near / per_node);
@@ -59,7 +59,7 @@ struct TensorCollective {
     if (n <= inside) {
       byte_s = 2 * (n - 1) / n / (cluster.inside.bytes_per_second * k.inside);
     } else {
-      // A group that fills its nodes has all their adapters.
+      // A group that occupies whole nodes has all their adapters.
       const double nodes = n / inside;
       double hops = 1;
       for (double reach = 2; reach < nodes; reach *= 2) hops += 1;

@@ -1,5 +1,5 @@
-// plan/recipe.h: how a program keeps parameters, gradients and optimizer state, and what it keeps of a forward: bytes
-// for each element. gsel's own, and those of programs whose published figures are to be understood. Plain data.
+// plan/recipe.h: bytes per element that a program keeps of parameters, gradients, optimizer state and activations:
+// recipes of gsel, and of programs with published figures. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,26 @@ namespace gsel::plan {
 
 struct Recipe {
   const char* name;
-  double param_bytes, gradient_bytes, master_bytes, state_bytes;  // for each parameter
-  double copy_bytes = 0;            // ZeRO-2: a whole copy, of parameters or gradients, beside what is divided
-  bool offloads_gradients = false;  // from ZeRO-2 on with the state, and then needs no whole copy
-  int32_t params_divided_at = 3;    // the stage of ZeRO that divides parameters
+  double param_bytes, gradient_bytes, master_bytes, state_bytes;  // per parameter
+  double copy_bytes = 0;            // ZeRO-2: a whole copy of parameters or gradients, in addition to the shards
+  bool offloads_gradients = false;  // from ZeRO-2 on, together with the state; then needs no whole copy
+  int32_t params_divided_at = 3;    // the ZeRO stage that divides parameters
   double element_bytes = 2;         // of activations
   double reduced_bytes = 2;         // of a gradient on the wire
-  double gathered_bytes = 2;        // of a parameter on the wire, and while it is whole under ZeRO-3
-  double gathered_blocks = 2;       // whole at once under ZeRO-3: 2 with prefetch
-  double bucket_elems = 0;          // of gradients that are collected before they are reduced
-  double logits_bytes = 10;         // for each logit, all copies together
+  double gathered_bytes = 2;        // of a parameter on the wire, and while gathered under ZeRO-3
+  double gathered_blocks = 2;       // gathered at the same time under ZeRO-3: 2 with prefetch
+  double bucket_elems = 0;          // gradient elements that are collected before a reduction
+  double logits_bytes = 10;         // per logit, all copies together
   bool padded_vocab = false;        // to a multiple of 128 for each tensor rank
-  bool keeps_gathered =
-      false;  // inputs that sequence parallelism gathers stay until backward; else they are gathered again
-  bool fused_attention = true;   // no scores are kept
-  bool cuts_anywhere = false;    // a stage of a pipeline ends behind any operation, not behind whole layers alone
-  bool context_divides = false;  // ranks of the context axis divide what ZeRO divides, too
-  bool tf32 = false;             // 4-byte products run on tensor cores
+  bool keeps_gathered = false;  // keeps inputs gathered by sequence parallelism until backward; else gathers them again
+  bool fused_attention = true;  // keeps no scores
+  bool cuts_anywhere = false;   // a pipeline stage may end after any operation, not only after whole layers
+  bool context_divides = false;  // ZeRO also divides over the context axis
+  bool tf32 = false;             // 4-byte products use tensor cores
   bool eight_bit = false;        // matrix products in 8 bits
 
-  // Bytes of one parameter on a rank when `shards` ranks divide what the stage of ZeRO divides: whole ones and divided
-  // ones, without what is gathered for a while.
+  // Bytes per parameter on a rank when ZeRO divides over `shards` ranks: whole and divided ones, without parameters
+  // that are gathered temporarily.
   double param_state(int32_t zero_stage, double shards) const;
   double gradient_state(int32_t zero_stage, double shards) const;
   double optimizer_state(int32_t zero_stage, double shards) const;
@@ -40,7 +39,7 @@ struct Recipe {
 };
 
 // "gsel-bf16", "gsel-f32", "paper-fp16" (arXiv:1910.02054, Adam), "megatron-bf16", "deepspeed-fp16", "fsdp2-bf16",
-// "ddp-f32", "adam-bf16". nullptr where none has the name.
+// "ddp-f32", "adam-bf16". nullptr for an unknown name.
 const Recipe* find_recipe(std::string_view name);
 std::string recipe_names();  // for messages
 

@@ -1,6 +1,6 @@
-// plan/rows.h: published measurements as a table with one line for each run, and what the planner forecasts for each. A
-// column that a line leaves empty gets what a practitioner takes, or what the forecast finds best;
-// bench/results/plan.md has the rules. Does not search layouts beyond that, and does not know the printed plan.
+// plan/rows.h: published measurements as a table with one line per run, and the planner's forecast for each. An empty
+// column gets the usual value, or the one with the best forecast; bench/results/plan.md has the rules. Does not search
+// layouts beyond that, and does not know the printed plan.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +22,20 @@ namespace gsel::plan {
 
 constexpr int64_t kMostRowRanks = 1'000'000;
 
-// One line of the table: texts by the name of their column.
+// One line of the table: fields by column name.
 struct PublishedRow {
   std::string file;
   int32_t line = 0;
   std::map<std::string, std::string, std::less<>> fields;
-  std::map<std::string, int32_t, std::less<>> columns;  // where each begins, from 1
+  std::map<std::string, int32_t, std::less<>> columns;  // first character of each, from 1
 
-  const std::string& text(std::string_view column) const;  // empty where there is none
+  const std::string& text(std::string_view column) const;  // empty if missing
   bool has(std::string_view column) const { return !text(column).empty(); }
-  // GSEL_ERR_PARSE with file, line and column where it is no number from `least` on; `absent` where it is empty.
+  // The number in a column; `absent` if empty. GSEL_ERR_PARSE with file, line and column for other text or a number
+  // below `least`.
   double number(std::string_view column, double least, double absent) const;
   int64_t whole(std::string_view column, int64_t least, int64_t absent, int64_t most = 1'000'000'000) const;
-  // "4+1": what several kinds of device have together; 0 where it is empty.
+  // "4+1": the sum over several kinds of devices; 0 if empty.
   int64_t sum(std::string_view column, int64_t most) const;
   [[noreturn]] void refuse(std::string_view column, const std::string& why) const;
 };
@@ -44,14 +45,14 @@ std::vector<PublishedRow> read_rows(std::string_view text, const std::string& fi
 
 enum class Quantity : uint8_t { unknown, step, memory, fits };
 
-// What a metric is and how it follows from seconds of a step or bytes of a rank.
+// A metric's quantity, and the conversion from seconds per step or bytes per rank.
 struct Metric {
   Quantity quantity = Quantity::unknown;
   double scale = 1;  // value = scale * quantity, or scale / quantity
   bool inverse = false;
 };
 
-// A run as the planner sees it: what is known of it, and the layouts among which the forecast chooses.
+// A run as the planner sees it: the known facts, and the layouts from which the forecast chooses.
 struct RowCase {
   Transformer shape;
   Workload workload;
@@ -59,40 +60,40 @@ struct RowCase {
   Recipe recipe{};
   Runtime runtime = Runtime::plain;
   double selective_share = 0;  // as in Constants
-  bool hides_tensor = false;   // collectives of the tensor axis run beside products, whatever else does
+  bool hides_tensor = false;   // collectives of the tensor axis overlap products, whatever the runtime
   Constants constants;
   Shares shares;
   std::vector<Layout> layouts;
   int64_t gpus = 1;
   bool one_process = false;  // torch.nn.DataParallel: one process drives all devices
-  double busy = 1;           // share of the time that steps take
-  std::string why;           // it cannot be forecast; with the column that lacks
+  double busy = 1;           // share of the time in which steps run
+  std::string why;           // why there is no forecast, with the missing column; empty: there is one
 };
 
 RowCase case_of(const PublishedRow& row);
-// The constants of a class, as the run needs them.
+// The constants of a class, adjusted for the run.
 Constants constants_of(const ClassConstants& fitted, const RowCase& run);
 
-// Seconds of a step of the fastest of the layouts that fit; of all where none does.
+// Seconds per step of the fastest layout that fits, or, if none fits, of the fastest of all.
 double step_of(const RowCase& run, const Constants& constants, Layout* chosen = nullptr);
 
-// What a line's metric measures; unknown where the planner has no word for it.
+// What the metric of a line measures; unknown if the planner does not support it.
 Metric metric_of(const PublishedRow& row, const RowCase& run);
-// Bytes, or 1 and 0 for `fits`; says in run.why what a line lacks.
+// Bytes, or 1 and 0 for `fits`; sets run.why when the line lacks something.
 double memory_of(const PublishedRow& row, RowCase& run);
 
-// What the measurements of a class of devices say of its constants: one scalar.
+// The calibration from measurements of one class of devices: a single factor.
 struct Calibration {
   std::string device_class;
   int64_t rows = 0;
-  double scale = 1;                          // measured over forecast, in the middle: for compute_scale and link_scale
+  double scale = 1;                          // median of measured / forecast: for compute_scale and link_scale
   double error_before = 0, error_after = 0;  // mean relative errors of the same rows
   Covered covered{};
 };
 std::vector<Calibration> calibrations(std::string_view text, const std::string& file);
 
 // JSON: rows, each with row, metric, value, forecast, error and fitted_error; sources with MAPE, Spearman's rank
-// correlation and regret. summary: gets a line of text for each source.
+// correlation and regret. summary: receives a line of text for each source.
 std::string rows_json(std::string_view text, const std::string& file, std::string* summary = nullptr);
 
 }  // namespace gsel::plan

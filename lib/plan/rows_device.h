@@ -1,5 +1,4 @@
-// plan/rows_device.h: devices and links as tables of measurements write them, from words to numbers. Does not know
-// runs.
+// plan/rows_device.h: parses devices and links as tables of measurements write them. Does not know runs.
 #pragma once
 
 #include <optional>
@@ -11,25 +10,25 @@
 
 namespace gsel::plan {
 
-// "8x400 Gb/s", "1600 Gbps": bytes per second of a node, in lower case; the slowest of several. "400 Gb/s per GPU"
-// counts for each of its devices.
+// Bytes per second of a node from "8x400 Gb/s", "1600 Gbps" (text in lower case); the slowest if there are several.
+// "400 Gb/s per GPU" is multiplied by the number of devices.
 std::optional<double> network_rate(const std::string& text, double devices);
 
-// What stands behind a device's name is told apart: memory of another make, a cap of its power.
+// A device's name, separated from its suffixes: slower memory, a power cap.
 struct NamedDevice {
   std::string name;
   bool slow_memory = false;  // HBM2e where HBM3 is usual
   double watts = 0;
 };
 NamedDevice named_device(std::string_view text);
-// GSEL_ERR_ARG names the nearest known ones.
+// Throws GSEL_ERR_ARG with the nearest known names.
 DeviceKind device_of(std::string_view text);
 
-// "A + B": the names between.
+// Splits "A + B" into names.
 std::vector<std::string_view> joined(std::string_view text);
-// "[[A, B], [A, A]]" in a note: names of devices, or numbers of the names that the column gpu joins.
+// "[[A, B], [A, A]]" in a note: names of devices, or indexes into the names of column gpu.
 std::vector<std::vector<std::string>> list_of_lists(std::string_view note);
-// By its number, from 0 or from 1, or by a name that contains the word or is contained in it. -1: none.
+// By index, from 0 or from 1, or by a name that contains the word or is contained in it. -1: none.
 int32_t named_kind(const std::string& word, const std::vector<std::string_view>& names, bool from_one);
 
 }  // namespace gsel::plan

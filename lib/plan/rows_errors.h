@@ -1,4 +1,4 @@
-// plan/rows_errors.h: how far forecasts of published rows are off, by source. Does not know how they were made.
+// plan/rows_errors.h: forecast errors of published rows, by source. Does not know how the forecasts were made.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Forecast {
   RowCase run;
   Metric metric;
   double value = 0, forecast = 0;
-  double ratio = 0;  // seconds forecast over seconds measured; 0: not a time
+  double ratio = 0;  // forecast over measured seconds; 0: not a time
   bool known = false;
   double error() const {
     if (metric.quantity == Quantity::fits) return forecast == value ? 0 : 1;
@@ -35,17 +35,17 @@ struct Regret {
   int64_t groups = 0;
 };
 
-// How far the forecasts of one source's rows were off.
+// The forecast errors of one source's rows.
 struct SourceErrors {
   std::string source;
-  int64_t n = 0;  // without those of `fits`, which has no size to be off by
+  int64_t n = 0;  // without `fits` rows, which have no numeric error
   int64_t n_fits = 0, n_fits_wrong = 0;
   double mape = 0, worst = 0;
   std::optional<double> fitted_mape, spearman;
   Regret regret;
 };
 
-// fitted: errors of the rows after a scalar that the others told.
+// fitted: errors of the rows after scaling by a factor from the other rows.
 SourceErrors errors_of(const std::string& source, const std::vector<Forecast>& all,
                        const std::vector<std::optional<double>>& fitted);
 Json source_json(const SourceErrors& errors);

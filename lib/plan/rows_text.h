@@ -1,4 +1,4 @@
-// plan/rows_text.h: what the files of rows.h share to look into texts. Does not know rows.
+// plan/rows_text.h: text helpers shared by the files of rows.h. Does not know rows.
 #pragma once
 
 #include <cctype>

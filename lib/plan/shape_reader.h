@@ -1,5 +1,5 @@
-// plan/shape_reader.h: numbers of a config.json by any of the names that families have for them. The first name that a
-// file has is taken; names that mean one number are to agree where that is asked. Does not know what the numbers mean.
+// plan/shape_reader.h: reads numbers of a config.json by the names that different families use. The first name in the
+// file counts; agree() checks that all names of one number have the same value. Does not know what the numbers mean.
 #pragma once
 
 #include <cmath>
@@ -30,7 +30,7 @@ class ShapeReader {
     const char* name = present(names);
     return name ? static_cast<int64_t>(object_.number(name, 0, kMostOfShape, 0)) : absent;
   }
-  // All that are there are to be equal.
+  // Requires that all names in the file have the same value.
   void agree(Names names) const {
     const char* name = present(names);
     if (!name) return;
@@ -62,7 +62,7 @@ class ShapeReader {
     if (found < 1) refuse(present(names), "is 0; a number from 1 is needed");
     return found;
   }
-  // Numbers of layers; nothing: the file has none.
+  // A list of layer numbers; nullopt if the file has none.
   std::optional<std::set<int64_t>> layer_list(const char* name, int64_t layers) const {
     if (!present({name})) return std::nullopt;
     const JsonArray list = object_.array(name);

@@ -1,6 +1,5 @@
-// plan/split.h: the blocks of a workload on the stages of a pipeline. Programs of other people have whole layers on
-// each stage; gsel's strategy cuts behind any operation, so that stages have equal work. Does not know devices and
-// times.
+// plan/split.h: divides the blocks of a workload among the stages of a pipeline. Other programs put whole layers on
+// each stage; gsel's strategy cuts after any operation, so that stages have equal work. Does not know devices or times.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +11,30 @@
 
 namespace gsel::plan {
 
-// Stages that have the same blocks, one behind the other.
+// Consecutive stages with the same blocks.
 struct StageRun {
-  int32_t first = 0, count = 1;  // stages
-  Costs costs;                   // of one of them
-  double layers = 0;             // on one of them
+  int32_t first = 0, count = 1;  // stage numbers
+  Costs costs;                   // per stage
+  double layers = 0;             // per stage
   double kept_outputs = 0;       // elements that recomputation keeps
 };
 
 struct Split {
   int32_t stages = 1;
-  double boundary = 0;  // elements of what goes from stage to stage, of one sample
+  double boundary = 0;  // elements that one stage sends to the next, per sample
   std::vector<StageRun> runs;
 };
 
-// Whole layers of each stage. weights: speeds of the stages; empty: equal. They are dealt as evenly as the weights
-// allow; the embedding is on the first stage, the head on the last. GSEL_ERR_ARG: fewer layers than stages.
+// The number of whole layers of each stage. weights: speeds of the stages; empty: equal. Layers are distributed as
+// evenly as the weights allow; the embedding is on the first stage, the head on the last. GSEL_ERR_ARG: fewer layers
+// than stages.
 std::vector<int64_t> layers_of_stages(const Workload& workload, int32_t stages,
                                       const std::vector<double>& weights = {});
 Split split(const Workload& workload, int32_t stages, const std::vector<double>& weights = {});
-// The given number of layers on each stage.
+// Splits with the given number of layers for each stage.
 Split split_as(const Workload& workload, const std::vector<int64_t>& layers);
 
-// As the programs of the recipe have it. Unequal devices: shares has the stages' parts. Layers that opted out are those
+// Splits as programs of the recipe do. For unequal devices, shares has the stages' shards. Opted-out layers are those
 // of the workload.
 Split split_for(const Workload& workload, const Layout& layout, const Shares& shares, const Recipe& recipe);
 

@@ -1,6 +1,6 @@
-// plan/transformer.h: the shape of a transformer, as the config.json of a model on the Hugging Face hub gives it, and
-// its parameters by closed form. Does not know devices, parallel layouts and bytes. Source of the counts:
-// arXiv:2104.04473 section 5.1 and its appendix; docs/plan.md has them written out.
+// plan/transformer.h: the shape of a transformer, as in the config.json of a model on the Hugging Face hub, and its
+// parameter counts by closed form. Does not know devices, parallel layouts or bytes. Source of the counts:
+// arXiv:2104.04473 section 5.1 and its appendix; docs/plan.md has the formulas.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@ struct Transformer {
   int64_t layers = 0, hidden = 0, ffn = 0, vocab = 0;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   int64_t positions = 0;      // rows of a learned position embedding; 0: rotary or none
-  int64_t max_positions = 0;  // the longest sequence that the model was made for; 0: not told
+  int64_t max_positions = 0;  // longest supported sequence; 0: unknown
   int32_t mlp_matrices = 2;   // 3: gated
   int32_t norm_vectors = 2;   // 1: RMSNorm, or LayerNorm without bias; 2: LayerNorm; 0: neither gain nor bias
   int32_t norms_per_layer = 2;
-  int64_t qk_norm = 0;  // elements of the gains of norms of queries and keys
+  int64_t qk_norm = 0;  // elements of the gains of query and key norms
   bool qkv_bias = true, output_bias = true, mlp_bias = true;
-  bool tied = true;      // the head reads the embedding's matrix
-  bool dropout = false;  // masks are kept for backward
+  bool tied = true;      // the head uses the embedding's matrix
+  bool dropout = false;  // keeps masks for backward
   bool causal = true;
-  bool embedding_norm = false;  // behind the embedding
+  bool embedding_norm = false;  // after the embedding
   bool head_bias = false;
-  int64_t window = 0;              // positions that attention of a layer looks back at most; 0: all
-  double windowed = 0;             // the share of the layers that have it
-  std::vector<std::string> notes;  // what was taken for granted
+  int64_t window = 0;              // how many positions a layer's attention looks back at most; 0: all
+  double windowed = 0;             // share of layers with this window
+  std::vector<std::string> notes;  // assumptions
 
   // Mixture of experts; experts 0: every layer is dense.
   int64_t experts = 0, experts_per_token = 0, expert_ffn = 0, shared_ffn = 0, dense_layers = 0;
@@ -36,27 +36,27 @@ struct Transformer {
   int64_t q_rank = 0, kv_rank = 0, rope_dim = 0, value_dim = 0;
 
   int64_t moe_layers() const { return experts > 0 ? layers - dense_layers : 0; }
-  // Elements of the matrices that ranks of the tensor axis divide, of one layer.
+  // Elements of one layer's matrices that the tensor axis divides.
   int64_t attention_matrices() const;
   int64_t dense_mlp_matrices() const { return mlp_matrices * hidden * ffn; }
   int64_t expert_matrices() const { return mlp_matrices * hidden * expert_ffn; }  // of one expert
   int64_t shared_matrices() const { return mlp_matrices * hidden * shared_ffn; }
-  // Elements of norms and biases; those of columns are divided with their matrix.
+  // Elements of norms and biases; biases of columns are divided with their matrix.
   int64_t layer_divided_vectors(bool moe) const;
   int64_t layer_whole_vectors() const;
   int64_t layer_params(bool moe) const;
-  // Pairs of positions of which attention computes a score, of an average layer, counted as if positions looked ahead,
-  // too: s * s without a window.
+  // Pairs of positions for which attention computes a score, in an average layer, counted without the causal mask: s *
+  // s without a window.
   double pairs(double sequence) const;
   int64_t params() const;         // of the whole model
-  int64_t active_params() const;  // that one token uses
+  int64_t active_params() const;  // used by one token
 };
 
-// text: of a config.json, or gsel's own shorthand with the same keys; file: its name for messages. GSEL_ERR_CONFIG
-// names file, key, what was found and what is accepted.
+// text: a config.json, or gsel's shorthand with the same keys; file: name for messages. GSEL_ERR_CONFIG names file,
+// key, value and accepted values.
 Transformer read_transformer(std::string_view text, const std::string& file);
 
-// Of published sizes: all that a table of measurements usually prints. GELU, LayerNorm, learned positions.
+// A GPT from the sizes that tables of measurements usually print: GELU, LayerNorm, learned positions.
 Transformer gpt(std::string name, int64_t layers, int64_t hidden, int64_t heads, int64_t vocab, int64_t positions);
 
 }  // namespace gsel::plan

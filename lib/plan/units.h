@@ -1,6 +1,6 @@
-// plan/units.h: which layers the tensor axis divides together, and a workload where some of them opted out of it
-// (strategy.tensor.exclude): each rank has all of their parameters and computes all of them, or a part of the positions
-// under sequence parallelism. Does not know devices and times.
+// plan/units.h: units: groups of layers that the tensor axis divides together. Derives the workload in which some units
+// opt out (strategy.tensor.exclude): each rank then has all their parameters, and computes the whole layers, or its
+// shard of the positions under sequence parallelism. Does not know devices or times.
 #pragma once
 
 #include <optional>
@@ -11,16 +11,16 @@ namespace gsel::plan {
 
 constexpr size_t kMostUnits = 64;  // bits of Layout::excluded
 
-// Of a transformer, with the names of plan/describe.h: the embedding, attention and the network of all layers, the
+// Units of a transformer, with the names of plan/describe.h: the embedding, attention and the MLP of all layers, the
 // head.
 void add_units(Workload& workload, const Transformer& shape);
-// Of a described model: layers that values in parts or a parameter join, those of equal costs together.
+// Units of a described model: layers connected by sharded values or a parameter; groups of equal cost form one unit.
 void add_units(Workload& workload, const Model& model);
 
-// excluded: bits of workload.units. The result has no units.
+// excluded: a bit for each of workload.units. The result has no units.
 Workload with_whole_units(const Workload& workload, uint64_t excluded);
 
-// A workload as a layout has it.
+// The workload after a layout's opt-outs.
 class EffectiveWorkload {
  public:
   EffectiveWorkload(const Workload& workload, uint64_t excluded) : all_(workload) {
@@ -33,8 +33,8 @@ class EffectiveWorkload {
   std::optional<Workload> own_;
 };
 
-// "a, b" as strategy.tensor.exclude has it: bits of the units that it names all layers of. others: whether it names
-// more than these.
+// list: "a, b" as in strategy.tensor.exclude. Returns bits of the units whose layers are all named. others: whether it
+// names further layers.
 uint64_t units_named(const Workload& workload, std::string_view list, bool* others);
 std::string layers_of(const Workload& workload, uint64_t excluded);  // the list
 

@@ -1,5 +1,5 @@
-// plan/work_cuts.h: where gsel's strategy "pp" cuts a workload into stages of equal work. Does not know what a stage
-// then costs.
+// plan/work_cuts.h: where gsel's strategy "pp" cuts a workload into stages of equal work. Does not know the cost of a
+// stage.
 #pragma once
 
 #include <vector>
@@ -10,11 +10,11 @@
 
 namespace gsel::plan {
 
-// Of one of a block's layers on a rank, in forward operations: as the strategy counts it.
+// Work of one layer of a block on a rank, in forward operations, as the strategy counts it.
 double work_of(const Block& block, const Layout& layout);
 
-// Work up to the end of each stage. weights: of the stages; what one has counts divided by its own. Empty: the workload
-// has fewer pieces than there are stages.
+// Cumulative work at the end of each stage. weights: one per stage, by which its work is divided. Empty result: the
+// workload has fewer pieces than stages.
 std::vector<double> work_cuts(const Workload& workload, const Layout& layout, const Recipe& recipe,
                               std::vector<double> weights);
 
