@@ -1,6 +1,6 @@
-// plan/accelerator.cc: see accelerator.h. Figures are dense ones of the makers' data sheets; matmul_share is the best
-// matrix product that anybody published for the class (stas00/ml-engineering, compute/accelerator). NVLink: NCCL's
-// figures of one link (src/graph/topo.h). Figures that a data sheet does not give are derived, and `source` says so.
+// plan/accelerator.cc: see accelerator.h. Figures are dense ones from the makers' data sheets; matmul_share is the best
+// matrix product published for the class (stas00/ml-engineering, compute/accelerator). NVLink: NCCL's figures of one
+// link (src/graph/topo.h). Figures that a data sheet does not have are derived, and `source` says so.
 #include "plan/accelerator.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace gsel::plan {
 namespace {
 
 constexpr double G = 1e9, T = 1e12;
-constexpr double GB = 0.985 * (1 << 30);  // what a driver shows of a gigabyte of a data sheet
+constexpr double GB = 0.985 * (1 << 30);  // what a driver reports for a gigabyte of a data sheet
 constexpr double kPcie3 = 12 * G, kPcie4 = 24 * G, kPcie5 = 48 * G;
 constexpr double k100Gb = 12.5 * G;
 
@@ -69,8 +69,8 @@ constexpr Accelerator kTable[] = {
 };
 // clang-format on
 
-// A name without remarks in parentheses and what stands between its words, in lower case. A word may begin or end at
-// cut[i] before character i.
+// A name in lower case, without remarks in parentheses and without the characters between its words. A word may begin
+// or end at cut[i], before character i.
 struct Letters {
   std::string text;
   std::vector<bool> cut{true};
@@ -95,7 +95,7 @@ struct Letters {
   }
 };
 
-// Words that drivers and people write beside the name of a model and that tell models not apart.
+// Words next to a model's name that do not distinguish models.
 constexpr std::string_view kNeutral[] = {"nvidia", "tesla",       "geforce", "amd",    "instinct", "intel",    "habana",
                                          "apple",  "corporation", "data",    "center", "gpu",      "graphics", "tensor",
                                          "core",   "generation",  "hgx",     "dgx",    "nvl72",    "oam",      "mcm",
@@ -105,18 +105,18 @@ constexpr std::string_view kForms[][2] = {{"sxm2", "sxm"}, {"sxm3", "sxm"},  {"s
                                           {"sxm5", "sxm"}, {"sxm6", "sxm"},  {"sxm", "sxm"},
                                           {"dgxs", "sxm"}, {"pcie", "pcie"}, {"nvl", "nvl"}};
 
-// Names of boards that have nothing in common with the names of their rows. GH200 boards are named after the memory of
-// their processor, too.
+// Names of boards that have nothing in common with the names of their rows. GH200 boards are also named after the
+// memory of their CPU.
 constexpr std::string_view kAliases[][2] = {{"hl225", "Gaudi2"},     {"hl325", "Gaudi3"},    {"hl325l", "Gaudi3"},
                                             {"gh200480gb", "GH200"}, {"gh200144g", "GH200"}, {"mi250xmi250", "MI250X"}};
 
-// What stands beside the name of a model.
+// The form and the memory size in a name, besides the model.
 struct Beside {
   std::string_view form;
   std::string memory;  // "80"
 };
 
-// Whether all words from begin to end are known ones.
+// Whether all words from begin to end are known.
 bool read_beside(const Letters& name, size_t begin, size_t end, Beside& beside) {
   const std::string_view text = std::string_view(name.text).substr(0, end);
   while (begin < end) {
@@ -141,7 +141,7 @@ bool read_beside(const Letters& name, size_t begin, size_t end, Beside& beside) 
   return true;
 }
 
-// The words of a row: its model, its form and its memory, "" where the name of the row has none.
+// The words of a row's name: model, form and memory; "" if missing.
 struct Words {
   std::string model, form, memory;
 };
@@ -163,7 +163,7 @@ Words words_of(const Accelerator& row) {
   return words;
 }
 
-// 0: the name is of another model or form, or has words that nobody knows.
+// How well a name matches a row; 0: the name has another model or form, or unknown words.
 size_t points_of(const Accelerator& row, const Words& words, std::string_view model, const Letters& name) {
   size_t most = 0;
   for (size_t at = name.text.find(model); at != name.text.npos; at = name.text.find(model, at + 1)) {
@@ -179,7 +179,7 @@ size_t points_of(const Accelerator& row, const Words& words, std::string_view mo
   return most;
 }
 
-// How unlike a name that is not known is to a row: by their models, then by the memory that it has.
+// Distance of an unknown name from a row: by model, then by memory.
 std::array<int64_t, 3> unlikeness(std::string_view name, const Accelerator& row) {
   const auto zeros = [](std::string text) {  // "A1OO" is meant as "A100"
     std::ranges::replace(text, 'o', '0');

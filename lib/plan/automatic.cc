@@ -18,8 +18,8 @@ namespace gsel::plan {
 namespace {
 
 constexpr double kMeasureSeconds = 2;
-constexpr size_t kMostUnitsTried = 8;  // kinds of layers that may opt out of the tensor axis, each by itself
-constexpr int32_t kMostPriced = 64;    // ranks of one host whose layouts are all compiled
+constexpr size_t kMostUnitsTried = 8;  // most kinds of layers for which opting out of the tensor axis is tried
+constexpr int32_t kMostPriced = 64;    // most ranks of one host for which all layouts are compiled
 
 std::optional<int64_t> fixed_size(const Config& config, gsel_axis axis) {
   const std::string key = fmt::format("mesh.{}", axis_name(axis));
@@ -38,7 +38,7 @@ void refuse_strategies(const Config& config) {
   }
 }
 
-// The configuration that runs a layout, with everything else as it was.
+// The configuration for a layout; all other keys are unchanged.
 Config with_layout(const Config& config, const Workload& workload, const Layout& l) {
   Config out = with_setting(config, "strategy.plan", "none");
   const auto set = [&](const std::string& key, const std::string& value) { out = with_setting(out, key, value); };
@@ -65,7 +65,7 @@ Config with_layout(const Config& config, const Workload& workload, const Layout&
   return out;
 }
 
-// Micro-batches of a replica that are tried where the file does not say.
+// Numbers of micro-batches per replica to try when the file does not set it.
 std::vector<int64_t> microbatch_counts(const Config& config, int64_t share, int32_t stages) {
   if (config.train.microbatches > 0) return {config.train.microbatches};
   if (config.train.microbatch > 0) return {std::max<int64_t>(1, share / config.train.microbatch)};
@@ -75,7 +75,7 @@ std::vector<int64_t> microbatch_counts(const Config& config, int64_t share, int3
   return counts;
 }
 
-// unbatched: is told the replicas of a mesh that do not divide the batch.
+// unbatched: called with the number of replicas of each mesh that does not divide the batch.
 template <class Visit, class Unbatched>
 void for_each_layout(const Config& config, int32_t ranks, Visit&& visit, Unbatched&& unbatched) {
   const auto fits = [&](gsel_axis axis, int32_t size) { return fixed_size(config, axis).value_or(size) == size; };
@@ -110,7 +110,7 @@ void for_each_layout(const Config& config, int32_t ranks, Visit&& visit) {
   for_each_layout(config, ranks, visit, [](int64_t) {});
 }
 
-// Why no mesh of these sizes divides the batch; empty: one does, or there is none.
+// Why no mesh of these sizes divides the batch; empty if one does, or if there is no such mesh.
 std::string why_no_batch(const Config& config, int32_t ranks) {
   int64_t fewest = 0, layouts = 0;
   for_each_layout(
@@ -187,7 +187,7 @@ void price_on_host(Choices& choices, Communicator& comm, const std::shared_ptr<M
     const double divided = try_one(l);
     const size_t units = workload.units.size();
     if (l.tensor == 1 || units < 2 || units > kMostUnitsTried) return;
-    // Each kind of layers whole by itself; then all that gained together, unless nothing is left to divide.
+    // Opts out each kind of layers by itself, then all kinds that gained together, unless nothing is left to divide.
     uint64_t gaining = 0;
     for (size_t u = 0; u < units; ++u) {
       l.excluded = uint64_t{1} << u;
@@ -227,7 +227,7 @@ void search_on_devices(Choices& choices, Communicator& comm, const Model& model,
 Inventory selected(Communicator& comm, const Inventory& inventory, std::string_view uuid) {
   const auto known = [&](const Device& device) { return !uuid.empty() && device.uuid == uuid; };
   const auto own = std::ranges::find_if(inventory.devices, known);
-  std::vector<uint64_t> mine(2), all(2 * static_cast<size_t>(comm.world_size()));  // position from 1 on, free bytes
+  std::vector<uint64_t> mine(2), all(2 * static_cast<size_t>(comm.world_size()));  // position (from 1), free bytes
   if (own != inventory.devices.end())
     mine = {static_cast<uint64_t>(own - inventory.devices.begin()) + 1, own->free_bytes};
   gsel_collective call = make_collective(GSEL_COLLECTIVE_ALLGATHER, mine.data(), all.data(), mine.size(), GSEL_U64);

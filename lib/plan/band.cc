@@ -1,5 +1,5 @@
-// plan/band.cc: how far the forecast of one candidate may be off: the mean error of the measurements that its class of
-// devices was fitted to, and half of the share of its step that none of them had a part like.
+// plan/band.cc: the error band of a candidate's forecast: the mean error of the measurements to which its class of
+// devices was fitted, plus half of the part of its step that none of these measurements covers.
 #include <algorithm>
 
 #include "plan/plan.h"
@@ -29,7 +29,7 @@ ErrorBand band_of(const Request& request, const Candidate& c) {
   if (l.ranks() > request.cluster.per_node)
     add(covered.nodes, "communication between nodes",
         t[TimePart::data] + t[TimePart::messages] + (inner > request.cluster.per_node ? t[TimePart::tensor] : 0));
-  // Of four parts of a layer's work, forward, backward of twice its length and forward again, one.
+  // A layer's work has four parts: forward, backward (twice as long) and recomputed forward.
   const double layers = t[TimePart::products] + t[TimePart::attention] + t[TimePart::elements];
   if (l.recompute != Recompute::none) add(covered.recompute, "recomputation", layers / 4);
   if (l.offload != Offload::none) add(covered.offload, "offload", t[TimePart::offload] + t[TimePart::optimizer]);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kWidth = 960, kBar = 640, kRowHeight = 40, kTop = 74;
 
-// Computing in blues, communication in warm colours, waiting in grey.
+// Computation in blues, communication in warm colours, waiting in grey.
 constexpr const char* kPartColours[kTimeParts] = {"#2563a8", "#4f93d2", "#9cc3e6", "#d95f02", "#9a9a9a",
                                                   "#e6ab02", "#b5362e", "#1b9e77", "#7570b3", "#666666"};
 

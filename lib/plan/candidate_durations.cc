@@ -19,7 +19,7 @@ double own_elems(const Program& program) {
   return elems;
 }
 
-// Of each rank, beside one whose device is the first kind and whose part is an equal one.
+// Time of each rank relative to a rank with the first kind of device and an equal shard.
 std::vector<double> slowness_of(const SearchInput& input, const Cluster& alike, const Candidate& candidate,
                                 const Split& stages) {
   const Layout& l = candidate.layout;
@@ -56,8 +56,8 @@ CandidateDurations::CandidateDurations(const SearchInput& input, const Candidate
   const bool unequal = !input.cluster.uniform() || !shares.data_weights.empty() || !shares.tensor_weights.empty();
   const std::vector<StageTimes> times =
       stage_times(unequal ? usual : input, unequal ? plain : candidate, stages, program.rank_of_stage);
-  // By operations, wherever the strategy has cut; those of the embedding and the head, which alone are not
-  // recomputable, take what the forecast has for these.
+  // Distributes time by operations, wherever the strategy has cut. The embedding and the head, the only layers that are
+  // not recomputable, get the forecast's time for them.
   OfLayer all, ends;
   for (const StageTimes& t : times) all.forward += t.forward, all.backward += t.backward_input + t.backward_weight;
   const SearchInput& in = unequal ? usual : input;
@@ -92,7 +92,7 @@ CandidateDurations::CandidateDurations(const SearchInput& input, const Candidate
                           ? c.network.bytes_per_second * input.constants.network / c.per_node
                           : c.inside.bytes_per_second * input.constants.inside;
   pipeline_byte_s_ = rate > 0 ? input.constants.link_scale / rate : 0;
-  // The slowest rank takes what the forecast says.
+  // The slowest rank takes the forecast's time.
   double longest = 0;
   const auto rate_of = [&](int32_t rank) { return std::max(1.0, input.cluster.kind(rank).memory_bytes_per_second); };
   for (const Program& p : job.programs()) longest = std::max(longest, own_elems(p) / rate_of(p.rank));
@@ -106,7 +106,7 @@ double CandidateDurations::compute(const Program& program, const gsel_instr& ins
     const gsel_range own = own_shard(program, instr.bucket);
     return step_s_[static_cast<size_t>(program.rank)] * static_cast<double>(own.end - own.begin);
   }
-  if (instr.layer < 0 || instr.kind == GSEL_INSTR_RECOMPUTE) return 0;  // backward's time has it
+  if (instr.layer < 0 || instr.kind == GSEL_INSTR_RECOMPUTE) return 0;  // included in backward's time
   const ProgramLayer& layer = program.layers[static_cast<size_t>(instr.layer)];
   OfLayer time = layers_[static_cast<size_t>(instr.layer)];
   if (!slowness_.empty()) {
@@ -137,7 +137,7 @@ Finalist price(const SearchInput& input, const Candidate& candidate, const std::
   double least = input.cluster.kind(0).memory_bytes;
   for (int32_t rank = 0; rank < candidate.layout.ranks(); ++rank)
     least = std::min(least, input.cluster.kind(rank).memory_bytes);
-  // Unequal devices: the search has looked at each beside its own stage.
+  // For unequal devices the search has already compared each stage with its own device.
   const uint64_t bound = input.cluster.uniform() && least > 0 ? static_cast<uint64_t>(least) : 0;
   return price(job, {durations, {}, bound, 1});
 }

@@ -1,5 +1,5 @@
-// plan/change.cc: which change of a request helps where nothing fits: one decision less, more devices, larger ones; or
-// which of its decisions excludes every layout.
+// plan/change.cc: when nothing fits, finds a change of the request that helps: one decision less, more devices, larger
+// devices. Also finds the decision that excludes every layout.
 #include <algorithm>
 #include <optional>
 
@@ -11,9 +11,9 @@ namespace gsel::plan {
 namespace {
 
 constexpr int32_t kMostNodes = 4096;
-constexpr int32_t kMostInNode = 16;  // devices that one is tried with
+constexpr int32_t kMostInNode = 16;  // most devices tried in one node
 
-// One thing less that the caller has decided, and what it is called.
+// The caller's decisions without one, and the text of that change.
 struct Looser {
   std::string change;
   Fixed fixed;
@@ -38,7 +38,7 @@ std::vector<Looser> loosened(const Fixed& fixed) {
   return out;
 }
 
-// So many devices, the last ones as the last that there is.
+// The cluster with `devices` devices; new ones are of the kind of the last.
 Cluster grown(const Cluster& from, int32_t devices, int32_t per_node) {
   Cluster cluster = from;
   cluster.per_node = per_node;
@@ -73,7 +73,7 @@ std::string more_devices(const Request& request) {
   return fmt::format("{} nodes of {} fit, as {}", some, with_noun(own.per_node, "device"), name_of(*layout));
 }
 
-// The device with the least memory of those that have so much.
+// The device with the least memory among those with at least `bytes`.
 std::string larger_device(double bytes) {
   const Accelerator* least = nullptr;
   for (const Accelerator& one : accelerators())
@@ -83,7 +83,7 @@ std::string larger_device(double bytes) {
                      gib(least->memory_bytes));
 }
 
-// Which of the values that are fixed, or the batch, excludes every layout.
+// Which fixed value, or the batch, excludes every layout.
 std::string excluded_by(const Request& request, const Dropped& dropped) {
   const Fixed& f = request.fixed;
   const int64_t devices = f.devices.value_or(request.cluster.size());

@@ -1,4 +1,4 @@
-// plan/cluster.cc: see cluster.h. Clusters as text says them. What is not told about links is taken from the kind of
+// plan/cluster.cc: see cluster.h. Clusters from text. Links that the text does not describe follow from the kind of
 // device; docs/plan.md has the figures.
 #include "plan/cluster.h"
 
@@ -15,9 +15,9 @@
 namespace gsel::plan {
 namespace {
 
-constexpr double kMostNvlinks = 18;  // of a device
-constexpr double kShown = 0.985;     // what a driver shows of a GiB for each gigabyte of a data sheet
-constexpr double kP2pOff = 0.25;     // of PCIe: through the memory of the host
+constexpr double kMostNvlinks = 18;  // per device
+constexpr double kShown = 0.985;     // GiB that a driver reports per gigabyte of a data sheet
+constexpr double kP2pOff = 0.25;     // of PCIe's rate: transfers go through host memory
 
 std::optional<double> leading_number(std::string_view& text) {
   double value = 0;
@@ -43,7 +43,7 @@ std::optional<double> rate(std::string_view text) {
        in_quotes(text));
 }
 
-// Bytes of memory in a name: "A100-SXM-40GB", "H100 96GB"; nullopt: it tells none.
+// Bytes of memory in a name: "A100-SXM-40GB", "H100 96GB"; nullopt if it has none.
 std::optional<double> named_memory(std::string_view name) {
   for (size_t i = 0; i < name.size(); ++i) {
     if (!is_digit(name[i]) || (i > 0 && is_digit(name[i - 1]))) continue;
@@ -174,7 +174,7 @@ Cluster cluster_of(std::string_view text, const ClusterOptions& options) {
     const Accelerator& a = accelerator(group.name);
     DeviceKind kind = kind_of(a);
     const auto told = named_memory(group.name);
-    // "GH200 480GB" has 480 GB at its processor.
+    // The 480 GB in "GH200 480GB" belong to its CPU.
     if (told && !(std::string_view(a.name) == "GH200" && *told > 2 * a.memory_bytes)) {
       if (!(*told > 0))
         fail(GSEL_ERR_ARG, "cluster: {} has no memory; a positive amount is needed, such as {}-40GB",

@@ -1,5 +1,5 @@
-// plan/cluster_inventory.cc: see cluster.h. Clusters of the devices of an inventory: what drivers or a file say of them
-// goes before what is usual.
+// plan/cluster_inventory.cc: see cluster.h. Clusters from an inventory: figures of drivers or a file take precedence
+// over usual ones.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -12,16 +12,16 @@
 namespace gsel::plan {
 namespace {
 
-// Of a device that no name tells anything of, where its list does not.
+// Defaults for a device whose name is unknown and whose inventory has no figures.
 constexpr double kUsualShare = 0.8, kUsualPcie = 24e9, kUsualNetwork = 12.5e9;
-constexpr double kIdle = 0.95;  // of its memory that a device without processes has free
+constexpr double kIdle = 0.95;  // share of its memory that is free on a device without processes
 constexpr size_t kMostHostsShown = 8;
 
-// Devices of an inventory whose memory others use.
+// Devices of an inventory whose memory is in use by other processes.
 class Occupied {
  public:
-  // Little is what an idle device keeps for its driver, which a plan counts itself. Whole GiB, so that devices that are
-  // used alike are alike.
+  // An idle device keeps a little memory for its driver, which a plan counts separately. Rounds to whole GiB, so that
+  // devices with similar use are equal.
   void leave_free(const Device& device, const std::string& host, DeviceKind& kind) {
     const auto free = static_cast<double>(device.free_bytes);
     if (device.free_bytes == 0 || free >= kIdle * kind.memory_bytes) return;
@@ -41,7 +41,7 @@ class Occupied {
   std::string first_;
 };
 
-// Figures that the inventory tells go before those of the catalogue, which has the rest where it knows the name. The
+// Figures of the inventory take precedence over those of the catalogue, which fill the gaps if it knows the name. The
 // result borrows the name.
 Accelerator accelerator_of(const Device& device, const std::string& host) {
   const Accelerator* known = find_accelerator(device.name);
@@ -70,7 +70,7 @@ Accelerator accelerator_of(const Device& device, const std::string& host) {
   return a;
 }
 
-// "a 3, b 8 and 2 more": how many devices hosts have, of those that have any.
+// "a 3, b 8 and 2 more": the number of devices of each host that has any.
 void refuse_unlike_hosts(const Inventory& inventory, const std::vector<int64_t>& counts) {
   int64_t least = 0, most = 0;
   for (const int64_t n : counts) {
@@ -100,7 +100,7 @@ std::string link_name(const std::string& kind) {
   return std::ranges::find(kPci, kind) != std::end(kPci) ? "PCIe" : kind;
 }
 
-// The slowest link inside of a host that is told; else the usual one. pair: whose it is, where others are faster.
+// The slowest known link inside a host, else the usual link. pair: the devices with that link, if others are faster.
 Link inside_of(const Inventory& inventory, const std::vector<int64_t>& counts, const Accelerator& slowest,
                std::string& pair) {
   Link inside = usual_link(slowest);

@@ -14,9 +14,9 @@
 namespace gsel::plan {
 namespace {
 
-constexpr int64_t kUsuallyAhead = 50'000'000;  // elements, prefetch_elems of strategy "zero" where a file has none
+constexpr int64_t kUsuallyAhead = 50'000'000;  // elements; default of strategy "zero"'s prefetch_elems
 
-// "[2, 1, 1]": numbers of whole heads as they are, others with few digits, since only their ratios count.
+// "[2, 1, 1]": whole numbers of heads unchanged, others with few digits, since only ratios count.
 std::string list_of(const std::vector<double>& weights) {
   const bool whole = std::ranges::all_of(weights, [](double w) { return w == std::floor(w) && w < 1e6; });
   if (whole) return fmt::format("[{}]", fmt::join(weights, ", "));
@@ -34,9 +34,9 @@ std::string mesh_text(const Layout& l) {
   return text + fmt::format("data = {}\n", l.data);
 }
 
-// Elements that ZeRO-3 gathers ahead: as many as the largest block has. The plugin's own bound is below a single matrix
-// of a large model, which would then be gathered while all ranks wait for it. Not where the forecast does not count the
-// memory: of one replica, and of interleaved stages, whose programs were seen to need more.
+// Elements that ZeRO-3 gathers ahead: the size of the largest block. The plugin's own limit is less than one matrix of
+// a large model, which would then be gathered while all ranks wait. Not used where the forecast does not count this
+// memory: with one replica, and with interleaved stages, whose programs have been seen to need more.
 int64_t gathered_ahead(const Workload& workload, const Layout& l) {
   double most = 0;
   for (const Block& block : workload.blocks)
@@ -62,7 +62,7 @@ std::string pipeline_text(const Layout& l, const Shares& shares) {
   return text;
 }
 
-// Which devices ranks run on, where an inventory tells them apart and a run must not take all of them as they come.
+// The devices of the ranks, if they come from an inventory and a run must not use all devices in their order.
 std::string select_text(const Request& request, const Layout& l) {
   const Cluster& c = request.cluster;
   const bool as_they_come = request.order.empty() && l.ranks() == c.size();
@@ -201,11 +201,11 @@ Layout layout_of(const Config& config, const Workload& workload, int32_t world_s
   if (config.train.batch < l.data || (config.train.batch % l.data != 0 && l.pipeline > 1))
     refuse_key(config, "train.batch",
                fmt::format("is {}, which {} replicas do not divide", config.train.batch, l.data));
-  const int64_t share = (config.train.batch + l.data - 1) / l.data;  // of the replica that has most
+  const int64_t share = (config.train.batch + l.data - 1) / l.data;  // of the largest replica
   l.microbatches = config.train.microbatches > 0 ? config.train.microbatches
                    : config.train.microbatch > 0 ? (share + config.train.microbatch - 1) / config.train.microbatch
                                                  : 1;
-  // The largest one, where the share is not divided by them.
+  // If the share is not divisible by the micro-batches, the size of the largest.
   l.microbatch = config.train.microbatches == 0 && config.train.microbatch > 0
                      ? std::min(share, config.train.microbatch)
                      : std::max<int64_t>(1, (share + l.microbatches - 1) / l.microbatches);
@@ -223,7 +223,7 @@ std::string uneven_note(const Config& config, const Layout& l) {
 
 Shares shares_of(const Config& config, const Workload& workload, const Cluster& cluster, const Layout& l) {
   Shares shares;
-  // Ranks on unequal devices have equal parts where the file has no weights.
+  // Ranks on unequal devices have equal shards when the file has no weights.
   const auto weights = [&](gsel_axis axis, const char* key, int32_t ranks) {
     const bool told = config.get(key) || (!cluster.uniform() && ranks > 1);
     return told ? axis_weights(config, axis, ranks) : std::vector<double>();

@@ -1,5 +1,5 @@
-// plan/constants.cc: see constants.h. The table is what bench/plan/fit prints: each class was fitted to the rows that
-// bench/results/plan.md lists. A constant that the rows of a class say nothing about keeps the value of A100 or H100.
+// plan/constants.cc: see constants.h. bench/plan/fit prints the table: each class was fitted to the rows in
+// bench/results/plan.md. A constant that the rows of a class do not determine keeps the value of A100 or H100.
 #include "plan/constants.h"
 
 #include <initializer_list>
@@ -41,7 +41,7 @@ ClassConstants b200() {
   return f;
 }
 
-// The same silicon at a higher power.
+// The same chip with a higher power limit.
 ClassConstants gb300() {
   ClassConstants f = b200();
   f.base.device_class = "gb300", f.base.rows = 4;

@@ -1,5 +1,5 @@
-// plan/describe.cc: see describe.h. What is said of layers is what a program says that trains such a model: weights
-// that a tensor axis may divide, how values lie then, which dimension counts positions, what a backward does not read.
+// plan/describe.cc: see describe.h. Layers are described as by a program that trains such a model: weights that a
+// tensor axis may divide, placements of values, the dimension of positions, tensors that backward does not read.
 #include "plan/describe.h"
 
 #include <algorithm>
@@ -18,17 +18,17 @@ gsel_status no_kernel(const gsel_call*, void*) {
   return GSEL_ERR_STATE;
 }
 
-constexpr int64_t kByteWords = 256;  // a vocabulary whose tokens are bytes
+constexpr int64_t kByteWords = 256;  // vocabulary size with bytes as tokens
 
-enum class SplitBy : uint8_t { nothing, columns, rows };  // of a matrix [out][in]
+enum class SplitBy : uint8_t { nothing, columns, rows };  // the divided dimension of a matrix [out][in]
 struct SplitRule {
   SplitBy by = SplitBy::nothing;
   int32_t blocks = 1, granularity = 1;
-  bool few = false;  // there may be fewer heads than ranks
+  bool few = false;  // may have fewer heads than ranks
 };
 const SplitRule kUnsplit{}, kColumns{SplitBy::columns}, kRows{SplitBy::rows};
 
-// What a layer's callbacks read, and what else is said of it.
+// The tensors that a layer's callbacks do not read, and its flags.
 struct LayerRule {
   uint64_t input_unread = 0, weight_unread = 0;
   uint32_t flags = 0;
@@ -69,7 +69,7 @@ class Describer {
  private:
   double positions() const { return static_cast<double>(d_.sequence); }
 
-  // ---- pieces ----
+  // ---- parts of layers ----
 
   int32_t param(const std::string& stem, const std::vector<int64_t>& dims, const SplitRule& split, int32_t split_dim,
                 uint32_t flags) {
@@ -88,7 +88,7 @@ class Describer {
     }
     return model_->add_param(o);
   }
-  // split_dim: where columns are divided; rows are the last dimension.
+  // split_dim: dimension of columns; rows are the last dimension.
   int32_t weight(const std::string& stem, const std::vector<int64_t>& dims, const SplitRule& split, int32_t split_dim) {
     return param(stem, dims, split, split.by == SplitBy::rows ? static_cast<int32_t>(dims.size()) - 1 : split_dim, 0);
   }
@@ -111,7 +111,7 @@ class Describer {
     o.sequence_dim = dims.empty() ? 0 : 1;
     return model_->add_value(o);
   }
-  // Sharded by columns, a partial sum behind rows, else replicated.
+  // Sharded after columns, partial after rows, else replicated.
   int32_t value(const std::string& stem, const std::vector<int64_t>& dims, const SplitRule& split) {
     const int32_t placement = split.by == SplitBy::columns ? GSEL_PLACEMENT_SHARD
                               : split.by == SplitBy::rows  ? GSEL_PLACEMENT_PARTIAL
@@ -134,7 +134,7 @@ class Describer {
     return ids;
   }
 
-  // saved: f32 numbers kept for backward, of a sample. The last vector of params is a bias, which no backward reads.
+  // saved: f32 numbers per sample kept for backward. The last vector of params is a bias, which no backward reads.
   void layer(const std::string& stem, const std::vector<int32_t>& inputs, const std::vector<int32_t>& outputs,
              const std::vector<int32_t>& with_params, int64_t saved, double flop, const LayerRule& rule,
              int32_t unread_from = 1, std::vector<gsel_phase> forward = {}, std::vector<gsel_phase> backward = {}) {
@@ -179,7 +179,7 @@ class Describer {
     return y;
   }
 
-  // Mean and deviation of each position are kept; of RMSNorm the deviation.
+  // Keeps mean and deviation of each position, or, for RMSNorm, the deviation.
   int32_t norm(const std::string& stem, int32_t x, int64_t width) {
     const int32_t gain = t_.norm_vectors > 0 ? vector(stem + ".g", width, kUnsplit) : -1;
     const int32_t bias = t_.norm_vectors > 1 ? vector(stem + ".b", width, kUnsplit) : -1;
@@ -189,7 +189,7 @@ class Describer {
     return y;
   }
 
-  // With blocks the output is [sequence][blocks][out / blocks].
+  // With blocks, the output is [sequence][blocks][out / blocks].
   int32_t linear(const std::string& stem, int32_t x, int64_t in, int64_t out, const SplitRule& split, bool bias) {
     const int32_t w = weight(stem + ".w", {out, in}, split, 0);
     const int32_t b = bias ? vector(stem + ".b", out, split) : -1;
@@ -216,7 +216,7 @@ class Describer {
     return attend({q, kv}, width, width, kv_width);
   }
 
-  // Queries, keys and values of each head are made from what all heads share.
+  // Queries, keys and values of each head are computed from a latent that all heads share.
   int32_t low_rank_attention(int32_t x) {
     const int64_t query = t_.head_dim + t_.rope_dim, from_latent = t_.head_dim + t_.value_dim;
     const SplitRule by_query{SplitBy::columns, 1, static_cast<int32_t>(query)};
@@ -249,7 +249,7 @@ class Describer {
     return phase;
   }
 
-  // query, out, kv: numbers of a position that queries, the result, and keys as well as values have.
+  // query, out, kv: numbers per position of queries, of the result, and of keys as well as of values.
   int32_t attend(const std::vector<int32_t>& inputs, int64_t query, int64_t out, int64_t kv) {
     const SplitRule by_head{SplitBy::columns, 1, static_cast<int32_t>(out / t_.heads)};
     const int32_t norms = t_.qk_norm > 0 ? vector("attn.qk_norm", t_.qk_norm, kUnsplit) : -1;
@@ -279,7 +279,7 @@ class Describer {
     return down;
   }
 
-  // Each token uses some of the experts; each rank of the tensor axis has a part of every expert.
+  // Each token uses some of the experts; each rank of the tensor axis has a shard of every expert.
   int32_t expert_mlp(int32_t x) {
     const int64_t active = t_.experts_per_token * t_.expert_ffn + t_.shared_ffn;
     const int64_t blocks = t_.mlp_matrices - 1;
@@ -300,7 +300,7 @@ class Describer {
     return down;
   }
 
-  // The bias behind a sum is added once.
+  // The bias after a partial sum is added once.
   int32_t add(const std::string& stem, int32_t x, int32_t branch, bool bias) {
     const int32_t b = bias ? vector(stem + ".b", t_.hidden, kUnsplit) : -1;
     const int32_t y = stream(stem);
@@ -308,7 +308,7 @@ class Describer {
     return y;
   }
 
-  // A block is computed again from where it begins, so what ends it is kept.
+  // Recomputation starts at the beginning of a block, so the output of a block is kept.
   int32_t block(int32_t x, bool experts) {
     recomputable_ = true;
     int32_t f = attention(norm("ln1", x, t_.hidden));
@@ -331,7 +331,7 @@ class Describer {
     return phase;
   }
 
-  // Ranks that divide the vocabulary put together a maximum and two sums for each position.
+  // If ranks divide the vocabulary, they reduce a maximum and two sums for each position.
   void loss(int32_t logits, int32_t targets) {
     const int32_t sum = scalar("loss_sum"), tokens = scalar("loss_tokens");
     layer("loss", {logits, targets}, {sum, tokens}, {}, d_.sequence, 4 * positions() * static_cast<double>(t_.vocab),
@@ -341,9 +341,9 @@ class Describer {
   const Transformer& t_;
   const Description& d_;
   std::shared_ptr<Model> model_;
-  std::string prefix_;  // of names: "h0."
+  std::string prefix_;  // for names: "h0."
   bool recomputable_ = false;
-  int32_t table_ = -1;  // of tokens
+  int32_t table_ = -1;  // token embedding
 };
 
 }  // namespace

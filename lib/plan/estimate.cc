@@ -1,5 +1,5 @@
-// plan/estimate.cc: memory of each rank under each strategy on the devices of a cluster, without a search: what people
-// know from accelerate estimate-memory and DeepSpeed's estimators, with activations.
+// plan/estimate.cc: memory of each rank under each strategy on a cluster, without a search: like accelerate
+// estimate-memory and DeepSpeed's estimators, but with activations.
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -91,7 +91,7 @@ std::vector<EstimateRow> estimate(const Request& request) {
 
 std::string estimate_text(const Request& request) {
   const auto rows = estimate(request);
-  std::vector<size_t> shown;  // parts that some row has
+  std::vector<size_t> shown;  // parts that at least one row has
   for (size_t i = 0; i < kEstimatedParts; ++i)
     for (const EstimateRow& r : rows)
       if (r.memory.parts[i] > 0) {

@@ -1,5 +1,5 @@
-// plan/explain.cc: why the plan is as it is, in the words of the Hugging Face guide to training on several GPUs: does
-// the model fit one device, does its largest layer, one node or several, fast or slow links.
+// plan/explain.cc: explains a plan by the questions of the Hugging Face guide to training on several GPUs: does the
+// model fit on one device, does its largest layer, one node or several, fast or slow links.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -10,13 +10,13 @@
 namespace gsel::plan {
 namespace {
 
-constexpr double kSame = 1e-6;  // seconds that nobody would tell apart
+constexpr double kSame = 1e-6;  // seconds; smaller differences do not count
 
 Layout alone() {
   return {};
 }
 
-// The whole model on one device, one sample at a time.
+// Memory of the whole model on one device with one sample at a time.
 StageMemory on_one(const Request& request) {
   return worst_memory(split(request.workload, 1), alone(), request.recipe);
 }
@@ -31,7 +31,7 @@ std::string parts_of(const StageMemory& memory) {
   return text;
 }
 
-// For each kind of device whether it has so much, or in one word where all are alike: "yes on A40, no on T4".
+// Which kinds of devices have `bytes`, in one word if all agree: "yes on A40, no on T4".
 std::string on_each(const Request& request, double bytes, const char* no) {
   const auto& kinds = request.cluster.kinds;
   const auto fits = [&](const DeviceKind& kind) { return bytes <= kind.memory_bytes; };
@@ -81,7 +81,7 @@ Answer links(const Request& request) {
   return {"Fast or slow links?", text};
 }
 
-// Why devices stay idle: the fastest layout over more of them, or why there is none.
+// Why devices stay idle: the fastest layout with more devices, or why there is none.
 std::string why_idle(const Request& request, const SearchResult& result) {
   const Candidate& first = result.best.front();
   const int32_t used = first.layout.ranks(), all = request.cluster.size();
@@ -108,7 +108,7 @@ std::string why_idle(const Request& request, const SearchResult& result) {
 std::string advice(const Request& request, const SearchResult& result) {
   if (result.best.empty()) return "nothing that was tried fits";
   const Candidate& first = result.best.front();
-  double room = request.cluster.kind(0).memory_bytes;  // of the smallest device that has a rank
+  double room = request.cluster.kind(0).memory_bytes;  // of the smallest device with a rank
   for (int32_t rank = 1; rank < first.layout.ranks(); ++rank)
     room = std::min(room, request.cluster.kind(rank).memory_bytes);
   const bool fits = on_one(request).total() <= room;
@@ -141,7 +141,7 @@ SearchInput search_of(const Request& r, const Cluster& cluster, const Fixed& fix
 }
 
 std::string duration_text(double seconds, int32_t digits) {
-  const bool small = std::abs(seconds) < 1 - 0.5 * std::pow(10, -digits);  // else so many digits make it 1000 ms
+  const bool small = std::abs(seconds) < 1 - 0.5 * std::pow(10, -digits);  // else rounding yields 1000 ms
   const double value = small ? seconds * 1e3 : seconds;
   const char* unit = small ? "ms" : "s";
   if (std::abs(value) >= std::pow(10, digits)) return fmt::format("{:.0f} {}", value, unit);

@@ -42,7 +42,7 @@ constexpr Family kFamilies[] = {
     {"cohere", true, false, false, false, false, false, true, false},
 };
 
-// Layers that Transformer has no words for.
+// Families with layers that Transformer cannot describe.
 struct Unplanned {
   const char* type;
   const char* why;

@@ -24,7 +24,7 @@ bool is_even(const Compiler& compiler) {
          compiler.config().train.batch % compiler.mesh().size[GSEL_AXIS_DATA] == 0;
 }
 
-// One rank of a data axis is asked for all its collectives; `dp` has a master, and its programs are unlike.
+// With most plugins one rank of the data axis represents all; `dp` has a master, so its programs differ.
 bool replicas_are_alike(const Config& config) {
   const auto& section = config.strategy[GSEL_AXIS_DATA];
   return !section || section->plugin != "dp";
@@ -35,7 +35,7 @@ std::string need_text(const RankForecast& rank, const Program& program, uint64_t
                      human_bytes(total_bytes(rank.memory)), human_bytes(bound), memory_table(rank.memory));
 }
 
-// Of the ranks that are compiled.
+// The entries of the compiled ranks.
 Hosts hosts_of(const Hosts& hosts, const std::vector<Program>& programs) {
   if (hosts.of_program.empty()) return hosts;
   Hosts result{{}, hosts.throughput};
@@ -144,7 +144,7 @@ Finalist price(const Model& model, const Config& config, int32_t ranks, const Pr
   return price(CompiledJob(model, config, ranks), pricing);
 }
 
-// ---- pictures ----------------------------------------------------------------------------------------------------
+// ---- charts ------------------------------------------------------------------------------------------------------
 
 std::vector<std::string> step_documents(const CompiledJob& job, const Finalist& finalist) {
   std::vector<std::string> documents;

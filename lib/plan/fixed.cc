@@ -1,4 +1,4 @@
-// plan/fixed.cc: reads what the caller has decided of a plan: "tensor=2, zero=1, recompute=all".
+// plan/fixed.cc: parses the caller's decisions about a plan: "tensor=2, zero=1, recompute=all".
 #include <algorithm>
 #include <charconv>
 #include <set>

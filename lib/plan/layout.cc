@@ -1,4 +1,4 @@
-// plan/layout.cc: the words of layout.h, as gsel.toml has them.
+// plan/layout.cc: names of the enums in layout.h, as in gsel.toml.
 #include "plan/layout.h"
 
 namespace gsel::plan {

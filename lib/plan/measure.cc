@@ -1,5 +1,5 @@
-// plan/measure.cc: see measure.h. First one rank trains while the others wait, then the first two, and so on, which
-// shows what the processors get done together; then groups of ranks exchange bytes of a few sizes.
+// plan/measure.cc: see measure.h. First one rank trains while the others wait, then two ranks, and so on, which shows
+// the throughput of the CPUs; then groups of ranks exchange messages of a few sizes.
 #include "plan/measure.h"
 
 #include <unistd.h>
@@ -19,7 +19,7 @@ Curve curve_of(const std::map<double, std::vector<double>>& by_size) {
   Curve curve;
   for (const auto& [size, seconds] : by_size) {
     double s = median_of(seconds);
-    if (!curve.points.empty()) s = std::max(s, curve.points.back().second);  // more never takes less
+    if (!curve.points.empty()) s = std::max(s, curve.points.back().second);  // a larger size never takes less time
     curve.points.emplace_back(size, s);
   }
   return curve;
@@ -40,7 +40,7 @@ int call_of(gsel_instr_kind kind) {
   }
 }
 
-// Of one rank, whose whole batch is one micro-batch.
+// The configuration of a single rank whose batch is one micro-batch.
 Config alone_with(const Config& config, int64_t samples) {
   Config result = config;
   result.mesh.fill(1);
@@ -54,8 +54,8 @@ Config alone_with(const Config& config, int64_t samples) {
   return result;
 }
 
-// Steps of one rank alone that end within so many seconds, the first of which touches its memory and does not count; at
-// least one does, however long. A step begins where another as long as the last fits.
+// Runs steps of a single rank that end within `seconds`. The first step touches its memory and is not counted; at least
+// one is, however long. A step starts only if another as long as the last one fits.
 void time_steps(Communicator& own, const std::shared_ptr<Model>& model, const DataSource& data, const Config& config,
                 double seconds, StepTimes& times) {
   const double begin = os::now_seconds();
@@ -129,8 +129,8 @@ Measured measure(Communicator& comm, const std::shared_ptr<Model>& model, const 
   const auto barrier = [&] { comm.collective(make_collective(GSEL_COLLECTIVE_BARRIER, nullptr, nullptr, 0, GSEL_U8)); };
   std::optional<Communicator> own = comm.split_inside(comm.rank(), 0, "measured steps");
   const int32_t crowds = std::min(comm.world_size(), static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN)));
-  // Half of the time for one rank, a quarter for several, a quarter for links. What a part takes too long, such as its
-  // first step, is missing to the parts behind it, and links keep half of their share. The first rank decides.
+  // Half of the time is for one rank, a quarter for several, a quarter for links. If one part takes too long, such as
+  // its first step, the later parts have less time, but links keep half of theirs. The first rank decides.
   const double begin = os::now_seconds();
   const auto left_of = [&](double share_behind) {
     double left = options.seconds * (1 - share_behind) - (os::now_seconds() - begin);

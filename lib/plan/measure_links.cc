@@ -1,4 +1,4 @@
-// plan/measure_links.cc: see measure_links.h. Groups of ranks exchange bytes of a few sizes.
+// plan/measure_links.cc: see measure_links.h. Groups of ranks exchange messages of a few sizes.
 #include "plan/measure_links.h"
 
 #include <algorithm>
@@ -21,14 +21,14 @@ constexpr gsel_collective_kind kLinkKinds[] = {
     GSEL_COLLECTIVE_ALLREDUCE, GSEL_COLLECTIVE_REDUCE_SCATTER, GSEL_COLLECTIVE_ALLGATHER, GSEL_COLLECTIVE_BROADCAST,
     GSEL_COLLECTIVE_REDUCE,    GSEL_COLLECTIVE_ALLTOALL,       GSEL_COLLECTIVE_SENDRECV};
 constexpr uint64_t kMessageBytes[] = {1024, 65536, 1048576};
-constexpr uint64_t kLinkBytes[] = {64, 4096, 65536, 262144, 1048576, 4194304};  // that a rank sends, about
+constexpr uint64_t kLinkBytes[] = {64, 4096, 65536, 262144, 1048576, 4194304};  // sent by a rank, approximate
 
 struct LinkCall {
   gsel_collective call{};
   double bytes_sent = 0;
 };
 
-// elems: of the caller's whole array, a multiple of the ranks.
+// elems: size of the caller's whole array, a multiple of the ranks.
 LinkCall link_call(gsel_collective_kind kind, int32_t rank, int32_t n, float* a, float* b, uint64_t elems) {
   const double bytes = static_cast<double>(elems) * sizeof(float), others = n - 1, part = bytes / n;
   switch (kind) {
@@ -55,7 +55,7 @@ LinkCall link_call(gsel_collective_kind kind, int32_t rank, int32_t n, float* a,
   }
 }
 
-// In rows, as parts of values lie in the whole; through more memory than caches have.
+// Copies row by row, like shards of values to a whole one, through more memory than caches have.
 double time_copies(const std::vector<float>& from, std::vector<float>& to) {
   constexpr size_t kRow = 16384;
   std::vector<double> took;
@@ -69,7 +69,7 @@ double time_copies(const std::vector<float>& from, std::vector<float>& to) {
   return median_of(std::move(took));
 }
 
-// On the ranks of a group, until the time is over on its first one.
+// Runs on the ranks of a group until the time is over on the group's first rank.
 Curve time_link(Communicator& group, gsel_collective_kind kind, double seconds, std::vector<float>& a,
                 std::vector<float>& b) {
   const int32_t n = group.world_size(), rank = group.rank();
@@ -100,14 +100,14 @@ Curve time_link(Communicator& group, gsel_collective_kind kind, double seconds, 
 
 // ---- messages ------------------------------------------------------------------------------------------------------
 
-constexpr double kComputes = 4e-3;  // of a rank between what it sends: longer than a slice of its processor
+constexpr double kComputes = 4e-3;  // computation between sends: longer than a time slice of the CPU
 
 void compute_for(double seconds) {
   for (const double at = os::now_seconds(); os::now_seconds() - at < seconds;) continue;
 }
 
-// Two messages that a rank starts, one behind the other, before it goes on computing; the receiver waits for both. Its
-// seconds for each. All ranks of a host have one clock.
+// A sender starts two messages before it continues computing; the receiver waits for both. Returns the receiver's
+// seconds per message. All ranks of a host have the same clock.
 double time_pair(Communicator& comm, std::vector<float>& memory, uint64_t elems) {
   double sent = 0, both = 0;
   const auto message = [&](gsel_collective_kind kind, size_t i) {
@@ -137,7 +137,7 @@ double time_pair(Communicator& comm, std::vector<float>& memory, uint64_t elems)
   return std::max(both - sent, 0.0) / 2;
 }
 
-// The mean: some wait for a slice of the sender's processor, others do not.
+// Takes the mean: some receivers wait for a time slice of the sender's CPU, others do not.
 Curve time_messages(Communicator& comm, double seconds, std::vector<float>& memory) {
   Curve curve;
   const double each = seconds / static_cast<double>(std::size(kMessageBytes));
@@ -152,7 +152,7 @@ Curve time_messages(Communicator& comm, double seconds, std::vector<float>& memo
   return curve;
 }
 
-// From a message to who slept until it came.
+// From a message to the wake-up of its sleeping receiver.
 double time_wake(Communicator& comm, double seconds) {
   std::vector<double> took;
   const auto n = std::max<int32_t>(static_cast<int32_t>(seconds / kComputes * 4), 5);

@@ -28,7 +28,7 @@ gsel_collective_kind kind_of_redistribution(Redistribution redistribution) {
   }
 }
 
-// The call that an instruction makes.
+// The kind of call that an instruction makes.
 gsel_collective_kind kind_of_call(const Program& program, const gsel_instr& instr) {
   const InstrForm& form = *form_of(instr.kind);
   if (form.call != GSEL_COLLECTIVE_BARRIER) return form.call;
@@ -138,8 +138,8 @@ Measured read_measured(std::string_view json, const std::string& file) {
   return m;
 }
 
-// What a redistribution packs before its call and unpacks behind it: the parts of a whole value, or of a value that is
-// exchanged for another part.
+// Bytes that a redistribution packs before its call and unpacks after it: the shards of a whole value, or of a value
+// that is exchanged for another shard.
 double packed_bytes(const Program& program, const gsel_instr& instr, int64_t samples) {
   const ProgramLayer& layer = program.layers[static_cast<size_t>(instr.layer)];
   const Redistribution redistribution = redistribution_of(program, layer, instr.kind);
@@ -208,7 +208,7 @@ double MeasuredDurations::compute(const Program& program, const gsel_instr& inst
   }
 }
 
-// Of those that were measured, the next smaller number of ranks.
+// The curve of the measured number of ranks that is next below `ranks`.
 const Curve* MeasuredDurations::link(int32_t ranks, gsel_collective_kind kind) const {
   const Curve* best = nullptr;
   for (const auto& [by, curve] : measured_.links) {
@@ -231,13 +231,13 @@ ExchangeTime MeasuredDurations::exchange(const Program& program, const gsel_inst
   gsel_collective_kind kind = kind_of_call(program, instr);
   const Curve* curve = link(ranks, kind);
   if (!curve || calls == 0) return {};
-  // The root of a broadcast counts what each other rank reads.
+  // The root of a broadcast counts the bytes that each other rank reads.
   const double shared = kind == GSEL_COLLECTIVE_BROADCAST ? ranks - 1 : 1;
   return work_of(
       static_cast<double>(calls) * curve->at(static_cast<double>(bytes) / shared / static_cast<double>(calls)), ranks);
 }
 
-// It waits for a slice of the sender's processor, behind all who share that.
+// A message waits for a time slice of the sender's CPU, after all ranks that share the CPU.
 ExchangeTime MeasuredDurations::message(const Program& sender, int32_t, int64_t bytes) const {
   const Curve* curve = link(2, GSEL_COLLECTIVE_SEND);
   const double to_each =

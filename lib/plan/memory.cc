@@ -1,5 +1,5 @@
-// plan/memory.cc: see memory.h. Each line is one term of docs/plan.md; nothing here depends on anything but its
-// arguments, and sums are made in the order of the lines.
+// plan/memory.cc: see memory.h. Each line is one term of docs/plan.md. The results depend only on the arguments, and
+// sums are made in the order of the lines.
 #include "plan/memory.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace gsel::plan {
 namespace {
 
-constexpr double kContextBytes = 0.9e9;  // of a GPU's driver with one communicator: 0.5 to 1.5 GiB are reported
+constexpr double kContextBytes = 0.9e9;  // of a GPU's driver with one communicator: reports say 0.5 to 1.5 GiB
 constexpr double kSlack = 0.02;          // what an allocator cannot use
 
 struct Divided {
@@ -18,7 +18,7 @@ struct Divided {
         samples(static_cast<double>(layout.microbatch) / layout.context) {}
 };
 
-// Of one micro-batch on one rank; `core`: whether scores of attention are kept.
+// Bytes of one micro-batch on one rank; `core`: whether attention scores are kept.
 double kept_bytes(const Costs& c, const Divided& by, const Recipe& recipe, bool core) {
   double bytes = c.saved_sequence.bytes(recipe.element_bytes) / by.sequence +
                  c.saved_divided.bytes(recipe.element_bytes) / by.tensor;
@@ -106,17 +106,17 @@ StageMemory forecast_memory(const Split& split, const StageRun& run, int32_t sta
   }
   out[EstimatedPart::logits] =
       (c.logits / by.tensor + c.logits_sequence / by.sequence) * recipe.logits_bytes * by.samples;
-  // Logits are gone when the first layer runs again.
+  // Logits are freed before the first layer is recomputed.
   out[EstimatedPart::live] = std::max(0.0, out[EstimatedPart::live] - out[EstimatedPart::logits]);
   if (zero == 3 && shards > 1) {
     const double gathered = std::min(recipe.gathered_blocks * largest, params);
     out[EstimatedPart::gathered] = gathered * recipe.gathered_bytes + largest * recipe.reduced_bytes;
   } else if (zero == 2 && shards > 1 && recipe.bucket_elems == 0) {
-    out[EstimatedPart::gathered] = largest * recipe.gradient_bytes;  // of the block whose gradient is being reduced
+    out[EstimatedPart::gathered] = largest * recipe.gradient_bytes;  // the block whose gradient is being reduced
   } else if (recipe.bucket_elems > 0 && layout.data > 1) {
     out[EstimatedPart::gathered] = std::min(recipe.bucket_elems, params) * recipe.reduced_bytes;
   }
-  // Two messages each way are under way; each chunk of an interleaved schedule has its own pair.
+  // Two messages are in flight in each direction; each chunk of an interleaved schedule has its own pair.
   if (layout.pipeline > 1)
     out[EstimatedPart::staging] =
         std::max(4.0, 2.0 * layout.chunks) * split.boundary * recipe.element_bytes / by.sequence * by.samples;

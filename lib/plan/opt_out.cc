@@ -1,7 +1,6 @@
-// plan/opt_out.cc: which layers of a candidate opt out of the tensor axis. A unit of layers opts out where the closed
-// forms price the step shorter so: parts that are narrow, collectives of which there are fewer, launches that are
-// saved, against work that each rank then repeats, parameters that it steps and memory that it needs. Units opt out one
-// by one, that which gains most first.
+// plan/opt_out.cc: decides which layers of a candidate opt out of the tensor axis. A unit of layers opts out if the
+// closed forms give a shorter step: shards are less narrow and collectives and launches fewer, but each rank repeats
+// work, steps more parameters and needs more memory. Units opt out one by one, the one with the largest gain first.
 #include <algorithm>
 #include <string_view>
 
@@ -13,13 +12,13 @@
 namespace gsel::plan {
 namespace {
 
-constexpr double kWorth = 0.005;  // of a step: less is within what the forecast can tell
+constexpr double kWorth = 0.005;  // of a step: smaller gains are below the forecast's accuracy
 
 bool may_opt_out(const Unit& unit, const Layout& l) {
   return unit.by_position || !l.sequence_parallel;
 }
 
-// Where nothing else divides a layer, the axis has no use.
+// Whether any unit stays divided; else the axis has no use.
 bool leaves_some(const Workload& w, uint64_t excluded) {
   for (size_t u = 0; u < w.units.size(); ++u)
     if (!(excluded >> u & 1)) return true;
@@ -32,7 +31,7 @@ Candidate with_excluded(const SearchInput& in, const Candidate& c, uint64_t excl
   return by_closed_forms(in, l, c.shares);
 }
 
-// By how much it differs, for people: "tensor collectives 3.1 ms less".
+// The differences of two forecasts, for messages: "tensor collectives 3.1 ms less".
 std::string parts_text(const TimeForecast& from, const TimeForecast& to) {
   std::vector<std::pair<double, TimePart>> parts;
   for (size_t i = 0; i < kTimeParts; ++i) parts.emplace_back(to.parts[i] - from.parts[i], static_cast<TimePart>(i));

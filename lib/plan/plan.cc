@@ -1,4 +1,4 @@
-// plan/plan.cc: makes a plan, and the numbers of its candidates.
+// plan/plan.cc: makes a plan, and computes the figures of its candidates.
 #include "plan/plan.h"
 
 #include <algorithm>
@@ -15,10 +15,10 @@
 namespace gsel::plan {
 namespace {
 
-constexpr double kMostInstructions = 100'000;  // of finalists behind the first that are compiled and simulated
-constexpr double kMostOfFirst = 600'000;       // of the first: about a second
+constexpr double kMostInstructions = 100'000;  // most instructions of later finalists that are compiled and simulated
+constexpr double kMostOfFirst = 600'000;       // most instructions of the first finalist: about a second
 
-constexpr int64_t kFewRows = 3;  // own measurements, whose error behind the fit is no error band
+constexpr int64_t kFewRows = 3;  // with fewer own measurements, the error after the fit is no error band
 
 }  // namespace
 
@@ -35,8 +35,8 @@ Plan::Plan(Request request, const std::function<bool(int64_t)>& progress) : requ
 
 namespace {
 
-// Orders of unequal devices that are worth a search: as named; the largest memory first, which suits stages and leaves
-// out the smallest where fewer devices are better; the fastest first.
+// Orders of unequal devices that are worth a search: as named; largest memory first, which suits stages and omits the
+// smallest device if fewer are better; fastest first.
 std::vector<std::vector<int32_t>> orders_of(const Cluster& cluster, bool reorder) {
   std::vector<int32_t> named(static_cast<size_t>(cluster.size()));
   std::iota(named.begin(), named.end(), 0);
@@ -52,7 +52,7 @@ std::vector<std::vector<int32_t>> orders_of(const Cluster& cluster, bool reorder
   return orders;
 }
 
-// Whether the first is the better answer: something fits, and sooner; else less is missing.
+// Whether a is better: something fits and is faster, or, if nothing fits, fewer bytes are missing.
 bool better(const SearchResult& a, const SearchResult& b) {
   if (a.best.empty() != b.best.empty()) return !a.best.empty();
   if (!a.best.empty()) return a.best.front().step_s() < b.best.front().step_s();
@@ -99,7 +99,7 @@ void Plan::verify(const Candidate& candidate) const {
   if (!candidate.programs && why_not_compiled(candidate).empty()) compiled(candidate);
 }
 
-// With what its programs say; an error where a run refuses them.
+// The candidate with the results of its programs; throws when a run would refuse the programs.
 Candidate Plan::compiled(Candidate c) const {
   const Finalist f = [&] {
     try {
@@ -116,16 +116,16 @@ Candidate Plan::compiled(Candidate c) const {
     ranks.push_back({rank.rank, total_bytes(rank.memory)});
   }
   check_ranks(c, ranks);
-  // What layers wait for their launches is part of their times.
+  // Layer times include the wait for launches.
   const Constants& k = request_.constants;
   const double step_s = f.step_s + c.time[TimePart::messages] + k.step_s * k.compute_scale;
   c.programs = Programs{step_s, f.most_bytes(), most_sent};
   return c;
 }
 
-// As many as there is time for, and the first in any case unless it is very large. What is refused is dropped. The
-// order stays: a simulation of programs knows what overlaps, the forecast what measurements had of it, and some have
-// only one.
+// Compiles as many finalists as there is time for, and always the first unless it is very large. Refused candidates are
+// dropped. The order stays: a simulation of programs knows what overlaps, while the forecast knows the measurements,
+// and only some candidates have a simulation.
 void Plan::compile_finalists() {
   if (!request_.model) return;
   double instructions = 0;
@@ -157,7 +157,7 @@ void calibrate(Request& request, std::string_view rows, const std::string& file)
     request.constants.compute_scale *= one.scale;
     request.constants.link_scale *= one.scale;
     request.constants.rows = static_cast<int32_t>(one.rows);
-    // One row is hit by its own scalar, which says nothing of the next.
+    // A factor from one row fits that row exactly, which says nothing about others.
     const double least = one.rows < kFewRows ? request.constants.spread : 0;
     request.constants.spread = std::max(one.error_after, least);
     request.constants.covered = one.covered;

@@ -1,5 +1,5 @@
-// plan/plan_check.cc: whether a run accepts candidates whose programs are not compiled whole: by those of a few
-// micro-batches. What it refuses is dropped.
+// plan/plan_check.cc: whether a run accepts candidates whose programs are too large to compile: checks programs of a
+// few micro-batches instead, and drops refused candidates.
 #include <algorithm>
 #include <cmath>
 
@@ -11,19 +11,19 @@
 namespace gsel::plan {
 namespace {
 
-constexpr double kMostOfShortFirst = 400'000;  // of a short step of the first: some seconds
-constexpr double kMostOfChecks = 80'000;       // of short steps whose memory is looked at
-constexpr double kMoreOfWhole = 0.06;          // that whole steps were seen to need, since buffers lie less well
-constexpr int64_t kMoreInShort = 8;            // micro-batches of a short step beside those that a stage holds
-// Programs of stages have been seen to need up to 21 % more memory than closed forms say, of ZeRO-3 up to 13 %, of both
-// up to 29 %, others up to 6 %.
+constexpr double kMostOfShortFirst = 400'000;  // instructions of the first candidate's short step: some seconds
+constexpr double kMostOfChecks = 80'000;       // instructions of all short steps whose memory is checked
+constexpr double kMoreOfWhole = 0.06;          // extra memory of whole steps, as measured: buffers fit less tightly
+constexpr int64_t kMoreInShort = 8;            // micro-batches of a short step beyond those that a stage holds
+// Measured programs with stages need up to 21 % more memory than the closed forms, with ZeRO-3 up to 13 %, with both up
+// to 29 %, all others up to 6 %.
 constexpr double kMarginOfStages = 0.25, kMarginOfGathers = 0.15, kMarginOfBoth = 0.35, kMargin = 0.1;
 
-// Micro-batches of a short step that needs as much memory; 0: there is none.
+// Number of micro-batches of a short step that needs as much memory as a whole one; 0: there is none.
 int64_t few_microbatches(const Candidate& c) {
   const Layout& l = c.layout;
   if (l.pipeline > 1 && l.schedule == ScheduleKind::gpipe) return 0;  // holds all of them
-  // A stage holds as many as there are stages behind it, more of chunks; some more show what messages and gaps take.
+  // A stage holds as many as there are stages after it, more with chunks; extra ones show memory of messages and gaps.
   const int64_t stages = std::max<int64_t>(1, l.pipeline);
   const int64_t more = std::min(stages, kMoreInShort);
   const int64_t few = std::min(l.microbatches, l.chunks > 1 ? 2 * stages : stages + more);
@@ -34,8 +34,8 @@ int64_t few_microbatches(const Candidate& c) {
   return few;
 }
 
-// Of all programs that are compiled for it, about: of a pipeline and of the ranks that share its first stage, or, of
-// unequal devices, of all ranks. A rank has a part of the layers.
+// Approximate number of instructions of all programs that are compiled: those of a pipeline and of the ranks that share
+// its first stage, or, for unequal devices, of all ranks.
 double instructions_in_short(const Request& request, const Candidate& c) {
   Layout few = c.layout;
   few.microbatches = few_microbatches(c);
@@ -70,8 +70,8 @@ double Plan::check_ranks(const Candidate& c, const std::vector<RankMemory>& rank
   return most;
 }
 
-// A step of few micro-batches needs the memory of a whole one: a stage holds no more of them than there are stages
-// ahead of it. An error where a run refuses them; false where the whole step may still need more than there is.
+// A step of a few micro-batches needs the memory of a whole one: a stage holds no more than there are stages after it.
+// Throws when a run refuses the programs; false when the whole step may still need more memory than there is.
 bool Plan::check_in_short(const Candidate& c) const {
   Candidate few = c;
   Layout& l = few.layout;
@@ -89,8 +89,8 @@ bool Plan::check_in_short(const Candidate& c) const {
   return l.microbatches == c.layout.microbatches || most * (1 + kMoreOfWhole) <= 1;
 }
 
-// Of candidates that were not compiled: a few micro-batches of those whose closed form is near the bound, first ones
-// first. What is refused is dropped, and what was not looked at is marked.
+// Checks candidates that were not compiled, best first, if their closed form is near the limit. Refused candidates are
+// dropped, unchecked ones marked.
 void Plan::check_others() {
   std::vector<Candidate>& all = result_.best;
   double instructions = 0;
@@ -115,7 +115,7 @@ void Plan::check_others() {
   }
 }
 
-// What came to be the first is compiled, or, where it is very large, a few micro-batches of it.
+// Compiles the candidate that is now first, or, if it is very large, a few of its micro-batches.
 void Plan::check_first() {
   std::vector<Candidate>& all = result_.best;
   while (!all.empty() && !all[0].programs && !all[0].in_short) {

@@ -1,4 +1,4 @@
-// plan/plan_text.cc: a plan as people read it: the decision, the ranked table, the first choice in parts.
+// plan/plan_text.cc: a plan as text: the decision, the ranked table, the details of the first choice.
 #include <algorithm>
 
 #include "base/error.h"
@@ -11,7 +11,7 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-// Columns two blanks apart, numbers to the right.
+// Columns separated by two blanks, numbers right-aligned.
 std::string columns(const std::vector<Row>& rows) {
   std::vector<size_t> width(rows.front().size());
   for (const Row& row : rows)
@@ -109,7 +109,7 @@ std::string memory_parts(const Request& request, const Candidate& c) {
   return text;
 }
 
-// A byte count of a step: "1.23 GB at most".
+// Bytes sent in a step: "1.23 GB at most".
 std::string sent(uint64_t bytes) {
   if (bytes == 0) return "nothing";
   return fmt::format("{:.4g} GB at most", static_cast<double>(bytes) / 1e9);
@@ -153,7 +153,7 @@ std::string shares_text(const Request& request, const Candidate& c) {
   return text.empty() ? text : "\nRanks get unequal parts:\n" + text;
 }
 
-// Layers that the tensor axis divides and layers that opt out of it, each beside the other choice.
+// The units that the tensor axis divides or that opt out, each compared with the other choice.
 std::string opt_out_text(const SearchInput& input, const Candidate& c) {
   std::string text;
   for (const UnitChoice& one : unit_choices(input, c)) {

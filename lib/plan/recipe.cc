@@ -1,4 +1,4 @@
-// plan/recipe.cc: see recipe.h. Sources: gsel's own from docs/config.md; arXiv:1910.02054 section 3; Megatron-LM's
+// plan/recipe.cc: see recipe.h. Sources: docs/config.md for gsel's own; arXiv:1910.02054 section 3; Megatron-LM's
 // theoretical_memory_usage.py; DeepSpeed's memory.rst (two whole 16-bit copies, of parameters and of gradients).
 #include "plan/recipe.h"
 

@@ -1,5 +1,5 @@
-// plan/rows.cc: forecasts for a table of measurements, in the unit of each, and how far they are off: alone, after one
-// scalar for each class of devices that the other rows tell, and by source. Sums go in the order of the rows.
+// plan/rows.cc: forecasts for a table of measurements, each in its own unit, and their errors: as they are, after one
+// factor per class of devices from the other rows, and by source. Sums are in the order of the rows.
 #include "plan/rows.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kRowsForScalar = 3;
 constexpr size_t kReasonsShown = 10;
 
-// A class of devices that programs measure alike.
+// The name of a row's class of devices; with several kinds, of all classes.
 std::string class_of(const Forecast& f) {
   std::string name = f.device();
   for (size_t i = 1; i < f.run.cluster.kinds.size(); ++i) name += "+" + f.run.cluster.kinds[i].device_class;
@@ -56,7 +56,7 @@ double median(std::vector<double> values) {
   return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-// The scalar that the other rows of a class tell: how much longer their steps took than forecast.
+// The factor from the other rows of a class: median of measured over forecast time.
 std::optional<double> scalar_of_others(const std::vector<Forecast>& all, const std::vector<size_t>& members,
                                        size_t self) {
   if (members.size() < kRowsForScalar) return std::nullopt;
@@ -73,7 +73,7 @@ std::vector<Forecast> forecasts(const std::vector<PublishedRow>& rows) {
   return all;
 }
 
-// Why rows have no forecast, the first ones of many.
+// Why rows have no forecast; names the first ones only.
 std::string without_forecast(const std::vector<Forecast>& all) {
   std::string text;
   size_t n = 0;
@@ -86,7 +86,7 @@ std::string without_forecast(const std::vector<Forecast>& all) {
   return fmt::format("\n{} without a forecast:\n", with_noun(n, "row")) + text;
 }
 
-// Rows of a class of devices that tell a time.
+// Rows with a time, by class of devices.
 std::map<std::string, std::vector<size_t>> by_class(const std::vector<Forecast>& all) {
   std::map<std::string, std::vector<size_t>> out;
   for (size_t i = 0; i < all.size(); ++i)

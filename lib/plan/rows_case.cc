@@ -1,5 +1,5 @@
-// plan/rows_case.cc: what a line of a table of measurements says of a run, and what it leaves to a reader who knows the
-// field. Each rule stands here alone and is listed in bench/results/plan.md.
+// plan/rows_case.cc: what a line of a table of measurements states about a run, and what it leaves for an expert to
+// infer. Each rule is only here, and is listed in bench/results/plan.md.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kMicrobatches[] = {1, 2, 4, 8, 16};
 constexpr int64_t kMostChunks = 32;
-constexpr int64_t kNodesAssumed = 32;  // of a run that tells no number of devices
+constexpr int64_t kNodesAssumed = 32;  // for a run without a number of devices
 
 struct Reader {
   const PublishedRow& row;
@@ -29,9 +29,9 @@ struct Reader {
   int64_t zero = row.whole("zero", 0, -1, 3);
   int64_t batch = row.whole("gbs", 1, 0), micro = row.whole("mbs", 1, 0);
   std::string recompute = lowered(row.text("recompute")), precision = lowered(row.text("precision"));
-  bool modern = false;  // the devices have 8-bit units, so the program is one of 2022 or later
+  bool modern = false;  // devices have 8-bit units, so the program dates from 2022 or later
 
-  // Leaves why a line cannot be forecast.
+  // Records why a line cannot be forecast.
   bool lacks(const char* column, std::string_view need) {
     if (run.why.empty())
       run.why = fmt::format("row {}: column {}: {}",
@@ -46,7 +46,7 @@ struct Reader {
     t.heads = row.whole("heads", 1, 0, 100'000), t.vocab = row.whole("vocab", 1, 51200, 100'000'000);
     const int64_t sequence = row.whole("seq", 1, 0);
     if (t.layers == 0 || t.hidden == 0) {
-      // The shape that models of a size have: a layer is about a hundred times as wide as the model is deep.
+      // The usual shape for a model of that size: a layer is about a hundred times as wide as the model is deep.
       const double params = row.number("params_b", 0, 0) * 1e9;
       if (!(params > 0 && params < 1e15))
         return !lacks(t.layers == 0 ? "layers" : "hidden", "is empty, and params_b tells no size below a million");
@@ -130,7 +130,7 @@ struct Reader {
     return kinds.size() == 1 || place_kinds(names);
   }
 
-  // Which device each stage and replica has.
+  // Assigns devices to stages and replicas.
   bool place_kinds(const std::vector<std::string_view>& names) {
     const auto lists = list_of_lists(row.text("note"));
     std::vector<int32_t> kinds;
@@ -147,7 +147,7 @@ struct Reader {
       }
     if (mentions(note, "[") && (kinds.empty() || std::ranges::count(note, '[') != std::ranges::count(note, ']')))
       return !lacks("note", "has no list of the devices of each stage or replica, such as [[A, B], [A, B]]");
-    if (kinds.empty()) {  // nothing told: devices in the order of their names, equally many of each
+    if (kinds.empty()) {  // nothing given: devices in the order of their names, equal numbers of each
       for (int64_t i = 0; i < run.gpus; ++i)
         run.cluster.devices[i] = static_cast<int32_t>(i * static_cast<int64_t>(names.size()) / run.gpus);
       return true;
@@ -157,7 +157,7 @@ struct Reader {
     const int64_t each = run.gpus / n;
     for (int64_t i = 0; i < run.gpus; ++i) {
       int64_t at = i / each;
-      if (by_replica && n == p * d) at = at % d * p + at / d;  // ranks go stage by stage
+      if (by_replica && n == p * d) at = at % d * p + at / d;  // ranks are numbered stage by stage
       run.cluster.devices[i] = kinds[at];
     }
     return true;
@@ -187,11 +187,11 @@ struct Reader {
     run.recipe.fused_attention = fused;
     run.recipe.eight_bit = mentions(precision, "fp8");
     run.hides_tensor = mentions(note, "async tp");
-    if (recompute == "selective-op") run.selective_share = 0.5;  // every second product, and what is not a product
+    if (recompute == "selective-op") run.selective_share = 0.5;  // every second product, and all non-products
     run.constants = constants_of(class_constants(run.cluster.kinds[0].device_class), run);
     align_kinds(run.cluster);
     run.one_process = mentions(model, "(dp");
-    // Devices that are paid for months train for four fifths of them.
+    // Devices of a run of months train for four fifths of the time.
     if (mentions(note, "restarts")) run.busy = 0.8;
   }
 
@@ -227,7 +227,7 @@ struct Reader {
                                                      : Recompute::none;
     std::vector<int64_t> sizes;
     if (micro > 0 && p > 1 && micro * d >= batch && batch > 0 && mentions(note, "1f1b")) {
-      // A program that divides its replica's batch among the stages by itself.
+      // A program that divides its replica's batch among the stages itself.
       sizes = {std::max<int64_t>(1, batch / d / p)};
     } else if (micro > 0) {
       sizes = {micro};
@@ -252,7 +252,7 @@ struct Reader {
     if (told == "interleaved") return {2};
     if (!told.empty()) return {row.whole("vpp", 1, 1, 1000)};
     std::vector<int64_t> out = {1};
-    // Programs interleave stages where a note says so, and those of today do where they may choose.
+    // Programs interleave stages if a note says so; modern ones also do if they can.
     if (!mentions(note, "interleaved") && !(modern && run.runtime == Runtime::overlapped)) return out;
     const int64_t layers = run.shape.layers;
     for (int64_t v = 2; v <= kMostChunks; ++v)
@@ -265,7 +265,7 @@ struct Reader {
 
 RowCase case_of(const PublishedRow& row) {
   Reader reader{row, {}};
-  // Shapes and devices matter to times; closed forms of memory need less.
+  // Times need shape and devices; closed forms of memory need less.
   if (!reader.read_shape() || !reader.read_cluster()) return std::move(reader.run);
   reader.choose_program();
   reader.choose_sizes();
@@ -275,7 +275,7 @@ RowCase case_of(const PublishedRow& row) {
 Constants constants_of(const ClassConstants& fitted, const RowCase& run) {
   Constants k = constants_of(fitted, run.runtime);
   k.selective_share = run.selective_share;
-  k.stages_keep_gathered = true;  // as PyTorch programs do
+  k.stages_keep_gathered = true;  // as in PyTorch programs
   if (run.hides_tensor) k.tensor_hidden = fitted.tensor_hidden;
   return k;
 }
@@ -297,7 +297,7 @@ double step_of(const RowCase& run, const Constants& constants, Layout* chosen) {
       step += (layout.data - 1) * moved * run.recipe.element_bytes /
               (run.cluster.inside.bytes_per_second * constants.inside);
     }
-    // A batch that is not told is a choice, too: the same samples are compared.
+    // An unknown batch is also a choice: compare equal numbers of samples.
     step *= 1 / run.busy * static_cast<double>(run.layouts[0].batch()) / static_cast<double>(layout.batch());
     if (best == 0 || (fits && !best_fits) || step < best) {
       best = step, best_fits = fits;

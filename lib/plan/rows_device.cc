@@ -63,7 +63,7 @@ DeviceKind device_of(std::string_view text) {
   DeviceKind kind = one.kinds[0];
   if (kind.device_class == "h100") {
     if (named.slow_memory) kind.memory_bytes_per_second = std::min(kind.memory_bytes_per_second, kH100Hbm2e);
-    // Clocks follow the power that may be drawn by less than its cube root; the fourth is exact in two square roots.
+    // Clocks follow the power limit by less than its cube root; the fourth root is exact, as two square roots.
     if (named.watts > 0 && named.watts < kH100Watts)
       kind.matmul_share *= std::sqrt(std::sqrt(named.watts / kH100Watts));
   }

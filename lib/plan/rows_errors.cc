@@ -1,4 +1,4 @@
-// plan/rows_errors.cc: see rows_errors.h. Sums go in the order of the rows.
+// plan/rows_errors.cc: see rows_errors.h. Sums are in the order of the rows.
 #include "plan/rows_errors.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace gsel::plan {
 namespace {
 
-// The place of each value, from 1; equal values share the mean of theirs.
+// The rank of each value, from 1; equal values share the mean rank.
 std::vector<double> ranks(const std::vector<double>& values) {
   std::vector<size_t> order(values.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -40,7 +40,7 @@ std::optional<double> spearman(const std::vector<double>& a, const std::vector<d
   return ab / std::sqrt(aa * bb);
 }
 
-// Runs of the same work on the same devices: what choosing the fastest forecast costs over the fastest measured.
+// Key of runs with the same work and devices, among which the fastest forecast is compared with the fastest run.
 std::string work_of(const Forecast& f) {
   std::string key;
   for (const char* column : {"source", "model", "layers", "hidden", "seq", "gbs", "gpus", "gpu", "precision", "metric"})

@@ -1,5 +1,5 @@
-// plan/rows_memory.cc: forecasts of the bytes that a table of measurements tells: whole states of a model, activations
-// of a stage, what an allocator counted. Formulas are those of memory.h; here is which of its parts a metric means.
+// plan/rows_memory.cc: forecasts of memory metrics: model states, activations of a stage, bytes that an allocator
+// counted. Formulas are those of memory.h; this file selects the parts that a metric includes.
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -12,8 +12,8 @@
 namespace gsel::plan {
 namespace {
 
-constexpr double kGathered = 4;  // bytes of a parameter that DeepSpeed's estimator counts for the largest layer
-constexpr double kBucket = 1e9;  // bytes of DeepSpeed's bucket of gradients
+constexpr double kGathered = 4;  // bytes per parameter of the largest layer in DeepSpeed's estimator
+constexpr double kBucket = 1e9;  // bytes of DeepSpeed's gradient bucket
 constexpr double kContext = 0.9e9;
 
 std::string why_not(const PublishedRow& row, const char* column, std::string_view need) {
@@ -21,7 +21,7 @@ std::string why_not(const PublishedRow& row, const char* column, std::string_vie
                      column, need);
 }
 
-// "largest layer 32M": elements.
+// Elements from "largest layer 32M".
 double largest_layer(const std::string& note, double absent) {
   const size_t at = note.find("largest layer ");
   if (at == note.npos) return absent;
@@ -47,7 +47,7 @@ Layout layout_of(const PublishedRow& row) {
   l.chunks = row.text("vpp") == "interleaved" ? 2 : static_cast<int32_t>(row.whole("vpp", 1, 1, 1000));
   if (l.chunks > 1) l.schedule = ScheduleKind::interleaved;
   const int64_t batch = row.whole("gbs", 1, 0);
-  // A batch that is not told keeps every stage busy.
+  // An unknown batch keeps every stage busy.
   l.microbatches =
       batch > 0 ? std::max<int64_t>(1, batch / (l.microbatch * l.data)) : int64_t{2} * l.pipeline * l.chunks;
   const std::string& again = row.text("recompute");
@@ -62,8 +62,8 @@ double params_of(const PublishedRow& row, const RowCase& run) {
   return told > 0 ? told : run.workload.params();
 }
 
-// As DeepSpeed's estimators count: under ZeRO-2 every GPU keeps an equal part of the states that stay on devices; under
-// ZeRO-3 an equal part of all states, and the largest layer whole.
+// As in DeepSpeed's estimators: under ZeRO-2 every GPU keeps an equal shard of the states that stay on devices; under
+// ZeRO-3 an equal shard of all states, and the whole largest layer.
 double model_state(const PublishedRow& row, const RowCase& run, const Layout& layout) {
   const std::string& note = row.text("note");
   const double params = params_of(row, run);
@@ -78,9 +78,8 @@ double model_state(const PublishedRow& row, const RowCase& run, const Layout& la
   return params * recipe.model_state(layout.zero_stage, ranks) + largest;
 }
 
-// A layer under the selective recomputation of single operations that PyTorch programs use: the layer's input, the
-// output of attention, and every second product (queries, values, the MLP's first, its last) stay; the rest is made
-// again.
+// Activations of a layer under PyTorch's selective recomputation of single operations: the layer's input, the output of
+// attention and every second product (queries, values, the MLP's first and last) are kept; the rest is recomputed.
 double kept_by_operation(const Transformer& t, const Layout& layout, double sequence, double element_bytes) {
   const double query = static_cast<double>(t.heads * t.head_dim), value = static_cast<double>(t.kv_heads * t.head_dim);
   const double divided = 2 * query + value + static_cast<double>(t.ffn);
@@ -89,7 +88,7 @@ double kept_by_operation(const Transformer& t, const Layout& layout, double sequ
          (whole + divided / layout.tensor);
 }
 
-// Activations of the first stage, without what embedding and head keep.
+// Activations of the first stage, without those of embedding and head.
 double layer_activations(const RowCase& run, Layout layout, bool fused) {
   Recipe recipe = *find_recipe("paper-fp16");
   recipe.fused_attention = fused;
@@ -114,7 +113,7 @@ double memory_of(const PublishedRow& row, RowCase& run) {
     return 0.0;
   };
   if (name.starts_with("model_state") && (params > 0 || shaped)) return model_state(row, run, layout);
-  if (name.starts_with("after_initialize")) return params * 2 + kBucket + kContext;  // not divided yet
+  if (name.starts_with("after_initialize")) return params * 2 + kBucket + kContext;  // not yet divided
   if (name.starts_with("params_grads_opt")) {
     if (!shaped) return needs_shape();
     const double matrices = static_cast<double>(run.shape.layers) *
@@ -134,7 +133,7 @@ double memory_of(const PublishedRow& row, RowCase& run) {
     return 100 * bytes / layer_activations(run, plain, fused);
   }
   if (run.layouts.empty()) {
-    // Weights alone where nothing tells activations: whole ones while a program gathers them, as its users find.
+    // Only weights, if nothing is known about activations: whole while gathered, as users of such programs report.
     if (!shaped && params > 0 && layout.zero_stage == 3 && !row.has("mbs") && !mentions(row.text("model"), "mb"))
       return params * 2 + kContext;
     return shaped ? (run.why = why_not(row, "gpu", "is empty or not known"), 0.0) : needs_shape();
@@ -144,9 +143,9 @@ double memory_of(const PublishedRow& row, RowCase& run) {
   const Split stages = split(run.workload, chosen.pipeline);
   if (name == "fits")
     return worst_memory(stages, chosen, run.recipe).total() <= run.cluster.kinds[0].memory_bytes ? 1 : 0;
-  // Those who log one rank log the first.
+  // Programs that log one rank log the first.
   StageMemory here = forecast_memory(stages, stages.runs[0], 0, chosen, run.recipe);
-  // Buffers of messages stay from step to step where each chunk has its own.
+  // Message buffers stay allocated between steps if each chunk has its own.
   if (name.starts_with("static"))
     return here[EstimatedPart::params] + here[EstimatedPart::gradients] + here[EstimatedPart::state] +
            (chosen.chunks > 1 ? here[EstimatedPart::staging] : 0);

@@ -1,4 +1,4 @@
-// plan/rows_metric.cc: what a row measures, as its metric and unit say: seconds of a step, operations, tokens, bytes.
+// plan/rows_metric.cc: the quantity that a row's metric and unit mean: seconds of a step, operations, tokens, bytes.
 #include <algorithm>
 #include <optional>
 
@@ -21,11 +21,10 @@ constexpr ByteUnit kUnits[] = {{"TiB", 1099511627776.0},
                                {"MB", 1e6},
                                {"byte", 1}};
 
-// Operations of a step as the metric counts them: with what is recomputed where a note or full recomputation says so.
+// Operations of a step as the metric counts them: with recomputation if a note or full recomputation says so.
 double counted_flop(const PublishedRow& row, const RowCase& run, double batch) {
   const std::string& note = row.text("note");
-  // All pairs of positions are counted, but for Llama 3, whose two lines agree with each other for the causal half
-  // alone.
+  // Counts all pairs of positions, except for Llama 3, whose two lines only agree with the causal half.
   const double core = mentions(row.text("source"), "Llama 3") ? 0.5 : 1;
   double layers = 0, head = 0;
   for (const Block& block : run.workload.blocks)
@@ -38,7 +37,7 @@ double counted_flop(const PublishedRow& row, const RowCase& run, double batch) {
   return batch * ((again ? 4 : 3) * layers + 3 * head);
 }
 
-// "train_200_steps_s": 200.
+// The 200 in "train_200_steps_s".
 std::optional<double> steps_of(std::string_view name) {
   if (!name.starts_with("train_")) return std::nullopt;
   name.remove_prefix(6);

@@ -1,5 +1,5 @@
-// plan/rows_read.cc: the table of rows.h from text. Quotation marks have no meaning in it, as in the files that gave
-// rise to it: a field ends at a tab, a line at its end.
+// plan/rows_read.cc: parses the table of rows.h. Quotation marks have no meaning, as in the source files: a field ends
+// at a tab, a line at its end.
 #include <algorithm>
 #include <charconv>
 #include <cmath>

@@ -1,5 +1,5 @@
-// plan/search.cc: see search.h. Layouts are dropped in the order of what a check costs: divisibility, memory, time.
-// Only the fastest of each group (mesh, stage of ZeRO, offload) is kept, so that the list is of choices that differ.
+// plan/search.cc: see search.h. Cheap checks come first: divisibility, memory, time. Only the fastest layout of each
+// group (mesh, ZeRO stage, offload) is kept, so that the listed choices differ.
 #include "plan/search.h"
 
 #include <algorithm>
@@ -16,14 +16,14 @@
 namespace gsel::plan {
 namespace {
 
-constexpr double kUsable = 0.98;          // of a device's memory
+constexpr double kUsable = 0.98;          // share of a device's memory
 constexpr int64_t kProgressEvery = 1024;  // layouts
 constexpr double kRounding = 1e-6;        // of a sample
 constexpr int64_t kMostBatch = 1'000'000'000;
-constexpr int64_t kMostMicrobatch = 512;  // samples; larger ones change nothing any more
+constexpr int64_t kMostMicrobatch = 512;  // samples; larger ones do not change the result
 constexpr int64_t kMostChunks = 12;
-constexpr int64_t kLongSequence = 8192;  // tokens from which the context axis is tried unasked
-constexpr int64_t kFewDevices = 16;      // up to which fewer ones than there are, are tried as well
+constexpr int64_t kLongSequence = 8192;  // tokens from which the context axis is tried by default
+constexpr int64_t kFewDevices = 16;      // up to this number, smaller subsets are tried as well
 
 std::vector<int64_t> divisors(int64_t n, int64_t most) {
   std::vector<int64_t> out;
@@ -40,7 +40,7 @@ bool allowed(const std::optional<int64_t>& fixed, int64_t value) {
   return !fixed || *fixed == value;
 }
 
-// Of two equally fast ones, that which asks for less.
+// Sort key among equally fast layouts: prefers simpler ones.
 auto plainness(const Layout& l) {
   return std::tuple(l.offload, l.zero_stage, l.recompute, l.tensor * l.context, l.pipeline, l.chunks,
                     l.sequence_parallel, l.schedule, -l.microbatch, l.data, l.excluded);
@@ -60,7 +60,7 @@ class Search {
  public:
   explicit Search(const SearchInput& input) : in_(input) {}
 
-  // One layout, timed whether it fits or not.
+  // Evaluates one layout, whether it fits or not.
   Candidate only(const Layout& l, const Shares& shares) {
     divide(l);
     const auto replace = [](auto& own, const auto& given) {
@@ -94,7 +94,8 @@ class Search {
     return some;
   }
 
-  // Whole heads, with the keys that they read. A few devices may have unlike numbers of them, see shares_of.
+  // Whether the axis gets whole heads with their keys. With few devices, ranks may have different numbers of heads
+  // (shares_of).
   bool divides_heads(int64_t tensor) const {
     const Workload& w = in_.workload;
     if (w.heads == 0) return std::ranges::any_of(w.blocks, &Block::divisible);
@@ -128,7 +129,7 @@ class Search {
       ++out_.dropped.layers;
       return;
     }
-    // Without a pipeline replicas may have unlike numbers of samples; the time is that of the largest.
+    // Without a pipeline, replicas may have different numbers of samples; the largest determines the time.
     if (in_.batch < data || (in_.batch % data != 0 && (pipeline > 1 || in_.cluster.size() > kFewDevices))) {
       ++out_.dropped.batch;
       out_.dropped.replicas = out_.dropped.replicas > 0 ? std::min(out_.dropped.replicas, data) : data;
@@ -153,7 +154,7 @@ class Search {
     splits_ = {};
   }
 
-  // One for layouts of a mesh that cut alike.
+  // The split, shared by layouts of a mesh that have the same cuts.
   const Split& stages_of(const Layout& l) {
     std::optional<Split>& known =
         splits_[l.pipeline == 1 ? 0 : (l.recompute == Recompute::full ? 1 : 0) + (l.chunks > 1 ? 2 : 0)];
@@ -167,7 +168,7 @@ class Search {
     if (l.pipeline == 1) return settings(l);
     if ((!fixed || *fixed == ScheduleKind::one_f_one_b) && allowed(in_.fixed.chunks, 1)) settings(l);
     for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::zb_h1}) {
-      if (!fixed || *fixed != kind) continue;  // never better by these forms; only where asked for
+      if (!fixed || *fixed != kind) continue;  // never better in the closed forms; only on request
       l.schedule = kind;
       settings(l);
     }
@@ -197,7 +198,7 @@ class Search {
             if (zero == 0 && offload != Offload::none) continue;
             if (zero > 0 && l.data == 1 && offload == Offload::none && !in_.fixed.zero_stage) continue;
             if (offload == Offload::all && zero < 3) continue;
-            if (l.data == 1 && zero == 2 && !in_.fixed.zero_stage) continue;  // as stage 1
+            if (l.data == 1 && zero == 2 && !in_.fixed.zero_stage) continue;  // same as stage 1
             if (l.data == 1 && zero == 3 && offload != Offload::all && !in_.fixed.zero_stage) continue;
             if (in_.fixed.offload && *in_.fixed.offload != offload) continue;
             l.offload = offload;
@@ -228,7 +229,7 @@ class Search {
     if (!first && before(c, at->second)) at->second = std::move(c);
   }
 
-  // With its memory, not yet timed.
+  // A candidate with memory, but without time.
   Candidate weighed(const Layout& l, const Split& stages) const {
     Candidate c{.layout = l, .shares = {}, .memory = {}, .time = {}};
     if (in_.cluster.uniform() && shares_.tensor_weights.empty() && shares_.data_weights.empty()) {
@@ -241,7 +242,7 @@ class Search {
     return c;
   }
 
-  // Each stage beside the smallest device of it. More samples or a larger part of a layer need more memory.
+  // Compares each stage with its smallest device. More samples or a larger shard of a layer need more memory.
   void unequal(const Layout& l, const Split& stages, Candidate& c) const {
     const int32_t replicas = l.tensor * l.context * l.data;
     bool first = true;
@@ -260,7 +261,7 @@ class Search {
     }
   }
 
-  // Of a replica with so many times an equal share, as a multiple of the layout's: samples are whole.
+  // The micro-batch of a replica with `share` times an equal share, relative to the layout's: samples are whole.
   double largest_microbatch(const Layout& l, double share) const {
     if (shares_.data_weights.empty()) return share;
     const double samples = static_cast<double>(in_.batch) * share / l.data / static_cast<double>(l.microbatches);
@@ -284,7 +285,7 @@ class Search {
 
   const SearchInput& in_;
   SearchResult out_;
-  std::map<std::pair<Group, bool>, Candidate> groups_;  // with chunks apart: how even they are shows in the schedule
+  std::map<std::pair<Group, bool>, Candidate> groups_;  // separate with chunks: the schedule shows how even they are
   Shares shares_;
   std::array<std::optional<Split>, 4> splits_;
 };

@@ -1,4 +1,4 @@
-// plan/search_schedule.cc: the stages of a candidate as its schedule runs them (search.h).
+// plan/search_schedule.cc: simulates the schedule of a candidate's stages (search.h).
 #include <algorithm>
 
 #include "plan/search.h"
@@ -7,7 +7,7 @@
 namespace gsel::plan {
 namespace {
 
-constexpr int64_t kRoundsSimulated = 8;  // micro-batches for each stage, of a schedule that has more
+constexpr int64_t kRoundsSimulated = 8;  // most simulated micro-batches per stage
 
 }  // namespace
 
@@ -23,7 +23,7 @@ std::vector<StageTimes> stage_times(const SearchInput& in, const Candidate& c, c
   for (const StageRun& run : stages.runs) {
     const StageTime t =
         stage_time(*workload, stages, run, run.first, in.cluster, c.layout, c.shares, in.recipe, in.constants);
-    // Chunks have equal parts of the layers; the embedding is in the first of all, the head in the last.
+    // Chunks have equal shards of the layers; the first one has the embedding, the last one the head.
     const double chunks = c.layout.chunks;
     for (size_t s = 0; s < rank_of.size(); ++s) {
       if (rank_of[s] < run.first || rank_of[s] >= run.first + run.count) continue;
@@ -36,8 +36,8 @@ std::vector<StageTimes> stage_times(const SearchInput& in, const Candidate& c, c
   return times;
 }
 
-// The bubble of the schedule as it runs, in place of that of the closed form. Once all ranks are busy, each micro-batch
-// more takes as long as the one before it: the busiest rank's time, or longer where chunks are unlike.
+// Replaces the closed form's bubble by that of the simulated schedule. Once all ranks are busy, each further
+// micro-batch takes as long as the one before it: the busiest rank's time, or longer if chunks differ.
 void simulate_schedule(const SearchInput& in, Candidate& c) {
   const Layout& l = c.layout;
   if (l.pipeline == 1) return;

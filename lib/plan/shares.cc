@@ -1,5 +1,5 @@
-// plan/shares.cc: how unequal devices divide the work: layers of stages by the speed of the slowest device of each,
-// whole samples of replicas and whole heads of layers by the speed of each, and none of it where all are alike.
+// plan/shares.cc: how unequal devices divide the work: layers of stages by the speed of each stage's slowest device,
+// whole samples of replicas and whole heads of layers by speed; nothing if all devices are equal.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +17,7 @@ bool differ(const std::vector<double>& values) {
   return std::ranges::any_of(values, [&](double value) { return value != values.front(); });
 }
 
-// For each coordinate of an axis: the slowest device that has it.
+// For each coordinate of an axis: the speed of its slowest device.
 template <class CoordinateOf>
 std::vector<double> slowest(const Cluster& cluster, int32_t ranks, int32_t size, CoordinateOf&& coordinate_of) {
   std::vector<double> speeds(static_cast<size_t>(size), 0);
@@ -29,7 +29,7 @@ std::vector<double> slowest(const Cluster& cluster, int32_t ranks, int32_t size,
   return speeds;
 }
 
-// Whole heads with the keys that they read, by speed; every rank has one or more. Empty where all have as many.
+// Whole heads with their keys, by speed; every rank has at least one. Empty if all ranks have equally many.
 std::vector<double> tensor_weights(const Workload& workload, const Cluster& cluster, const Layout& layout) {
   auto speeds = slowest(cluster, layout.ranks(), layout.tensor, [&](int32_t r) { return r % layout.tensor; });
   if (workload.heads == 0) return differ(speeds) ? speeds : std::vector<double>();
@@ -39,7 +39,7 @@ std::vector<double> tensor_weights(const Workload& workload, const Cluster& clus
   return differ(speeds) ? speeds : std::vector<double>();
 }
 
-// Whole samples by speed, so that the last replica ends as soon as may be; every replica has one or more.
+// Whole samples by speed, so that the last replica ends as early as possible; every replica has at least one.
 std::vector<double> whole_samples(int64_t samples, const std::vector<double>& speeds) {
   double sum = 0;
   for (const double one : speeds) sum += one;
@@ -55,7 +55,7 @@ std::vector<double> whole_samples(int64_t samples, const std::vector<double>& sp
     double soonest = 0;
     for (size_t i = 0; i < out.size(); ++i) {
       if (out[i] + change < 1) continue;
-      // One more goes to who then ends first; one less comes from who ends last.
+      // One more sample goes to the replica that then ends first; one less comes from the replica that ends last.
       const double ends = change > 0 ? (out[i] + 1) / speeds[i] : -out[i] / speeds[i];
       if (best == out.size() || ends < soonest) best = i, soonest = ends;
     }
@@ -78,7 +78,7 @@ Shares shares_of(const Workload& workload, const Cluster& cluster, const Layout&
   if (layout.data > 1) {
     const auto speeds =
         slowest(cluster, layout.ranks(), layout.data, [&](int32_t r) { return r / inner % layout.data; });
-    // Replicas of a pipeline have as many samples in each micro-batch.
+    // Replicas of a pipeline have equally many samples in each micro-batch.
     const int64_t samples = layout.pipeline > 1 ? layout.microbatch * layout.data : batch;
     if (differ(speeds)) out.data_weights = whole_samples(samples, speeds);
   }

@@ -11,11 +11,11 @@
 namespace gsel::plan {
 namespace {
 
-// How many of `total` each stage has, by weights; equal where there are none.
+// Divides `total` among the stages by weight, or evenly without weights.
 std::vector<int64_t> dealt(int64_t total, int32_t stages, const std::vector<double>& weights) {
   std::vector<int64_t> counts(static_cast<size_t>(stages));
   if (weights.empty()) {
-    // The remainder goes to stages in the middle: the first and the last have embedding and head beside.
+    // The remainder goes to the middle stages: the first has the embedding and the last the head.
     const int64_t each = total / stages, more = total % stages;
     const int64_t first = (stages - more) / 2;
     for (int32_t i = 0; i < stages; ++i) counts[i] = each + (i >= first && i < first + more ? 1 : 0);
@@ -27,7 +27,7 @@ std::vector<int64_t> dealt(int64_t total, int32_t stages, const std::vector<doub
     counts[i] = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(total) * weights[i] / sum));
     left -= counts[i];
   }
-  while (left != 0) {  // what rounding left goes to, or comes from, who is farthest from its share
+  while (left != 0) {  // the remainder of rounding goes to, or comes from, the stage farthest from its share
     int32_t best = -1;
     double farthest = 0;
     for (int32_t i = 0; i < stages; ++i) {
@@ -56,8 +56,8 @@ void add_blocks(const Block& block, double n, StageRun& run) {
   if (block.kind == BlockKind::layer) run.layers += n;
 }
 
-// The last stage reads the embedding's matrix where it is the head's as well. Stages in the middle that have equally
-// many layers of the same kind are alike.
+// The last stage also has the embedding's matrix if the head uses it. Consecutive middle stages with equally many
+// layers of the same kind are merged.
 void add_run(const Workload& w, int32_t stage, int32_t stages, StageRun run, Split& out) {
   const bool is_last = stage + 1 == stages;
   if (is_last && stages > 1) (w.tied_out ? run.costs.params_whole : run.costs.params_divided) += w.tied_params;
@@ -71,12 +71,12 @@ void add_run(const Workload& w, int32_t stage, int32_t stages, StageRun run, Spl
 
 // ---- whole layers ----
 
-// Walks through the layers of a workload in order, taking some at a time.
+// Takes the layers of a workload in order.
 class LayerWalk {
  public:
   explicit LayerWalk(const Workload& w) : w_(w) {}
 
-  // Adds blocks of other kinds as well that stand before the next layer; `rest`: all that are left.
+  // Also adds blocks of other kinds before the next layer; `rest`: adds all that are left.
   void take(int64_t n, bool rest, StageRun& into) {
     while (at_ < w_.blocks.size()) {
       const Block& block = w_.blocks[at_];
@@ -99,9 +99,9 @@ class LayerWalk {
 
 // ---- equal work ----
 
-constexpr double kRounding = 1e-9;  // of a layer: sums of the same numbers in another order
+constexpr double kRounding = 1e-9;  // of a layer: rounding errors of sums in different order
 
-// What lies between the cuts; blocks without work go with the one behind them.
+// Splits at the cuts; blocks without work go with the block after them.
 Split split_at(const Workload& w, const Layout& l, const std::vector<double>& cuts) {
   Split out;
   out.stages = static_cast<int32_t>(cuts.size());

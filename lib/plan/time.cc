@@ -1,5 +1,5 @@
-// plan/time.cc: see time.h. Each term is what a data sheet promises times a constant that was fitted (constants.h);
-// those of a stage are in closed_form.h. Sums have a fixed order, so that every machine finds the same bytes.
+// plan/time.cc: see time.h. Each term is a data sheet's figure times a fitted constant (constants.h); terms of a stage
+// are in closed_form.h. Sums have a fixed order, so every machine computes the same bytes.
 #include "plan/time.h"
 
 #include <algorithm>
@@ -47,17 +47,17 @@ TimeForecast forecast_time(const Workload& workload, const Split& split, const C
   StageParts slow;
   double sum = 0, longest = -1, finish = 0, data_all = 0, optimizer = 0, offload = 0, summed = 0;
   for (const StageRun& run : split.runs) {
-    // Alike stages are alike to a uniform cluster; otherwise each has devices of its own.
+    // Merged stages are equal on a uniform cluster; otherwise each stage has its own devices.
     const int32_t each = cluster.uniform() ? run.count : 1;
     for (int32_t i = 0; i < run.count; i += each) {
       const DeviceKind* device = nullptr;
       const StageParts parts = form.slowest(run, run.first + i, shares, &device);
       const double busy = parts.forward + parts.backward;
-      // A schedule that splits backward fills the bubble with gradients of parameters.
+      // A schedule that splits backward fills the bubble with parameter gradients.
       sum += each * (busy + message - (layout.schedule == ScheduleKind::zb_h1 ? 2 * parts.weight_backward : 0));
       if (busy > longest) longest = busy, slow = parts;
       const ClosedForm::Data moved = form.data(parts);
-      // A stage that is done early has time for its collectives while it would wait.
+      // A stage that finishes early runs its collectives while it would wait.
       const double offloaded = form.offload_s(parts, device->host_bytes_per_second, m * busy + moved.exposed);
       if (m * busy + moved.exposed + offloaded > finish)
         finish = m * busy + moved.exposed + offloaded, offload = offloaded;
@@ -80,7 +80,7 @@ TimeForecast forecast_time(const Workload& workload, const Split& split, const C
   if (layout.pipeline > 1) {
     const double own = busy + message - (layout.schedule == ScheduleKind::zb_h1 ? 2 * slow.weight_backward : 0);
     out[TimePart::bubble] = std::max(0.0, sum - own) / chunks;
-    // An embedding that the last stage holds as well.
+    // Reduction of an embedding that the last stage also holds.
     if (workload.tied_params > 0) {
       const double stride = static_cast<double>(layout.tensor) * layout.context * layout.data;
       const bool far = stride * layout.pipeline > cluster.per_node;

@@ -1,4 +1,4 @@
-// plan/transformer.cc: parameters of a transformer by closed form; see transformer.h. Does not read files.
+// plan/transformer.cc: see transformer.h: parameter counts of a transformer by closed form.
 #include "plan/transformer.h"
 
 #include <utility>
@@ -6,7 +6,7 @@
 namespace gsel::plan {
 
 int64_t Transformer::attention_matrices() const {
-  if (kv_rank > 0) {  // queries and keys have a part without and a part with positions
+  if (kv_rank > 0) {  // queries and keys have one part without positions and one with
     const int64_t query = heads * (head_dim + rope_dim);
     const int64_t queries = q_rank > 0 ? q_rank * (hidden + query) : hidden * query;
     return queries + hidden * (kv_rank + rope_dim) + kv_rank * heads * (head_dim + value_dim) +
@@ -25,7 +25,7 @@ int64_t Transformer::layer_whole_vectors() const {
   int64_t n = norm_vectors * norms_per_layer * hidden + qk_norm;
   if (output_bias) n += hidden;
   if (mlp_bias) n += hidden;
-  if (kv_rank > 0) n += kv_rank + q_rank;  // their norms
+  if (kv_rank > 0) n += kv_rank + q_rank;  // norms of the latents
   return n;
 }
 

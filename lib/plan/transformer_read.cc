@@ -1,6 +1,5 @@
-// plan/transformer_read.cc: the shape of a transformer from a config.json. Models of different families call the same
-// number by different names; each number has a list of the names that are in use (shape_reader.h). Does not count
-// parameters.
+// plan/transformer_read.cc: reads the shape of a transformer from a config.json. Model families use different names for
+// the same number; each number has a list of names (shape_reader.h). Does not count parameters.
 #include <algorithm>
 
 #include "base/error.h"
@@ -17,7 +16,7 @@ constexpr int64_t kMostMixed = 1'000'000;  // layers
 
 const ShapeReader::Names kHidden = {"hidden_size", "n_embd", "n_embed", "d_model", "hidden_dim"};
 
-// Families whose MLP is four times as wide as the model where the file does not tell.
+// Families with an MLP four times as wide as the model when the file has no width.
 bool four_times(const std::string& type) {
   constexpr const char* kTypes[] = {"gpt2", "gpt_bigcode", "gpt_neo", "gptj", "bloom", "mpt", "falcon"};
   return std::ranges::find(kTypes, type) != std::end(kTypes);
@@ -33,7 +32,7 @@ void read_ffn(const ShapeReader& reader, const std::string& type, Transformer& s
   shape.ffn = reader.required(names);
 }
 
-// Which layers look back at some positions alone.
+// Reads which layers have a limited attention window.
 void read_window(const ShapeReader& reader, const std::string& type, Transformer& shape) {
   const int64_t window = reader.number({"sliding_window"}, 0);
   if (window == 0) return;
@@ -90,8 +89,8 @@ void count_dense_layers(const ShapeReader& reader, Transformer& shape, IsDense&&
   if (among) shape.notes.emplace_back("layers of experts lie among dense ones; they are taken as the last ones");
 }
 
-// As the classes of DeepSeek (first_k_dense_replace, moe_layer_freq) and Qwen (decoder_sparse_step, mlp_only_layers)
-// do.
+// As in the classes of DeepSeek (first_k_dense_replace, moe_layer_freq) and Qwen (decoder_sparse_step,
+// mlp_only_layers).
 void read_dense_layers(const ShapeReader& reader, const std::string& type, Transformer& shape) {
   const int64_t first = reader.number({"first_k_dense_replace"}, 0);
   if (first > shape.layers)
@@ -105,11 +104,11 @@ void read_dense_layers(const ShapeReader& reader, const std::string& type, Trans
   });
 }
 
-// Names of a family whose attention and layers differ from the plain ones.
+// Reads the names for experts, which differ between families.
 void read_experts(const ShapeReader& reader, const std::string& type, Transformer& shape) {
   shape.experts = reader.agreed({"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}, 0);
   if (shape.experts == 0) return;
-  reader.agree({"num_experts_per_tok", "num_experts_per_token", "moe_top_k"});  // "top_k" may be of sampling
+  reader.agree({"num_experts_per_tok", "num_experts_per_token", "moe_top_k"});  // "top_k" may be for sampling
   shape.experts_per_token = reader.number({"num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k"},
                                           type == "llama4_text" ? 1 : 2);
   if (shape.experts_per_token < 1 || shape.experts_per_token > shape.experts)
@@ -126,7 +125,7 @@ void read_experts(const ShapeReader& reader, const std::string& type, Transforme
   count_dense_layers(reader, shape, [&](int64_t i) { return listed ? !listed->contains(i) : (i + 1) % step != 0; });
 }
 
-// Counts of parameters are to fit 64 bits.
+// Requires that parameter counts fit in 64 bits.
 void check_size(const ShapeReader& reader, const Transformer& shape) {
   const auto real = [](int64_t n) { return static_cast<double>(n); };
   const double widest = real(std::max({shape.hidden, shape.ffn, shape.heads * shape.head_dim}));
@@ -146,11 +145,11 @@ void read_low_rank(const ShapeReader& reader, Transformer& shape) {
 
 void read_attention(const ShapeReader& reader, const std::string& type, Transformer& shape) {
   const ShapeReader::Names heads = {"num_attention_heads", "n_head", "n_heads", "num_heads"};
-  const bool gemma3 = type == "gemma3_text";  // whose files leave out what its class has by default
+  const bool gemma3 = type == "gemma3_text";  // its files omit the defaults of its class
   shape.heads = gemma3 && !reader.present(heads) ? 8 : reader.required(heads);
   shape.kv_heads = reader.agreed({"num_key_value_heads", "num_kv_heads", "n_head_kv"}, gemma3 ? 4 : shape.heads);
   if (reader.flag({"multi_query_attention"}, false)) shape.kv_heads = reader.number({"multi_query_group_num"}, 1);
-  // Falcon's class reads num_kv_heads in its new architecture alone.
+  // Falcon's class reads num_kv_heads only in its new architecture.
   if (type == "falcon" && !reader.flag({"new_decoder_architecture"}, false))
     shape.kv_heads = reader.flag({"multi_query"}, true) ? 1 : shape.heads;
   if (type == "gpt_bigcode" && reader.flag({"multi_query"}, true)) shape.kv_heads = 1;
@@ -194,7 +193,7 @@ Transformer read_shape(JsonObject& object, const std::string& file) {
   shape.output_bias = reader.flag({"attention_bias", "add_bias_linear", "bias", "use_bias"}, family.output_bias);
   if (type == "qwen2" || type == "qwen2_moe") shape.output_bias = false;
   shape.mlp_bias = reader.flag({"mlp_bias", "add_bias_linear", "bias", "use_bias"}, family.mlp_bias);
-  // Others may be shorter: "seq_length" of the sequences that a model was trained on.
+  // Other names may have smaller values: "seq_length" is the length of the training sequences.
   reader.agree({"max_position_embeddings", "n_positions", "n_ctx"});
   shape.max_positions =
       reader.number({"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"}, 0);

@@ -15,7 +15,7 @@ size_t block_named(const Workload& w, std::string_view name) {
   return static_cast<size_t>(std::ranges::find(w.blocks, name, &Block::name) - w.blocks.begin());
 }
 
-// What the tensor axis divides of a whole block.
+// The part of a whole block's costs that the tensor axis divides.
 Costs divided_part(const Costs& c) {
   Costs out;
   out.params_divided = c.params_divided;
@@ -57,7 +57,7 @@ class ModelUnits {
     std::map<size_t, std::vector<size_t>> networks;
     for (size_t l = 0; l < group_.size(); ++l)
       if (is_divided(model_.layers()[l])) networks[root(l)].push_back(l);
-    std::vector<std::vector<size_t>> units;  // the layers of alike networks
+    std::vector<std::vector<size_t>> units;  // the layers of equal networks
     std::map<std::vector<double>, size_t> alike;
     for (const auto& [first, layers] : networks) {
       const auto [at, is_new] = alike.try_emplace(costs_key(layers), units.size());
@@ -108,7 +108,7 @@ class ModelUnits {
            std::ranges::all_of(layer.outputs, has);
   }
 
-  // "h*.up" where it names layers of the unit alone, else each by its name.
+  // "h*.up" if it matches only layers of the unit, else a list of names.
   std::string names_of(const std::vector<size_t>& layers) const {
     std::set<std::string> own, names;
     for (const size_t l : layers) own.insert(model_.layers()[l].name);

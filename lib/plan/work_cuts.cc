@@ -1,5 +1,5 @@
-// plan/work_cuts.cc: see work_cuts.h. The strategy looks at all cuts (plugins/strategy/pp/partition.c); here the least
-// bounds are found that a walk from the first piece to the last keeps, which are the same ones.
+// plan/work_cuts.cc: see work_cuts.h. The strategy searches all cuts (plugins/strategy/pp/partition.c); this file finds
+// the least bounds that a greedy walk over the pieces can keep, which gives the same cuts.
 #include "plan/work_cuts.h"
 
 #include <algorithm>
@@ -14,7 +14,8 @@ bool runs_again(const Block& block, const Layout& l) {
   return l.recompute == Recompute::full && block.kind == BlockKind::layer && block.recomputable;
 }
 
-// Some blocks, as the strategy weighs them: work, and bytes of parameters and of a micro-batch's activations.
+// Cumulative load of blocks, as the strategy weighs it: work, bytes of parameters, bytes of a micro-batch's
+// activations.
 struct Load {
   double work = 0, kept = 0, live = 0;
   Load& operator+=(const Load& o) {
@@ -33,8 +34,8 @@ Load load_of(const Block& block, const Layout& l, const Recipe& recipe) {
           runs_again(block, l) ? 0 : elems * recipe.element_bytes * static_cast<double>(l.microbatch)};
 }
 
-// Where stages end: at ends of pieces, so that the stage with most work, divided by its weight, has as little as may
-// be; within that the stage that needs most memory as little as may be, and all about what is due.
+// Chooses stage ends at ends of pieces. First minimises the largest work per weight, then the largest memory of a
+// stage, then the distance from equal work.
 class WorkCuts {
  public:
   WorkCuts(const Workload& w, const Layout& l, const Recipe& recipe, std::vector<double> weights)
@@ -61,17 +62,18 @@ class WorkCuts {
 
   bool can_be_cut() const { return ends_.size() >= stages(); }
 
-  // Of each stage. everywhere: each stage is several chunks, whose ends move freely, but that of the last block.
+  // The end of each stage. everywhere: each stage has several chunks, whose ends can be anywhere, except in the last
+  // block.
   std::vector<double> run(bool everywhere) const { return everywhere ? cut_everywhere() : cut_at_pieces(); }
 
  private:
-  // Of what a stage may have for each unit of weight.
+  // Limits of a stage per unit of weight.
   struct Bound {
     double work = 0, bytes = std::numeric_limits<double>::infinity();
   };
   static constexpr int32_t kRounds = 40, kFewRounds = 16;
 
-  // What has no work goes with what is behind it.
+  // A block without work goes with the block after it.
   void add(const Load& end) {
     if (end.work > (ends_.empty() ? 0 : ends_.back().work)) ends_.push_back(end);
   }
@@ -89,7 +91,7 @@ class WorkCuts {
     return cuts;
   }
 
-  // The farthest end of a stage that begins behind `at` pieces. Others need a piece each.
+  // The farthest end of a stage that begins after `at` pieces. Other stages need at least one piece each.
   size_t reach(size_t stage, size_t at, const Bound& bound) const {
     const Load begin = end_of(at);
     const double work = (begin.work + bound.work * weights_[stage]) * (1 + 1e-12);
@@ -109,7 +111,7 @@ class WorkCuts {
     return at == ends_.size();
   }
 
-  // Half of what is asked again and again.
+  // The least work bound that is enough, by bisection.
   Bound least_bound() const {
     Bound least{mean_}, enough{mean_ * most_ * static_cast<double>(stages())};
     while (!is_enough(enough)) enough.work *= 2;
@@ -128,7 +130,7 @@ class WorkCuts {
 
   std::vector<double> cut_at_pieces() const {
     const Bound bound = least_bound();
-    // Where a stage begins at the latest; where it must have begun, so that those behind it can take the rest.
+    // The latest possible begin of each stage, and the earliest with which the stages after it can take the rest.
     std::vector<size_t> latest(stages() + 1, 0);
     for (size_t s = 0; s < stages(); ++s) latest[s + 1] = reach(s, latest[s], bound);
     std::vector<size_t> earliest = latest;
@@ -147,10 +149,10 @@ class WorkCuts {
     return cuts;
   }
 
-  std::vector<double> weights_, held_;  // of the stages; micro-batches that each holds
-  std::vector<double> due_;             // work where each would end if there were cuts everywhere
-  std::vector<Load> ends_;              // of pieces, ascending
-  double mean_ = 0, most_ = 0;          // work for each unit of weight; the largest weight
+  std::vector<double> weights_, held_;  // of the stages; micro-batches that each stage holds
+  std::vector<double> due_;             // cumulative work at the ideal end of each stage
+  std::vector<Load> ends_;              // at the end of each piece, ascending
+  double mean_ = 0, most_ = 0;          // work per unit of weight; the largest weight
 };
 
 }  // namespace

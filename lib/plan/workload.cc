@@ -1,5 +1,5 @@
 // plan/workload.cc: see workload.h. The activations are those of arXiv:2205.05198 section 4.1, counted operation by
-// operation, so that other shapes than GPT's follow.
+// operation, so that they hold for other shapes than GPT's.
 #include "plan/workload.h"
 
 #include <algorithm>
@@ -66,7 +66,7 @@ int64_t Workload::layers() const {
 
 namespace {
 
-// Of the hidden numbers that the network behind attention computes for a token.
+// The width of the MLP that one token uses.
 double mlp_width(const Transformer& t, bool moe) {
   return static_cast<double>(moe ? t.experts_per_token * t.expert_ffn + t.shared_ffn : t.ffn);
 }
@@ -90,10 +90,10 @@ Costs layer_costs(const Transformer& t, bool moe, double s) {
   c.flop_dense = 2 * s * active;
   c.flop_core = 2 * t.pairs(s) * (query + value);
   if (moe) c.flop_whole = 2 * s * h * static_cast<double>(t.experts);
-  // Norms read and write, residuals add two, a gate multiplies.
+  // Norms read and write, residual adds read two values, a gate multiplies.
   c.touched_sequence = s * h * (2 * static_cast<double>(t.norms_per_layer) + 6);
   c.touched_divided = s * ((gated ? 3 : 2) * f + query + kv + vectors / std::max(h, 1.0));
-  // Kept: inputs of norms, of the products, of attention; masks of one byte.
+  // Kept: inputs of norms, products and attention; one-byte masks.
   c.saved_sequence = {s * h * 2, 2 * mask * s * h};
   c.saved_gathered.elems = s * h * 2;
   c.saved_divided.elems = s * (query + kv + value + (gated ? 3 : 2) * f);
@@ -104,8 +104,7 @@ Costs layer_costs(const Transformer& t, bool moe, double s) {
   return c;
 }
 
-// Queries, keys and values, the core of attention, its projection, the network's first product and its second: as
-// describe.cc has them.
+// Queries, keys and values; the attention core; its projection; the MLP's first and second product: as in describe.cc.
 std::vector<double> pieces_of(const Transformer& t, bool moe, const Costs& c) {
   const double all = 3 * (c.flop_dense + c.flop_whole) + 2 * c.flop_core;
   const double tokens = c.flop_dense / (2 * (static_cast<double>(t.attention_matrices()) +
@@ -197,7 +196,7 @@ Workload workload_of(const Model& model, const std::string& name) {
       const Param& param = model.params()[p];
       const bool divided = param.shard_kind != GSEL_SHARD_NONE;
       block.divisible |= divided;
-      // A parameter that several layers use is counted where it is used first.
+      // A parameter of several layers is counted at its first use.
       bool seen = false;
       for (const Block& before : w.blocks) {
         const Layer& other = model.layers()[&before - w.blocks.data()];
