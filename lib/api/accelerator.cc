@@ -14,7 +14,7 @@
 namespace gsel {
 namespace {
 
-constexpr int32_t kOwn = -1;  // this rank's
+constexpr int32_t kOwn = -1;  // the device of this rank
 constexpr int32_t kDlCpu = 1;
 
 struct Named {
@@ -35,7 +35,7 @@ Named parse(std::string_view text) {
   return named;
 }
 
-// A launcher that lets each rank see a device of its own leaves one, whatever the rank's number.
+// A launcher that makes only one device visible to each rank leaves a single device, whatever the rank's number.
 std::shared_ptr<DeviceContext> open_numbered(const gsel_device_v1& table, int32_t number) {
   const auto open = [&](int32_t ordinal) { return std::make_shared<DeviceContext>(table, ordinal); };
   const auto sees = [&](int32_t ordinal) {
@@ -49,7 +49,8 @@ std::shared_ptr<DeviceContext> open_numbered(const gsel_device_v1& table, int32_
   return open(number == 0 || sees(number) || sees(1) ? number : 0);
 }
 
-// That of the index; else the one that is named for this rank, the one of its number on this host, or the first.
+// Opens the device with the given index; else this rank's named device, the device with its number on this host, or the
+// first.
 std::shared_ptr<DeviceContext> open_device(const gsel_device_v1& table, const Named& named,
                                            const gsel_comm_options& given) {
   if (named.ordinal != kOwn) return std::make_shared<DeviceContext>(table, named.ordinal, view(given.device));
@@ -67,7 +68,7 @@ gsel_transport_description description_of(const gsel_transport_v2& table, void* 
   return description;
 }
 
-// Such a one is of no use to a device, and is not opened for it.
+// A device cannot use such a transport, so it is not opened for one.
 bool moves_host_memory(const gsel_plugin_v1& plugin) {
   return static_cast<const gsel_transport_v2*>(plugin.table)->post != nullptr;
 }
@@ -84,12 +85,12 @@ void add_plugin(Accelerator& accelerator, const gsel_plugin_v1& plugin, int32_t 
   accelerator.can = can;
 }
 
-// Processes that no launcher of an MPI has started are worlds of one rank each.
+// Without an MPI launcher each process is a world of one rank.
 bool needs_launcher(const Candidate& candidate) {
   return candidate.name.starts_with("mpi_");
 }
 
-// The first that takes this device's memory; of the others, why not.
+// Takes the first transport that accepts this device's memory; collects the other transports' refusals.
 void take_any(Accelerator& accelerator, int32_t dlpack_type) {
   for (const Candidate& candidate : find_plugins(GSEL_PLUGIN_TRANSPORT)) {
     if (candidate.kind != plugin_kind_name(GSEL_PLUGIN_TRANSPORT) || accelerator.transport) continue;
@@ -132,7 +133,7 @@ std::shared_ptr<const Accelerator> open_accelerator(const gsel_comm_options& giv
   return accelerator;
 }
 
-// The transport of the MPI whose launcher started this rank; nullptr: none did.
+// The transport of the MPI whose launcher started this rank; nullptr if there was none.
 const char* transport_of_launcher() {
   const auto is_set = [](const char* name) {
     const char* value = secure_getenv(name);
@@ -155,7 +156,7 @@ bool has_accelerator(const gsel_comm_options& given) {
   return !name.empty() && name != "cpu";
 }
 
-// With an accelerator, what the caller names is the transport of the device.
+// With an accelerator, the transport that the caller names is the device's.
 std::shared_ptr<const Accelerator> open_between_hosts(const gsel_comm_options& given, const Config& settings) {
   const std::string_view transport = has_accelerator(given) ? "auto" : transport_of(given, settings);
   auto host = std::make_shared<Accelerator>();

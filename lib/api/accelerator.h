@@ -1,4 +1,4 @@
-// api/accelerator.h: the device and the transport that a caller names for a communicator, found among the plugins.
+// api/accelerator.h: finds the plugins of the device and transport that a caller names for a communicator.
 #pragma once
 
 #include <gsel/comm.h>
@@ -12,10 +12,11 @@
 
 namespace gsel {
 
-// What opens the accelerator; empty: the caller wants memory of the host. given and settings must outlive it.
+// Returns a function that opens the accelerator; empty when the caller wants host memory. given and settings must
+// outlive it.
 Communicator::FindAccelerator accelerator_of(const gsel_comm_options& given, const Config& settings,
                                              const JoinOptions& join);
-// What opens the transport that moves memory of the host between hosts. given and settings must outlive it.
+// Returns a function that opens the transport of host memory between hosts. given and settings must outlive it.
 std::function<std::shared_ptr<const Accelerator>()> between_hosts_of(const gsel_comm_options& given,
                                                                      const Config& settings);
 

@@ -38,7 +38,7 @@ void check_bound(const char* name, int64_t number, int64_t most) {
     gsel::fail(GSEL_ERR_ARG, "gsel_model_check_options.{} is {}; expected 0 to {}", name, number, most);
 }
 
-// optimizer: where the struct that the options point to is read to.
+// optimizer: receives the struct to which the options point.
 gsel_model_check_options read_check_options(const gsel_model_check_options* options,
                                             gsel_optimizer_options& optimizer) {
   gsel_model_check_options given{};

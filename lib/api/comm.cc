@@ -1,5 +1,5 @@
-// api/comm.cc: communicators, operations and the flight recorder, of gsel/comm.h; calls are in collective.cc and
-// request.cc.
+// api/comm.cc: communicators, operations and the flight recorder of gsel/comm.h; the other calls are in collective.cc
+// and request.cc.
 #include <gsel/comm.h>
 
 #include <cstring>
@@ -150,7 +150,7 @@ gsel_status gsel_comm_set_timeout(gsel_comm* comm, double timeout_s, gsel_error*
   return gsel::guard(err, [&] { gsel::required(comm, "comm").impl.set_timeout(timeout_s); });
 }
 
-// ---- memory that ranks reach ---------------------------------------------------------------------------------------
+// ---- memory that other ranks can access ----------------------------------------------------------------------------
 
 gsel_status gsel_mem_alloc(gsel_comm* comm, size_t bytes, void** out, gsel_error** err) {
   return gsel::guard(err, [&] {
@@ -198,7 +198,7 @@ gsel_status gsel_reduce_local(const void* const* inputs, size_t n, void* out, si
   return gsel::guard(err, [&] { gsel::reduce_local(inputs, n, out, count, dtype, op, order); });
 }
 
-// ---- what a call will choose; the flight recorder ------------------------------------------------------------------
+// ---- explanation of a call; the flight recorder --------------------------------------------------------------------
 
 void gsel_comm_explanation_init(gsel_comm_explanation* explanation, size_t struct_size) {
   gsel::init_struct(explanation, struct_size);

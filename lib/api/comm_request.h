@@ -1,4 +1,4 @@
-// api/comm_request.h: how a caller wants to join, with all defaults filled in.
+// api/comm_request.h: the options of a join with all defaults filled in.
 #pragma once
 
 #include "api/accelerator.h"
@@ -13,8 +13,7 @@ inline Config settings_of(const gsel_comm_options& given) {
   return given.config ? given.config->impl : environment_config();
 }
 
-// `given` has today's size; the result borrows from both.
-// given and settings must outlive it.
+// `given` has the current size. The result borrows from given and settings, which must outlive it.
 inline JoinOptions join_of(gsel_comm_options& given, const Config& settings) {
   if (given.timeout_s == 0) given.timeout_s = settings.comm.timeout_s;
   JoinOptions join = complete_join(given);

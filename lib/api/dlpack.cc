@@ -83,7 +83,7 @@ void check_dims(int32_t n_dims, const char* what) {
                GSEL_MAX_DIMS);
 }
 
-// Elements of dimensions that are checked.
+// The number of elements; checks the dimensions.
 int64_t elements_of(const int64_t* dims, int32_t n_dims, gsel_dtype dtype, const char* what) {
   int64_t n_elems = 1;
   for (int32_t d = 0; d < n_dims; ++d)
@@ -102,7 +102,7 @@ void check_data(const void* data, int64_t n_elems, const char* what) {
     gsel::fail(GSEL_ERR_ARG, "data of the {} is NULL and it has {}", what, gsel::with_noun(n_elems, "element"));
 }
 
-// The first element.
+// Address of the first element.
 void* start_of(const DLTensor& given, gsel_dtype dtype) {
   if (!given.data) return nullptr;
   uintptr_t start = 0;
@@ -114,7 +114,7 @@ void* start_of(const DLTensor& given, gsel_dtype dtype) {
   return static_cast<char*>(given.data) + given.byte_offset;
 }
 
-// Elements; an empty tensor or one of size 1 along a dimension may have any stride there.
+// The number of elements. Any stride is valid in an empty tensor, and in a dimension of size 1.
 int64_t check_shape(const DLTensor& given, gsel_dtype dtype) {
   const int64_t n_elems = elements_of(given.shape, given.ndim, dtype, "DLPack tensor");
   int64_t dense = 1;
@@ -142,7 +142,7 @@ void import_tensor(const DLTensor& tensor, gsel_tensor* out, gsel_dlpack_device*
   if (device) *device = {tensor.device.device_type, tensor.device.device_id};
 }
 
-// What gsel_tensor_to_dlpack gives out, in one piece.
+// The object that gsel_tensor_to_dlpack returns, in one allocation.
 struct Owned {
   DLManagedTensorVersioned managed{};
   int64_t shape[GSEL_MAX_DIMS] = {}, strides[GSEL_MAX_DIMS] = {};
@@ -200,7 +200,7 @@ gsel_status gsel_tensor_to_dlpack(const gsel_tensor* tensor, const gsel_dlpack_d
     int64_t dense = 1;
     for (int32_t d = given.n_dims; d-- > 0;) {
       owned->strides[d] = dense;
-      if (__builtin_mul_overflow(dense, given.dims[d], &dense)) dense = 0;  // of an empty tensor
+      if (__builtin_mul_overflow(dense, given.dims[d], &dense)) dense = 0;  // overflow is possible in an empty tensor
     }
     made.shape = owned->shape;
     made.strides = owned->strides;

@@ -1,6 +1,6 @@
-// api/init_struct.h: the gsel_<type>_init functions. The size is the caller's: an older caller has less room than
-// today's type, a newer one expects its whole struct to be cleared. If the struct cannot store the size, nothing is
-// written.
+// api/init_struct.h: the gsel_<type>_init functions. The caller states the size of its struct: an older caller has less
+// room than the current type, a newer one expects its whole struct to be cleared. Nothing is written if the struct is
+// too small to store the size.
 #pragma once
 
 #include <cstddef>

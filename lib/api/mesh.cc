@@ -17,7 +17,7 @@ using gsel::kAxes;
 
 constexpr uint32_t kAllAxes = (1u << kAxes) - 1;
 
-// GSEL_ERR_ARG where the sizes are not those of a mesh.
+// GSEL_ERR_ARG for sizes that are no mesh.
 gsel::Mesh mesh_of(const gsel_mesh* given) {
   const gsel_mesh mesh = gsel::read_struct(given, "gsel_mesh");
   if (mesh.n_axes < 0 || mesh.n_axes > GSEL_MAX_AXES)
@@ -83,7 +83,7 @@ int32_t gsel_mesh_rank(const gsel_mesh* mesh, const int32_t* coordinates, int32_
   });
 }
 
-// The colour is the group's first rank: that with coordinate 0 on the axes along which the ranks differ.
+// The colour is the group's first rank, which has coordinate 0 on the axes along which the ranks differ.
 gsel_status gsel_mesh_split(gsel_comm* comm, const gsel_mesh* mesh, uint32_t axes, gsel_comm** out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;

@@ -15,7 +15,7 @@ void keep_user_data(const gsel_layer_options& given, gsel::UserData& kept) {
   kept.take(given.user_data, given.free_user_data);
 }
 
-// Adds a piece and hands out its id.
+// Adds an element and returns its id.
 template <class Options>
 gsel_status add(gsel_model* model, const Options* options, const char* type,
                 int32_t (gsel::Model::*adder)(const Options&), int32_t* out_id, gsel_error** err) {

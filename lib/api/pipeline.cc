@@ -13,9 +13,9 @@ struct gsel_pipeline {
   template <class... Args>
   explicit gsel_pipeline(Args&&... args) : impl(std::forward<Args>(args)...), program{impl.program()} {}
 
-  gsel::UserData data;  // outlives what calls it
+  gsel::UserData data;  // outlives the callbacks that use it
   gsel::Pipeline impl;
-  gsel_program program;  // lent by gsel_pipeline_program
+  gsel_program program;  // borrowed by gsel_pipeline_program
 };
 
 namespace {

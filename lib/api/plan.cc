@@ -20,7 +20,7 @@
 #include "plan/rows.h"
 #include "plan/units.h"
 
-// A plan, or a report that has text and JSON alone.
+// A plan, or a report with only text and JSON.
 struct gsel_plan {
   std::optional<gsel::plan::Plan> impl;
   std::vector<std::string> names;  // of candidates
@@ -35,10 +35,10 @@ using gsel::plan::Candidate;
 using gsel::plan::Request;
 
 constexpr size_t kShown = 10;
-constexpr int32_t kMostRanksCompiled = 1024;  // of a config that is compared
-constexpr int64_t kMostDescribed = 512;       // layers of a model whose programs are compiled
+constexpr int32_t kMostRanksCompiled = 1024;  // most ranks of a compared config whose programs are compiled
+constexpr int64_t kMostDescribed = 512;       // most layers of a model whose programs are compiled
 
-// The model, and what strategies compile in its place where only its shape is known.
+// Reads the model, and makes a described model for the strategies if only its shape is known.
 void read_model(const gsel_plan_options& o, Request& request) {
   const std::string name = gsel::given(o.model_name) ? gsel::one_line(gsel::view(o.model_name)) : "the model";
   if (gsel::given(o.model)) {
@@ -93,7 +93,7 @@ Request request_of(const gsel_plan_options& o) {
   return request;
 }
 
-// Of what is fixed, an estimate takes what no strategy of its rows decides.
+// An estimate accepts only fixed values that the strategies of its rows do not determine.
 void check_fixed_of_estimate(const gsel::plan::Fixed& fixed) {
   const struct {
     bool set;
@@ -258,7 +258,7 @@ gsel_status gsel_plan_compare(const gsel_plan_options* options, const gsel_confi
                         config.file.empty() ? fmt::format("config {}", i + 1) : config.file));
       if (const std::string note = gsel::plan::uneven_note(config, layout); !note.empty())
         request.workload.notes.push_back(note);
-      // What a run refuses is refused here, such as an option that a strategy does not have.
+      // Refuses what a run would refuse, such as an option that a strategy does not have.
       if (request.model && layout.ranks() <= kMostRanksCompiled)
         gsel::plan::CompiledJob(*request.model, config, layout.ranks(), nullptr, 1);
       const gsel::plan::SearchInput input{
@@ -267,7 +267,7 @@ gsel_status gsel_plan_compare(const gsel_plan_options* options, const gsel_confi
                      gsel::plan::evaluate(input, layout, shares), request});
     }
     auto plan = std::make_unique<gsel_plan>();
-    // What is taken for granted of any file is said once.
+    // Notes that apply to several files appear once.
     std::vector<std::string>& notes = all.front().request.workload.notes;
     for (const gsel::plan::Compared& one : all)
       for (const std::string& note : one.request.workload.notes)

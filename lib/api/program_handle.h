@@ -1,4 +1,4 @@
-// api/program_handle.h: the object that gsel_program points to: a program and its text, made when first asked for.
+// api/program_handle.h: the object behind gsel_program: a program and its text, which is made on first use.
 #pragma once
 
 #include <mutex>

@@ -23,7 +23,7 @@ struct gsel_queue {
 
 namespace {
 
-constexpr double kLongestWait = 1e8;  // seconds, three years: what clocks count in nanoseconds
+constexpr double kLongestWait = 1e8;  // seconds, three years: fits in a clock's nanoseconds
 
 std::unique_ptr<gsel_request> make_request(gsel_comm* comm, std::vector<gsel_collective> calls,
                                            gsel::CallRequest::Use use) {
@@ -39,7 +39,7 @@ gsel::CallRequest& live(gsel_request* request) {
   return gsel::required(request, "request").impl;
 }
 
-// ranks[n]: those that the making names.
+// ranks[n]: the ranks that the operation names.
 gsel_status start_making(gsel_comm* comm, gsel_request** out, gsel_error** err, gsel::Making making,
                          const int32_t* ranks, size_t n) {
   return gsel::guard(err, [&] {
@@ -141,7 +141,7 @@ gsel_status gsel_request_wait_for(gsel_request* request, double seconds, int32_t
     gsel::required(done, "done") = 0;
     if (!(seconds >= 0)) gsel::fail(GSEL_ERR_ARG, "seconds is {}; give 0 or more", seconds);
     gsel::CallRequest& impl = live(request);
-    *done = !impl.waits_for_itself();  // 1 also where its result is an error
+    *done = !impl.waits_for_itself();  // 1 also if the result is an error
     *done = impl.wait_for(std::min(seconds, kLongestWait));
   });
 }

@@ -1,4 +1,4 @@
-// api/select_handle.h: the objects of gsel/select.h. Texts are made when first asked for, once.
+// api/select_handle.h: the objects of gsel/select.h. Texts are made once, on first use.
 #pragma once
 
 #include <gsel/select.h>
@@ -15,7 +15,7 @@
 
 namespace gsel {
 
-// A text that is expensive and seldom wanted. Any thread.
+// A text that is expensive and rarely needed. Any thread.
 class LazyText {
  public:
   template <class Make>
@@ -45,7 +45,7 @@ struct gsel_inventory {
 };
 
 struct gsel_selection {
-  // Variables of one answer, lent out as an array.
+  // The variables of one answer, borrowed by the caller as an array.
   struct Variables {
     explicit Variables(gsel::EnvLines from) : lines(std::move(from)) {
       for (const auto& [name, value] : lines) array.push_back({gsel::borrow(name), gsel::borrow(value)});

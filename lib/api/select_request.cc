@@ -52,7 +52,7 @@ void read_hostfile(const gsel_resolve_options& full, Request& request) {
   }
   if (!given(full.hostfile)) return;
   const std::string path = absolute_path("hostfile", request.hostfile_name);
-  // DeepSpeed takes a hostfile that is not there for none.
+  // DeepSpeed treats a missing hostfile as none.
   if (request.compat == "deepspeed" && access(path.c_str(), F_OK) != 0) return;
   request.hostfile = read_file("hostfile", path, kMaxHostfileBytes);
   request.hostfile_name = path;

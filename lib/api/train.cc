@@ -13,10 +13,10 @@ struct gsel_trainer {
   template <class... Args>
   explicit gsel_trainer(Args&&... args) : impl(std::forward<Args>(args)...), program{impl.program()} {}
 
-  gsel::UserData data, optimizer;  // outlive what calls them
+  gsel::UserData data, optimizer;  // outlive the callbacks that use them
   gsel::Trainer impl;
-  gsel_program program;   // lent by gsel_trainer_program
-  std::string step_json;  // lent by gsel_trainer_step_json
+  gsel_program program;   // borrowed by gsel_trainer_program
+  std::string step_json;  // borrowed by gsel_trainer_step_json
 };
 
 namespace {
@@ -89,7 +89,7 @@ gsel_status gsel_trainer_complete(gsel_trainer* trainer, uint64_t ticket, gsel_s
   return gsel::guard(err, [&] { checked(trainer).impl.complete(ticket, status, gsel::view(message)); });
 }
 
-// Reading an evaluation's report is noted, which changes nothing a caller can write to.
+// Records that the report was read, which changes no state that a caller can set.
 gsel_status gsel_trainer_report(const gsel_trainer* trainer, gsel_step_report* report, gsel_error** err) {
   return gsel::guard(err, [&] {
     write_report(gsel::required(trainer, "trainer").impl.report(), report);

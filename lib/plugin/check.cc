@@ -1,6 +1,6 @@
-// plugin/check.cc: checks what a plugin exports field by field and copies it. Sizes are checked first, so that nothing
-// is read that the plugin did not write. A plugin can still have wrong pointers; only the permission checks protect
-// against those.
+// plugin/check.cc: checks the exported tables of a plugin field by field and copies them. Sizes are checked first, so
+// that nothing is read that the plugin did not write. A plugin can still have wrong pointers; only the permission
+// checks protect against these.
 #include <gsel/device.h>
 #include <gsel/plugin.h>
 #include <gsel/transport.h>
@@ -23,9 +23,9 @@ namespace {
 
 constexpr size_t kLongestText = 256;
 constexpr int32_t kMostOptions = 256;
-constexpr int32_t kFormerTransport = 4;  // a kind of before
+constexpr int32_t kFormerTransport = 4;  // a kind of an earlier version
 
-// Sizes in plugin ABI 1.0, up to the last field that each table had then. They never change.
+// Sizes in plugin ABI 1.0, up to the last field that each table had then; they never change.
 #define GSEL_SIZE_UP_TO(type, field) (offsetof(type, field) + sizeof(type::field))
 constexpr size_t kFirstPlugin = GSEL_SIZE_UP_TO(gsel_plugin_v1, probe);
 constexpr size_t kFirstStrategy = GSEL_SIZE_UP_TO(gsel_strategy_v1, compile);
@@ -59,7 +59,7 @@ void check_size(const char* what, uint64_t has, uint64_t needs) {
          needs, major_line());
 }
 
-// As much of a table as the plugin has and this version knows.
+// Copies the part of a table that the plugin has and this version knows.
 template <class T>
 T copied(const T& table) {
   T copy{};
@@ -113,7 +113,7 @@ void check_option(const gsel_option_v1& option, std::set<std::string>& names) {
          shown(option.default_text));
 }
 
-// The list's entries stand as far apart as the first one is long.
+// The distance of the list's entries is the size of the first.
 std::vector<gsel_option_v1> copied_options(const gsel_strategy_v1& strategy) {
   std::vector<gsel_option_v1> options;
   const auto* at = reinterpret_cast<const char*>(strategy.options);
@@ -178,7 +178,7 @@ constexpr Function kTransportFunctions[] = {
 #undef GSEL_TABLE
 #undef GSEL_FUNCTION
 
-// A table of functions; `first` is its size in plugin ABI 1.0, `needed` the functions that may not be NULL.
+// A table of functions; `first` is its size in plugin ABI 1.0, `needed` lists functions that must not be NULL.
 template <class T>
 void take_functions(const T& given, T& out, const char* kind, const char* type, size_t first,
                     std::span<const Function> needed) {

@@ -1,5 +1,5 @@
-// plugin/loader.cc: see loader.h. Now and local binding, so that a module lacking a symbol is refused here instead of
-// crashing later, and modules do not see each other.
+// plugin/loader.cc: see loader.h. Uses RTLD_NOW and RTLD_LOCAL, so that a module with a missing symbol is refused here
+// instead of crashing later, and modules do not see each other.
 #include "plugin/loader.h"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kSymbol = "gsel_plugin_v1";
 
-// A module under examination; unloaded unless kept.
+// A module being checked; unloaded unless kept.
 class Opened {
  public:
   explicit Opened(const std::string& path) : handle_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
@@ -32,8 +32,8 @@ class Opened {
 
   void keep() { handle_ = nullptr; }
 
-  // The exported table and the bytes the file gives for it. Looking a name up also finds it in the libraries that a
-  // module depends on; such a find is another module's.
+  // The exported table, and the size of its symbol in the file. dlsym also searches the libraries that a module depends
+  // on; a symbol from there belongs to another module.
   const gsel_plugin_v1& plugin(uint64_t& bytes) const {
     void* symbol = dlsym(handle_, kSymbol);
     if (!symbol) fail(GSEL_ERR_PLUGIN, "exports no {}; is it a gsel plugin?", kSymbol);

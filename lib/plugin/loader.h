@@ -1,5 +1,5 @@
-// plugin/loader.h: opens one plugin file, checks what it exports field by field, and copies it, before any function of
-// it is called. Does not know where the file came from and whether it may be trusted.
+// plugin/loader.h: opens one plugin file, checks the exported tables field by field, and copies them before it calls
+// any function of the plugin. Does not know where the file came from or whether it is trusted.
 #pragma once
 
 #include <gsel/device.h>
@@ -14,8 +14,8 @@
 
 namespace gsel {
 
-// What a module exports, in the form that this version has: tables of an earlier one are shorter, and what they lack is
-// zero here.
+// The tables of a module in the current version's form: tables of an earlier version are shorter, and the fields that
+// they lack are zero.
 struct Tables {
   gsel_plugin_v1 plugin{};  // its table is one of those below
   gsel_strategy_v1 strategy{};
@@ -25,13 +25,13 @@ struct Tables {
 };
 
 struct Module {
-  std::string kind, name, version;       // as far as they could be read
-  std::string refusal;                   // empty when usable, or not asked for
-  std::shared_ptr<const Tables> tables;  // set when usable
+  std::string kind, name, version;       // if they could be read
+  std::string refusal;                   // empty if usable or not requested
+  std::shared_ptr<const Tables> tables;  // set if usable
 };
 
-// What a search is for. Only a plugin of that kind and name may load what it depends on at run time: a probe can start
-// a driver, and the process then has that driver until it ends.
+// The purpose of a search. Only plugins of this kind and name may load their dependencies at run time: a probe can
+// start a driver, which then stays in the process until it ends.
 struct Asked {
   std::string_view kind;                 // as plugin_kind_name gives it; empty: any
   std::optional<std::string_view> name;  // none: any
@@ -40,8 +40,8 @@ struct Asked {
   }
 };
 
-// `path` is resolved and absolute. A module that is not asked for, or was refused before any of its functions ran, is
-// unloaded again.
+// `path` is resolved and absolute. A module that is not requested, or that is refused before any of its functions ran,
+// is unloaded.
 Module load_module(const std::string& path, const Asked& asked);
 
 // Runs the probe, if there is one; throws GSEL_ERR_PLUGIN when the plugin cannot run here.
@@ -50,7 +50,8 @@ void probe(const gsel_plugin_v1& plugin);
 // "strategy", "device" or "transport"; empty when unknown.
 const char* plugin_kind_name(int32_t kind);
 
-// Checks the exported tables and copies them; throws GSEL_ERR_PLUGIN. Fills kind, name and version on the way.
+// Checks the exported tables and copies them; throws GSEL_ERR_PLUGIN. Sets kind, name and version as soon as they are
+// read.
 //   symbol_bytes  the size the file gives for the symbol
 void take_tables(const gsel_plugin_v1& exported, uint64_t symbol_bytes, Module& out);
 

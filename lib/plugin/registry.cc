@@ -1,6 +1,6 @@
-// plugin/registry.cc: see registry.h. Accepted plugins are remembered for the whole process, as the dynamic loader
-// does. Refused ones are examined anew each time, so that a corrected file is found without a restart. Files whose name
-// is another plugin's are opened only when the file of the plugin's own name does not serve, and are not kept.
+// plugin/registry.cc: see registry.h. Accepted plugins are kept for the whole process, as by the dynamic loader.
+// Refused ones are checked again each time, so that a corrected file is found without a restart. A file with another
+// name than the plugin is opened only if the file with the plugin's name is not usable, and is not kept.
 #include "plugin/registry.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ struct Accepted {
 };
 
 Accepted& accepted() {
-  static Accepted* instance = new Accepted;  // never destroyed: as long-lived as the modules
+  static Accepted* instance = new Accepted;  // never destroyed: lives as long as the modules
   return *instance;
 }
 
@@ -44,7 +44,7 @@ Candidate refused(std::string path, std::string refusal) {
   return candidate;
 }
 
-// One file; `owner` as in PluginFolder. The lock is held.
+// Checks one file; `owner` as in PluginFolder. The lock is held.
 Candidate examine(const std::string& path, uid_t owner, const Asked& asked, std::map<std::string, Module>& modules) {
   if (const std::string reason = distrust_of_file(path, owner); !reason.empty())
     return refused(path, fmt::format("plugin {}: {}", path, reason));
@@ -58,7 +58,7 @@ Candidate examine(const std::string& path, uid_t owner, const Asked& asked, std:
           module.version, module.refusal, module.tables && asked.is(module) ? &module.tables->plugin : nullptr};
 }
 
-// A plugin of the program. The lock is held.
+// Checks a plugin of the program. The lock is held.
 Candidate examine(Registered& registered, const Asked& asked) {
   const Module& module = registered.module;
   Candidate candidate{{}, module.kind, module.name, module.version, {}, nullptr};
@@ -77,8 +77,8 @@ bool is_named(const std::string& path, std::string_view name) {
   return path.ends_with(fmt::format("/{}.so", name));
 }
 
-// Hands out candidates with their files, as listed, in search order until `visit` answers true: what is registered,
-// then folder by folder, in each the file that has the name asked for, then the others by name.
+// Calls `visit` with candidates and their files, in search order, until it returns true: registered plugins first, then
+// folder by folder, in each folder the file with the requested name, then the others by name.
 using Visit = std::function<bool(const std::string& file, Candidate candidate)>;
 void each_candidate(const Asked& asked, const Visit& visit) {
   Accepted& state = accepted();
@@ -142,7 +142,7 @@ void register_plugin(const gsel_plugin_v1& plugin) {
 std::vector<Candidate> find_plugins(int32_t kind) {
   std::vector<Candidate> all;
   std::vector<std::string> files;
-  std::map<std::pair<std::string, std::string>, size_t> first;  // kind and name to the one that load_plugin takes
+  std::map<std::pair<std::string, std::string>, size_t> first;  // kind and name to the candidate for load_plugin
   each_candidate({plugin_kind_name(kind), {}}, [&](const std::string& file, Candidate candidate) {
     all.push_back(std::move(candidate));
     files.push_back(file);

@@ -1,4 +1,4 @@
-// plugin/search.cc: see search.h. The folder beside libgsel is found from where libgsel was loaded, not from where it
+// plugin/search.cc: see search.h. The folder next to libgsel is found from where libgsel was loaded, not from where it
 // was configured to be, so that an installation can be moved.
 #include "plugin/search.h"
 
@@ -30,7 +30,7 @@ DIR* open_folder(const std::string& path) {
     if (DIR* folder = opendir(path.c_str()); folder || errno != EINTR) return folder;
 }
 
-// The folder and file that the plugins beside us belong to.
+// The file of libgsel, and the folder of the plugins next to it.
 struct Home {
   std::string file;
   std::string folder;
@@ -44,7 +44,7 @@ Home home() {
     const std::string file = resolved(map->l_name);
     return {file, folder_of(file) + kSubfolder};
   }
-  const std::string program = resolved("/proc/self/exe");  // linked into it: as bin beside lib
+  const std::string program = resolved("/proc/self/exe");  // linked into the program: uses bin next to lib
   return {program, folder_of(folder_of(program)) + "/lib" + kSubfolder};
 }
 
@@ -77,7 +77,7 @@ std::vector<PluginFolder> listed_folders() {
   return folders;
 }
 
-// Resolves the folder and looks whether it can be trusted.
+// Resolves the folder and checks whether it is trusted.
 void look_at(PluginFolder& folder) {
   if (!folder.refusal.empty()) return;
   try {
@@ -116,7 +116,7 @@ std::vector<PluginFolder> plugin_folders() {
 
 std::vector<std::string> modules_in(const std::string& folder) {
   std::vector<std::string> paths;
-  // Not std::filesystem, which ends the process where memory does.
+  // Not std::filesystem, which terminates the process when there is no memory.
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(open_folder(folder), closedir);
   int code = entries ? 0 : errno;
   while (entries) {

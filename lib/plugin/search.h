@@ -1,4 +1,4 @@
-// plugin/search.h: which folders may hold plugins, and which files are in them. Does not know what is in the files.
+// plugin/search.h: lists the folders that may hold plugins, and the files in them. Does not know what is in the files.
 #pragma once
 
 #include <sys/types.h>
@@ -9,12 +9,12 @@
 namespace gsel {
 
 struct PluginFolder {
-  std::string path;     // resolved when there is no refusal, else as given
-  std::string refusal;  // why it is not searched; empty when it is
-  uid_t owner = 0;      // accepted besides root and the effective user
+  std::string path;     // resolved unless refused, else as given
+  std::string refusal;  // why it is not searched; else empty
+  uid_t owner = 0;      // accepted in addition to root and the effective user
 };
 
-// GSEL_PLUGIN_PATH, then the folder beside libgsel; each folder once. Never the current directory.
+// GSEL_PLUGIN_PATH, then the folder next to libgsel; each folder once. Never the current directory.
 std::vector<PluginFolder> plugin_folders();
 
 // Paths of the files *.so in a folder, sorted by name. Throws GSEL_ERR_IO.

@@ -1,5 +1,5 @@
-// plugin/trust.cc: see trust.h. Goes up the resolved path and checks every folder, since whoever can write to one of
-// them could replace the file.
+// plugin/trust.cc: see trust.h. Checks every folder of the resolved path, since whoever can write to one could replace
+// the file.
 #include "plugin/trust.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-// plugin/trust.h: decides whether code from a file may run in this process. It may if only root, the effective user and
-// one further owner can have written the file or put it there. Does not know what a plugin is.
+// plugin/trust.h: decides whether code from a file may run in this process: only root, the effective user and one
+// further owner may have been able to write the file or put it in its place. Does not know what a plugin is.
 #pragma once
 
 #include <sys/types.h>
@@ -8,10 +8,10 @@
 
 namespace gsel {
 
-// Both take a resolved path (no links in it) and answer why it cannot be trusted; empty when it can be.
-//   owner  accepted besides root and the effective user; geteuid() for none
-// A folder that holds plugins, or a file, must not be writable by group or others; nor may any folder above, except
-// one that belongs to root and is sticky, as /tmp is: nobody can replace another's entry there.
+// Both functions take a resolved path (without links) and return the reason not to trust it; empty when it is trusted.
+//   owner  accepted in addition to root and the effective user; geteuid() for none
+// The file or plugin folder must not be writable by group or others. This also holds for every folder above it, except
+// for sticky folders owned by root, such as /tmp, where users cannot replace each other's entries.
 std::string distrust_of_file(const std::string& path, uid_t owner);
 std::string distrust_of_folder(const std::string& path, uid_t owner);
 
