@@ -1,5 +1,5 @@
-// bench_call.h: one call of the bench at one size: its counts, which bytes of whose buffer end up where, and what it
-// costs at least. Does not know: time and data.
+// bench_call.h: one call of the benchmark with one size: its counts, the origin of each byte of its result, and its
+// least cost. Does not know times or data.
 #pragma once
 
 #include <gsel/comm.h>
@@ -15,12 +15,12 @@ struct BenchKind {
   gsel_collective_kind kind;
   bool reduces;
   bool rooted;
-  bool in_place;  // can be
+  bool in_place;  // in-place calls are possible
 };
 const std::vector<BenchKind>& bench_kinds();
-const BenchKind* find_bench_kind(const std::string& name);  // nullptr: there is none
+const BenchKind* find_bench_kind(const std::string& name);  // nullptr: unknown
 
-// What a rank receives: elements of one rank's send buffer, or of what all of them are reduced to.
+// Part of a rank's result: elements of one rank's send buffer, or of the reduction of all.
 struct Segment {
   uint64_t at = 0, count = 0;
   int32_t from = -1;  // -1: reduced
@@ -29,8 +29,8 @@ struct Segment {
 
 class BenchCall {
  public:
-  // `bytes` is the size of the larger of a rank's buffers, as nccl-tests counts; rounded down to whole elements alike
-  // on all ranks.
+  // `bytes` is the size of the larger buffer of a rank, as in nccl-tests; rounded down to whole elements, equally on
+  // all ranks.
   BenchCall(const BenchKind& kind, uint64_t bytes, gsel_dtype dtype, gsel_op op, int32_t root, int32_t rank,
             int32_t ranks);
   BenchCall(const BenchCall&) = delete;
@@ -40,16 +40,16 @@ class BenchCall {
   uint64_t bytes() const { return total_ * element_; }
   uint64_t count() const {
     return counts_.empty() ? call_.count : total_;
-  }                                                // as nccl-tests' column; of uneven parts all
+  }                                                // as in nccl-tests' column; for uneven shards the total
   uint64_t sent() const { return sent_; }          // elements in this rank's send buffer
   uint64_t received() const { return received_; }  // elements in its recv buffer
   const std::vector<Segment>& segments() const { return segments_; }
-  // Where the send buffer stands in the recv buffer when both are one, or the other way round.
+  // Which buffer contains the other one in an in-place call, and at which offset.
   bool send_is_larger() const;
   uint64_t in_place_offset() const;  // elements
   gsel_collective on(void* send, void* recv) const;
 
-  // Bytes that all ranks together must read and write; in place, what stands where it belongs is left out.
+  // Bytes that all ranks together must read and write; in place, without data that is already where it belongs.
   double byte_floor(bool in_place) const;
   double bus_factor() const;
 

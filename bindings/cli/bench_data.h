@@ -1,7 +1,6 @@
-// bench_data.h: what stands in the buffers of the bench, and how many elements of a result are wrong. Inputs are small
+// bench_data.h: the contents of the benchmark's buffers, and the number of wrong elements in a result. Inputs are small
 // whole numbers whose reductions every type holds exactly, so results are compared bit by bit. They repeat after a
-// prime number of elements, so that a part that came to the wrong place shows. Does not know: the library's own
-// folds.
+// prime number of elements, so that a shard in a wrong place is noticed. Does not use the library's own reductions.
 #pragma once
 
 #include <gsel/comm.h>
@@ -14,9 +13,9 @@ namespace gsel::cli {
 class BenchData {
  public:
   BenchData(gsel_dtype dtype, bool reduces, gsel_op op, int32_t ranks);
-  // Elements [begin, begin + count) of a rank's input.
+  // Writes elements [begin, begin + count) of a rank's input.
   void fill(void* to, int32_t rank, uint64_t begin, uint64_t count) const;
-  // Elements of `got` that are not those of a rank's input, or of the reduced ones where rank is -1.
+  // The number of elements of `got` that differ from a rank's input, or, if rank is -1, from the reduction.
   uint64_t wrong(const void* got, int32_t rank, uint64_t begin, uint64_t count) const;
 
  private:

@@ -1,5 +1,5 @@
-// bench_rank.h: one rank's part of `gsel bench`: makes the calls, times them, checks what came out. Does not know:
-// how ranks are started and how rows are shown.
+// bench_rank.h: one rank of `gsel bench`: makes the calls, times them, checks the results. Does not know how ranks are
+// started or how rows are shown.
 #pragma once
 
 #include <gsel/comm.h>
@@ -20,7 +20,7 @@ struct BenchPlan {
   gsel_op op = GSEL_SUM;
   int32_t root = 0;
   bool in_place = false, out_of_place = true, registered = false, check = true;
-  int64_t iterations = 0;  // 0: as many as fit seconds_per_row
+  int64_t iterations = 0;  // 0: as many as fit in seconds_per_row
   double seconds_per_row = 0.25;
   int64_t warmup = 5;
 };
@@ -31,17 +31,17 @@ struct BenchRow {
   bool in_place = false;
   uint64_t bytes = 0, count = 0, wrong = 0;
   int64_t iterations = 0;
-  double seconds = 0, p99_seconds = 0;                // of the slowest rank: its median, its 99th percentile
+  double seconds = 0, p99_seconds = 0;                // of the slowest rank: median, 99th percentile
   double algorithm_bandwidth = 0, bus_bandwidth = 0;  // bytes per second
-  double efficiency = 0;                              // byte floor over time and memory bandwidth; 0: too small to tell
+  double efficiency = 0;                              // byte floor over (time * memory bandwidth); 0: too small
 };
 
 struct BenchResult {
-  double memory_bandwidth = 0;  // bytes per second, read and written, of all ranks copying at once
+  double memory_bandwidth = 0;  // bytes per second, read and written, while all ranks copy
   std::vector<BenchRow> rows;
 };
 
-// `tell` hears of each row when it is done; `about` of what comes next. Same plan on every rank.
+// `tell` is called with each finished row, `next` before each row. The plan is the same on every rank.
 struct BenchListener {
   std::function<void(double memory_bandwidth)> begin = [](double) {};
   std::function<void(const BenchKind& kind, uint64_t bytes)> next = [](const BenchKind&, uint64_t) {};

@@ -1,4 +1,4 @@
-// bench_report.h: rows of `gsel bench` as a table while they come, or as JSON.
+// bench_report.h: prints rows of `gsel bench`, as a table while they arrive, or as JSON.
 #pragma once
 
 #include <chrono>
@@ -21,12 +21,12 @@ class BenchTable {
   const BenchPlan& plan_;
   Clock::time_point started_ = Clock::now();
   size_t done_ = 0;
-  bool shown_ = false;  // a line of progress
+  bool shown_ = false;  // a progress line is visible
 };
 
 nlohmann::ordered_json bench_json(const BenchPlan& plan, const BenchResult& result, int32_t ranks, bool threads);
 const char* bench_op_name(gsel_op op);
-gsel_op bench_op(const std::string& name);        // 0: there is none
-gsel_dtype bench_dtype(const std::string& name);  // 0: there is none
+gsel_op bench_op(const std::string& name);        // 0: unknown
+gsel_dtype bench_dtype(const std::string& name);  // 0: unknown
 
 }  // namespace gsel::cli

@@ -1,5 +1,4 @@
-// client.h: the C interface of libgsel for the commands: handles that free themselves, failures as exceptions.
-// Does not know: any one command.
+// client.h: wraps the C interface of libgsel for the commands: handles that free themselves, failures as exceptions.
 #pragma once
 
 #include <gsel/gsel.h>
@@ -12,7 +11,7 @@ namespace gsel::cli {
 
 constexpr int kRefused = 2;  // exit status
 
-// A refusal: ends the command with that status.
+// An error that ends the command with kRefused.
 struct Failure {
   gsel_status code = GSEL_ERR_ARG;
   std::string message;  // with the chain of causes
@@ -20,12 +19,12 @@ struct Failure {
   int32_t column = 0;
 };
 
-// Throws a Failure unless the call succeeded; frees the error. By pointer, as the call must have been made before.
+// Throws a Failure unless the call succeeded; frees the error. Takes a pointer, since the call must come first.
 void check(gsel_status status, gsel_error** error);
 
-// Throws a Failure of the command's own.
+// Throws a Failure that the command itself found.
 [[noreturn]] void refuse(gsel_status code, const std::string& message);
-// The same for a word of an option's value, with its place: `input`: "token" at column N: `what`.
+// The same for a word of an option's value, with its position: `input`: "token" at column N: `what`.
 [[noreturn]] void refuse_at(gsel_status code, const std::string& input, const std::string& token, int32_t column,
                             const std::string& what);
 
@@ -58,25 +57,25 @@ std::string with_noun(const Number& n, const std::string& noun) {
   return noun_text(static_cast<int64_t>(n), noun);
 }
 
-// The inventory in `file`, or nothing when no file is named, which means this machine.
+// The inventory in `file`; without a file nothing, which means this machine.
 Handle<gsel_inventory> read_inventory(const std::string& file);
 
-// What ranks did when, to be drawn: documents are added, and a picture is written to a file when one is named.
+// A timeline of ranks: documents are added, and drawn to a file if a file is named.
 Handle<gsel_timeline> new_timeline();
 void add(gsel_timeline* timeline, const std::string& json, const std::string& name);
 void draw(gsel_timeline* timeline, int32_t format, const std::string& file);
 
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, const std::string& content);
-// Puts `content` in place of the file at once. A reader sees the old or the new one; a failure leaves the old one. What
-// is no regular file, such as /dev/fd/3, is written to.
+// Replaces the file atomically: a reader sees the old or the new content, and a failure keeps the old one. A file that
+// is not regular, such as /dev/fd/3, is written to.
 void replace_file(const std::string& path, const std::string& content);
-// Writes to standard output, or to the file of --output, which the first call makes; a failure, such as a full disk, is
-// a Failure.
+// Writes to standard output, or to the file of --output, which the first call creates. Throws a Failure, for example
+// when the disk is full.
 void print(const std::string& text);
-void print_to(const std::string& file);  // empty: to standard output
+void print_to(const std::string& file);  // empty: standard output
 bool prints_to_standard_output();
-// As JSON documents of the command are printed.
+// The format of the command's JSON documents.
 std::string json_text(const nlohmann::ordered_json& json);
 
 }  // namespace gsel::cli

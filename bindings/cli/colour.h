@@ -1,5 +1,5 @@
-// colour.h: colours of what is printed for people: verdicts and warnings, where they are to be seen at a glance. Does
-// not know: what is coloured.
+// colour.h: colours in human-readable output: verdicts and warnings that should stand out. Does not know what is
+// coloured.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@ namespace gsel::cli {
 
 enum class Colour { good, bad, warning, faint };
 
-// "auto", "always" or "never", as --color has it. auto: on a terminal, unless NO_COLOR is set or TERM is dumb.
+// The value of --color: "auto", "always" or "never". auto: on a terminal, unless NO_COLOR is set or TERM is dumb.
 void set_colours(const std::string& when);
 
-// For standard output (1), where print goes, or standard error (2).
+// For standard output (1), where print writes, or standard error (2).
 std::string coloured(Colour colour, const std::string& text, int descriptor = 1);
 
 // "gsel: ", before an error or a warning.

@@ -1,5 +1,5 @@
-// commands.h: one function per subcommand, each in the file of its name. A command declares its text and its options
-// and returns what to do when it was chosen; the result is the exit status.
+// commands.h: one function per subcommand, each in its own file. It declares the text and options of the subcommand,
+// and returns the function that runs it and yields the exit status.
 #pragma once
 
 #include <functional>
@@ -21,9 +21,9 @@ Command plugins_command(CommandLine& line);
 Command program_command(CommandLine& line);
 Command mesh_command(CommandLine& line);
 Command plan_command(CommandLine& line);
-// `program` is what stood behind "--": the program of the ranks and its arguments.
+// `program`: the words after "--": the program of the ranks and its arguments.
 Command run_command(CommandLine& line, std::vector<std::string> program);
-// `arguments` are those of the whole command, for ranks that are started with them.
+// `arguments`: those of the whole command, for ranks that are started with the same ones.
 Command bench_command(CommandLine& line, std::vector<std::string> arguments);
 Command tune_command(CommandLine& line);
 Command trace_command(CommandLine& line);

@@ -1,4 +1,4 @@
-// common_headers.h: precompiled for all files of the command.
+// common_headers.h: the precompiled header of the command.
 #pragma once
 
 #include <gsel/gsel.h>

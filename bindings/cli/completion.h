@@ -1,4 +1,4 @@
-// completion.h: scripts that complete command lines of gsel in a shell, from the table of spec.h.
+// completion.h: shell completion scripts for gsel, from the table of spec.h.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// descendants.h: what the ranks started and left. As a subreaper this process inherits every orphan below it, so no
-// descendant can hide, in whatever session or group. Does not know: ranks.
+// descendants.h: finds processes that the ranks left running. This process is a subreaper and inherits every orphan
+// below it, so no descendant can hide, whatever its session or group.
 #pragma once
 
 #include <sys/types.h>
@@ -11,17 +11,17 @@ namespace gsel::cli {
 
 class Descendants {
  public:
-  // From now on orphans come to us. Children there already, from before an exec, are none of our business.
+  // Becomes a subreaper. Existing children, from before an exec, are ignored.
   Descendants();
 
-  // Kills and reaps every descendant; call when no rank is left. Returns how many there were.
+  // Kills and reaps every descendant, and returns their number. To be called when no rank runs.
   int end_all();
 
  private:
   std::set<pid_t> older_;
 };
 
-// All processes that this one started, and those below them.
+// All descendants of this process.
 std::vector<pid_t> processes_below();
 
 }  // namespace gsel::cli

@@ -1,6 +1,6 @@
-// endings.h: tells ranks that are joining which rank of the job has ended, and how, so that they need not wait for it.
-// Each connects under a name made from GSEL_JOB, in no file system, and is sent one line for each end, those from
-// before included. Does not know: processes.
+// endings.h: tells joining ranks which ranks of the job have ended, and how, so that they do not wait for them. A
+// joining rank connects to an abstract socket named after GSEL_JOB, and gets one line for each end, including earlier
+// ones. Does not know processes.
 #pragma once
 
 #include <poll.h>
@@ -12,7 +12,7 @@ namespace gsel::cli {
 
 class Endings {
  public:
-  // Without a socket there is nobody to tell.
+  // If no socket can be opened, nobody is told.
   explicit Endings(const std::string& job);
   ~Endings();
   Endings(const Endings&) = delete;
@@ -21,7 +21,7 @@ class Endings {
   // "rank 1 of 4 (pid 4711) exited with status 3"
   void tell(std::string line);
 
-  // What to wait for, added to a poll; then what to do with its results.
+  // Adds descriptors to a poll; then handles the results.
   void add_to(std::vector<pollfd>& polls) const;
   void serve(const std::vector<pollfd>& polls);
 
@@ -29,8 +29,8 @@ class Endings {
   void admit();
 
   int listener_ = -1;
-  std::vector<int> ranks_;          // those that are joining
-  std::vector<std::string> lines_;  // told so far
+  std::vector<int> ranks_;          // sockets of joining ranks
+  std::vector<std::string> lines_;  // all lines so far
 };
 
 }  // namespace gsel::cli

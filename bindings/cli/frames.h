@@ -1,6 +1,6 @@
-// frames.h: messages between `gsel run --hosts` and its agents, over two descriptors: a length of four bytes, a kind,
-// and what it says, texts with their lengths before them, so that nothing is quoted. Reads and writes only what does
-// not block. Does not know: who is at the other end.
+// frames.h: messages between `gsel run --hosts` and its agents, over two descriptors: a four-byte length, a kind, and
+// the content, in which texts are preceded by their lengths, so nothing is quoted. Never blocks. Does not know what is
+// at the other end.
 #pragma once
 
 #include <poll.h>
@@ -14,7 +14,7 @@
 
 namespace gsel::cli {
 
-// A change of a frame changes kAgentProtocol as well.
+// To be increased with any change of a frame.
 constexpr int kAgentProtocol = 1;
 
 enum class FrameKind : uint8_t {
@@ -26,26 +26,26 @@ enum class FrameKind : uint8_t {
   not_started = 'N',  // rank, status and text of RankEvent
   output = 'O',       // rank, stream, lines
   ended = 'E',        // rank, pid, status
-  taken = 'T',        // bytes of input that rank 0 has taken
-  recording = 'C',    // a name, and the JSON of what ranks of the host did (docs/trace.md)
-  recorded = 'Q',     // all that was asked for by `record`
-  done = 'D',         // processes that ranks had left behind: nothing follows
+  taken = 'T',        // bytes of input that rank 0 has read
+  recording = 'C',    // a name, and the JSON of a recording of the host's ranks (docs/trace.md)
+  recorded = 'Q',     // all recordings requested by `record` were sent
+  done = 'D',         // number of processes that ranks left behind; nothing follows
   // to an agent
   job = 'J',           // HostJob
   go = 'G',            // start the ranks
   signal = 'S',        // its number
   input = 'I',         // for rank 0; nothing: its end
-  close_output = 'X',  // stream: nobody reads it
-  record = 'A',        // ask for recordings of the ranks that run
+  close_output = 'X',  // stream that nobody reads any more
+  record = 'A',        // requests recordings of the running ranks
 };
 
-// What a frame says, put together and taken apart in the same order.
+// The content of a frame, written and read in the same order.
 class FrameText {
  public:
   FrameText& number(int64_t value);
   FrameText& text(std::string_view value);
   FrameText& texts(const std::vector<std::string>& values);
-  // As another one has put it together.
+  // Appends bytes that another FrameText made.
   FrameText& raw(std::string_view bytes);
   const std::string& bytes() const { return bytes_; }
 
@@ -53,7 +53,7 @@ class FrameText {
   std::string bytes_;
 };
 
-// A Failure (GSEL_ERR_VERSION) where the frame says less than is asked for.
+// Throws a Failure (GSEL_ERR_VERSION) when the frame has less than is read.
 class FrameReader {
  public:
   explicit FrameReader(std::string_view bytes) : left_(bytes) {}
@@ -73,7 +73,7 @@ struct Frame {
 
 class Channel {
  public:
-  // Takes over both descriptors. `mark`: what comes before it is no frame, such as what a shell says when it starts.
+  // Takes ownership of both descriptors. `mark`: text before it is no frame, such as the greeting of a shell.
   Channel(int in, int out, std::string mark = {});
   ~Channel();
   Channel(const Channel&) = delete;
@@ -86,9 +86,9 @@ class Channel {
   void add_to(std::vector<pollfd>& polls, bool reads = true) const;
   void serve(const std::vector<pollfd>& polls);
   std::optional<Frame> take();
-  bool has_ended() const { return in_ < 0; }                 // the other side says nothing more
-  bool can_send() const { return out_ >= 0; }                // the other side takes what is sent, as far as is known
-  const std::string& before_mark() const { return noise_; }  // the end of it
+  bool has_ended() const { return in_ < 0; }                 // the other side sends nothing more
+  bool can_send() const { return out_ >= 0; }                // the other side still reads, as far as is known
+  const std::string& before_mark() const { return noise_; }  // its last part
   void close_out();
 
  private:
@@ -98,7 +98,7 @@ class Channel {
   void close_in();
 
   int in_, out_;
-  std::string mark_;  // still awaited
+  std::string mark_;  // not yet seen
   std::string noise_, in_bytes_, out_bytes_;
   std::deque<Frame> frames_;
 };

@@ -1,4 +1,4 @@
-// help.h: what `--help` prints, from the table of spec.h.
+// help.h: the text of `--help`, from the table of spec.h.
 #pragma once
 
 #include <memory>
@@ -9,15 +9,15 @@
 
 namespace gsel::cli {
 
-// Of a subcommand; of `gsel` itself, with the list of `commands`.
+// Help of a subcommand, or of `gsel` itself, with the list of `commands`.
 std::string help_text(const CommandSpec& command, const std::vector<std::unique_ptr<CommandSpec>>& commands);
 
 // "-n, --ranks N"
 std::string option_text(const OptionSpec& option);
-// What an option does, and its value when it is not given.
+// An option's help with its default value.
 std::string option_help(const OptionSpec& option);
 
-// Paragraphs of Section::text; `literal` ones have lines that are shown as they stand, without their four blanks.
+// Paragraphs of Section::text; the lines of a `literal` one are shown unchanged, without their four blanks.
 struct Paragraph {
   bool literal;
   std::vector<std::string> lines;

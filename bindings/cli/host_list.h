@@ -1,5 +1,5 @@
-// host_list.h: hosts as a command line names them: "a:2,b:2" as users of mpirun write it, or "2x4" for two hosts of
-// four slots each. Ranks fill the slots in the order written. Does not know: whether there are such hosts.
+// host_list.h: parses lists of hosts: "a:2,b:2" as in mpirun, or "2x4" for two hosts with four slots each. Ranks fill
+// the slots in the written order. Does not know whether the hosts exist.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ constexpr int32_t kMostSlots = 1 << 16;  // of all hosts of a list together
 struct HostSlots {
   std::string name;
   int32_t slots = 1;
-  std::string token;   // as it was written
+  std::string token;   // as written
   int32_t column = 1;  // of the token
 };
 
@@ -28,16 +28,16 @@ struct HostList {
   const std::string& name_of(int32_t rank) const;
 };
 
-// GSEL_ERR_SYNTAX, GSEL_ERR_OUT_OF_RANGE (no slot, or too many) and GSEL_ERR_DUPLICATE name token and column.
+// GSEL_ERR_SYNTAX, GSEL_ERR_OUT_OF_RANGE (no slots or too many) and GSEL_ERR_DUPLICATE name token and column.
 HostList parse_hosts(const std::string& option, const std::string& text);
 
-// Whether a list is written as numbers, "2x4", and its hosts have no names of their own.
+// Whether a list has the form "2x4", whose hosts have no names.
 bool is_grid(std::string_view text);
 
-// GSEL_ERR_OUT_OF_RANGE unless there is one slot for each rank; names the host at which slots or ranks end.
+// GSEL_ERR_OUT_OF_RANGE unless there is one slot for each rank; names the host where slots or ranks end.
 void check_slots(const HostList& list, int32_t ranks);
 
-// "1024x8" as two numbers from 1 to `most` each; `column` is that of its first letter in `input`.
+// Parses "1024x8" as two numbers from 1 to `most`; `column` is that of its first character in `input`.
 struct HostGrid {
   int64_t hosts, each;
 };

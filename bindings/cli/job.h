@@ -1,5 +1,5 @@
-// job.h: what the ranks of a job find in their environments, and where on this host they run. Does not know: what
-// they run, and on which devices.
+// job.h: the environments of a job's ranks, and their places on this host. Does not know the program of the ranks, or
+// their devices.
 #pragma once
 
 #include <cstdint>
@@ -9,38 +9,38 @@
 
 namespace gsel::cli {
 
-constexpr int64_t kMaxRanks = 256;  // as many as shared memory joins
+constexpr int64_t kMaxRanks = 256;  // most ranks that can join through shared memory
 
 using Environment = std::map<std::string, std::string>;
 
 std::string own_path();  // of this command
 Environment own_environment();
-// This host among those of the job. rendezvous: where their ranks meet, "tcp://a:1"; empty where this host has all.
-// job: its name, which no other job at that place has; may be empty.
+// The position of this host in its job. rendezvous: where the ranks meet, "tcp://a:1"; empty if all ranks are on this
+// host. job: its name, unique at that rendezvous; may be empty.
 struct Nodes {
   int64_t count = 1, rank = 0;
-  int64_t first_rank = 0, world_size = 0;  // of this host, and of all; 0: that of this host
+  int64_t first_rank = 0, world_size = 0;  // of this host, and of all hosts; 0: same as this host
   std::string rendezvous = {}, job = {};
 };
-// What all ranks of one job share; `from` ours. ranks: on this host.
+// The environment that all ranks of a job share, based on our own. ranks: on this host.
 Environment job_environment(int64_t ranks, const Nodes& nodes = {});
-// local: of this host's.
+// local: the rank's number on this host.
 void add_rank(Environment& environment, int64_t local, int64_t first_rank = 0);
 std::vector<std::string> lines(const Environment& environment);
 
-// A core or hardware thread for each rank, near each other: distinct cores, then the second threads of these. Empty
-// when there are fewer than ranks that this process may use, or only one rank.
+// A core or hardware thread for each rank, near each other: distinct cores first, then second threads. Empty if this
+// process may use fewer than there are ranks, or if there is one rank.
 struct Place {
-  std::vector<int> processors;  // as the kernel numbers them
+  std::vector<int> processors;  // numbered as in the kernel
 };
 std::vector<Place> place_ranks(int64_t ranks);
 std::string place_text(const Place& place);  // "processor 3", "processors 3 and 67"
 
-// A place as the kernel takes it, made beforehand, so that a forked child can apply it.
+// A place in the kernel's form, made in advance so that a forked child can apply it.
 class PlaceMask {
  public:
   explicit PlaceMask(const Place& place);
-  // The calling thread from now on; a failure is of no consequence.
+  // Binds the calling thread; failures are ignored.
   void apply() const;
 
  private:

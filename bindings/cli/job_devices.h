@@ -1,5 +1,4 @@
-// job_devices.h: the devices of the ranks of one host, as `gsel run` was asked for them. Does not know: what the ranks
-// run.
+// job_devices.h: the devices of one host's ranks, as requested from `gsel run`. Does not know the program of the ranks.
 #pragma once
 
 #include <optional>
@@ -11,17 +10,17 @@
 namespace gsel::cli {
 
 struct DeviceWish {
-  std::optional<std::string> devices;  // not given: as the config says
+  std::optional<std::string> devices;  // not given: as in the config
   std::string inventory;               // a file; empty: this machine
   bool reserve = false, share = false;
 };
 
-// The devices of the job: nothing when none were asked for, and the ranks see what we see.
+// The devices of the job; without a request there are none, and the ranks see the same devices as this process.
 class JobDevices {
  public:
   JobDevices(const DeviceWish& wish, const gsel_config* config, int64_t ranks);
 
-  // Adds what rank `rank` of this host is to see, and by which name its device is known to the others.
+  // Adds the variables with which rank `rank` of this host sees its device, and the name of the device for other ranks.
   void add(int32_t rank, Environment& environment) const;
 
  private:
@@ -36,7 +35,7 @@ class JobDevices {
   Handle<gsel_selection> owned_;
   Handle<gsel_reservation> held_;
   const gsel_selection* selection_ = nullptr;
-  bool shared_ = false;  // several ranks may compute on one device, in turn
+  bool shared_ = false;  // several ranks may take turns on one device
 };
 
 }  // namespace gsel::cli

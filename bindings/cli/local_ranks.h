@@ -1,5 +1,5 @@
-// local_ranks.h: ranks on this host, as processes. Ranks are process groups: what is sent to one reaches what it
-// started. Does not know: what is in their environments, and when a job ends.
+// local_ranks.h: ranks on this host, as processes. Each rank is a process group, so a signal to it also reaches the
+// processes that it started. Does not know the ranks' environments, or when a job ends.
 #pragma once
 
 #include <csignal>
@@ -19,19 +19,19 @@ namespace gsel::cli {
 
 struct LocalJob {
   std::string job = {};                                     // GSEL_JOB of the ranks
-  std::vector<std::string> program = {};                    // and its arguments
+  std::vector<std::string> program = {};                    // with its arguments
   std::vector<std::vector<std::string>> environments = {};  // one per rank, NAME=VALUE
-  std::vector<Place> places = {};                           // one per rank; none: anywhere
-  int64_t first_rank = 0;                                   // of those of this host, which are numbered from it
+  std::vector<Place> places = {};                           // one per rank; empty: anywhere
+  int64_t first_rank = 0;                                   // of this host
   int64_t world_size = 0;                                   // of all hosts
-  std::shared_ptr<const void> held = {};                    // until the ranks have ended: their devices
+  std::shared_ptr<const void> held = {};                    // kept until the ranks have ended: their devices
 };
 
-// The descriptors that the ranks get.
+// The standard streams of the ranks.
 struct Streams {
   int input = 0;                             // of rank 0; a terminal is not passed on
-  RankPipes::Take take = {};                 // gets what the ranks write; none: they write to ours
-  std::function<bool(int to)> is_full = {};  // its buffer is full: read from the ranks later
+  RankPipes::Take take = {};                 // gets the ranks' output; empty: they write to our descriptors
+  std::function<bool(int to)> is_full = {};  // its buffer is full: do not read from the ranks yet
 };
 
 class LocalRanks : public Ranks {
@@ -47,7 +47,7 @@ class LocalRanks : public Ranks {
   void serve(const std::vector<pollfd>& polls) override;
   std::vector<RankEvent> take_events() override;
   bool is_finished() const override;
-  // Nobody reads stream `to` of the ranks any more.
+  // Stream `to` of the ranks has no reader any more.
   void close_output(int to) { pipes_.close_all(to); }
 
  private:
@@ -64,13 +64,13 @@ class LocalRanks : public Ranks {
   Descendants descendants_;
   Endings endings_;
   RankPipes pipes_;
-  sigset_t signals_{};  // the mask that ranks start with: ours when this was made
+  sigset_t signals_{};  // the ranks' signal mask: ours when this object was made
   std::vector<Running> running_;
   std::vector<RankEvent> events_;  // not yet taken
-  bool has_ended_ = false;         // all have, and what they left
+  bool has_ended_ = false;         // all ranks have ended, and so have the processes they left
 };
 
-// With the rank before each line, where they are tagged; else the ranks write to our descriptors.
+// Prints the ranks' output with the rank before each line if `tags` is set; else the ranks write to our descriptors.
 class PrintedRanks : public LocalRanks {
  public:
   PrintedRanks(LocalJob job, bool tags);

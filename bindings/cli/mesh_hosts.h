@@ -1,5 +1,5 @@
-// mesh_hosts.h: where the groups of a mesh lie when its ranks fill hosts in order: which stay inside a host, which
-// cross hosts, and what would keep those of the tensor axis inside. Does not know: configs, and how it is printed.
+// mesh_hosts.h: where the groups of a mesh are when ranks fill hosts in order: which groups stay within a host, which
+// span hosts, and how the groups of the tensor axis could stay within one. Does not know configs or output formats.
 #pragma once
 
 #include <gsel/mesh.h>
@@ -15,13 +15,13 @@ namespace gsel::cli {
 
 using Group = std::vector<int32_t>;  // ranks
 
-// Ranks that differ on the axis alone, in order of their first.
+// Groups of ranks that differ only on the axis, in order of their first rank.
 std::vector<Group> groups_of(const gsel_mesh& mesh, gsel_axis axis);
 
 struct PlacedGroup {
   Group ranks;
-  std::vector<int32_t> hosts;            // of the list, ascending
-  std::optional<uint64_t> bytes_sent{};  // by its ranks together, in a step
+  std::vector<int32_t> hosts;            // index in the list, ascending
+  std::optional<uint64_t> bytes_sent{};  // by its ranks together, per step
   bool across() const { return hosts.size() > 1; }
 };
 std::vector<PlacedGroup> placed_groups(const HostList& list, std::vector<Group> groups);
@@ -29,7 +29,8 @@ std::vector<PlacedGroup> placed_groups(const HostList& list, std::vector<Group> 
 // "none" or "1 of 4".
 std::string across_text(const std::vector<PlacedGroup>& groups);
 
-// Why groups of the tensor axis are slow, and which size, order of hosts or slots avoid it; empty: all stay inside.
+// Why groups of the tensor axis are slow, and which size, order of hosts or slots avoids that; empty: all stay within
+// hosts.
 std::string tensor_warning(const HostList& list, const gsel_mesh& mesh);
 
 }  // namespace gsel::cli

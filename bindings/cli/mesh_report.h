@@ -1,4 +1,4 @@
-// mesh_report.h: a mesh as `gsel mesh` shows it, with the hosts of its ranks where they are known: as JSON and as text.
+// mesh_report.h: a mesh as `gsel mesh` shows it, as JSON and as text, with the hosts of its ranks if known.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,14 @@ struct AxisGroups {
   gsel_axis axis;
   std::string plugin;
   std::vector<Group> groups;
-  std::vector<PlacedGroup> placed;  // with hosts
+  std::vector<PlacedGroup> placed;  // if hosts are known
 };
 
 struct ShownMesh {
   gsel_mesh mesh;
   std::vector<AxisGroups> axes;
   std::optional<HostList> hosts;
-  std::string warning;  // with hosts
+  std::string warning;  // if hosts are known
   bool with_programs = false;
 };
 

@@ -1,5 +1,5 @@
-// network_spec.h: the worlds and the network that `gsel bench --simulate` and `--network` name, and the catalogue of
-// fabrics. Does not know: what anything costs.
+// network_spec.h: parses the worlds and the network of `gsel bench --simulate` and `--network`, and has the catalogue
+// of fabrics. Does not know costs.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace gsel::cli {
 
-// The fabrics that have a name, each with its figures and the ranges that they are taken from, for help.
+// The named fabrics with their figures and the ranges of these, for help.
 TermList fabric_list();
 
-// Hosts beyond these are taken to be in several racks.
+// More hosts are assumed to be in several racks.
 constexpr int64_t kRackHosts = 32;
 constexpr double kRackCongestion = 1, kFarCongestion = 1.5;
 
@@ -21,7 +21,7 @@ struct SimulatedWorlds {
   std::vector<HostWorld> worlds;
   NetworkModel model;
   bool congestion_told = false;
-  // c of a world: what was told, else by its number of hosts.
+  // c of a world: as given, else by its number of hosts.
   NetworkModel model_of(const HostWorld& world) const;
 };
 

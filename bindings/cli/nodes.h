@@ -1,5 +1,4 @@
-// nodes.h: the options that say that a job has ranks on several hosts, on each of which it is started. Does not know
-// what the ranks are.
+// nodes.h: the options of a job that is started separately on each of several hosts. Does not know the ranks.
 #pragma once
 
 #include <string>
@@ -8,14 +7,14 @@
 
 namespace gsel::cli {
 
-// As given; empty: not.
+// As given; empty: not given.
 struct NodeOptions {
   std::string nodes, node_rank, rendezvous, job;
 };
 
-// What all ranks of a job find in GSEL_JOB_NAME; refused, where they cannot.
+// The value of GSEL_JOB_NAME for all ranks of a job; refuses names that cannot be used.
 std::string checked_job_name(const std::string& name);
-// ranks: of this host, and of each other one.
+// ranks: on this host, and on each other host.
 Nodes nodes_of(const NodeOptions& options, int64_t ranks);
 
 }  // namespace gsel::cli

@@ -1,6 +1,5 @@
-// output.h: what ranks write, line by line: read from their pipes, and written to our own descriptors with the rank
-// before each line. Reads and writes only what does not block, and stops reading where the reader is slow. Does not
-// know: processes.
+// output.h: the output of ranks, line by line: read from their pipes, and written to our own descriptors with the rank
+// before each line. Never blocks, and stops reading when its own reader is slow. Does not know processes.
 #pragma once
 
 #include <poll.h>
@@ -12,24 +11,25 @@
 
 namespace gsel::cli {
 
-// Pipes that ranks write to.
+// Pipes for the output of ranks.
 class RankPipes {
  public:
-  // Gets whole lines of a rank, at the end and where a line is too long also what has no newline. `to`: 1 or 2.
+  // Gets whole lines of a rank; at the end of the output, or if a line is too long, also text without a newline. `to`:
+  // 1 or 2.
   using Take = std::function<void(int rank, int to, std::string_view lines)>;
   explicit RankPipes(Take take) : take_(std::move(take)) {}
   ~RankPipes();
   RankPipes(const RankPipes&) = delete;
   RankPipes& operator=(const RankPipes&) = delete;
 
-  // A new pipe. Returns the end to write to, which the caller closes; -1 with errno on failure.
+  // Opens a pipe. Returns the write end, which the caller closes; -1 with errno on failure.
   int open(int rank, int to);
 
-  // What to wait for, added to a poll, without the pipes of `is_full` descriptors; then what to do with its results.
+  // Adds descriptors to a poll, except pipes for which `is_full`; then handles the results.
   void add_to(std::vector<pollfd>& polls, const std::function<bool(int to)>& is_full) const;
   void serve(const std::vector<pollfd>& polls);
 
-  // Nobody reads them any more: the ranks get the broken pipe that they would have had without us.
+  // Stream `to` has no reader any more: closes the pipes, so that the ranks get a broken pipe as they would without us.
   void close_all(int to);
   bool finished() const { return sources_.empty(); }
 
@@ -52,7 +52,7 @@ class Printer {
  public:
   explicit Printer(bool tags) : tags_(tags) {}
 
-  // Each line as "[rank] line" with tags; what has no newline at its end gets one.
+  // Prints each line, as "[rank] line" with tags; adds a newline at the end if missing.
   void add(int rank, int to, std::string_view lines);
   bool is_full(int to) const;
   bool is_broken(int to) const { return broken_[to]; }  // has no reader

@@ -1,4 +1,4 @@
-// own_address.h: how other hosts reach this one, and a port that nobody else is given. Does not know: for what.
+// own_address.h: an address at which other hosts reach this one, and a reserved port.
 #pragma once
 
 #include <cstdint>
@@ -6,22 +6,22 @@
 
 namespace gsel::cli {
 
-// The address at which ssh reached us; empty: not known.
+// The address at which ssh reached this host; empty: unknown.
 std::string address_of_connection();
 
-// Of an interface that is up, neither the loopback nor link-local: of GSEL_INTERFACE if it is set; else of one that is
-// not of containers or virtual machines, where there is one. Empty: there is none.
+// The address of an interface that is up and neither loopback nor link-local: that of GSEL_INTERFACE if set; else
+// preferably one that does not belong to containers or virtual machines. Empty: there is none.
 std::string address_of_interface();
 
-// A port that is bound and not listened at: the kernel gives it to nobody, and who binds it by name and with
-// SO_REUSEADDR can listen there. It is free once this is gone.
+// A port that is bound but has no listener, so the kernel gives it to nobody else. Another process can listen on it by
+// binding it explicitly with SO_REUSEADDR. Released by the destructor.
 class HeldPort {
  public:
   HeldPort();
   ~HeldPort();
   HeldPort(const HeldPort&) = delete;
   HeldPort& operator=(const HeldPort&) = delete;
-  uint16_t number() const { return number_; }  // 0: none could be had
+  uint16_t number() const { return number_; }  // 0: none available
 
  private:
   int fd_ = -1;

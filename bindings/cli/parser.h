@@ -1,6 +1,6 @@
-// parser.h: command lines: subcommands with their options, and where the values go. Each option goes into the table of
-// spec.h and to the library that reads command lines (CLI11), which is compiled in parser.cc alone, since it costs
-// seconds in each file that it is compiled in.
+// parser.h: command lines: subcommands with options, and the variables for their values. Each option is added to the
+// table of spec.h and to the command-line library (CLI11). Only parser.cc includes CLI11, since it costs seconds in
+// each file that does.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ class Option;
 
 namespace gsel::cli {
 
-// A subcommand, or a group of its options. A handle: the command line owns what it stands for. `type` is shown behind
-// an option's name; values are written when the line is parsed and must live until then.
+// A subcommand, or a group of its options. A handle to objects that the command line owns. `type` is shown after an
+// option's name. Values are written when the line is parsed, and must live until then.
 class Parser {
  public:
   Parser() = default;
@@ -30,17 +30,17 @@ class Parser {
   void option(const char* name, std::string& value, const char* type, const char* help,
               Default shown = Default::hidden);
   void option(const char* name, size_t& value, const char* type, const char* help, Default shown = Default::hidden);
-  // From least to most.
+  // Accepts values from least to most.
   void option(const char* name, int32_t& value, int32_t least, int32_t most, const char* type, const char* help);
-  // May stand without its value, which is empty then.
+  // The value may be omitted, and is then empty.
   void optional(const char* name, std::string& value, const char* type, const char* help);
-  // Takes one value or more; most: 0 for any number.
+  // Accepts one or more values; most: 0 for any number.
   void list(const char* name, std::vector<std::string>& values, const char* type, const char* help, int most = 0);
   void require(const char* option);
-  // Takes one value each time it is given.
+  // Accepts one value each time it is given.
   void repeated(const char* name, std::vector<std::string>& values, const char* type, const char* help);
   void flag(const char* name, bool& value, const char* help);
-  // For the machinery of the command itself: read, and in no help.
+  // For the command's own use: parsed, but not in the help.
   void hidden(const char* name, std::string& value);
 
   // Values of an option, or the best known ones, for completion.
@@ -49,11 +49,11 @@ class Parser {
   Parser group(const char* title);
   void require_one_option();
   void exclude(const char* option, const char* other);
-  // All options of this group are refused without `option`, of `other`.
+  // Refuses all options of this group unless `option` of `other` is given.
   void need(const Parser& other, const char* option);
-  // Printed behind the options.
+  // Printed after the options.
   void tail(TermList list);
-  // What is no option begins the arguments that are left, options and all.
+  // The first word that is no option begins the remaining arguments, which may have options.
   void keep_rest();
   std::vector<std::string> rest() const;
 
@@ -77,10 +77,9 @@ class CommandLine {
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
-  // With the options of Common, which therefore every subcommand has.
+  // Adds a subcommand, with the options of Common, which every subcommand has.
   Parser subcommand(const CommandText& text);
-  // Prints help or the version where that is asked for, and returns false; throws a Failure where an argument cannot be
-  // used.
+  // Prints help or the version if requested, and returns false; throws a Failure for an invalid argument.
   bool parse(const std::vector<std::string>& arguments);
 
   const Common& common() const { return common_; }

@@ -1,5 +1,5 @@
-// recordings.h: who asks the launcher of a job over several hosts what its ranks are doing gets the recordings of all
-// hosts, over a socket with a name made from the launcher's pid, in no file system. Does not know: how hosts are asked.
+// recordings.h: recordings of all hosts of a job, for a process that asks the launcher through an abstract socket named
+// after the launcher's pid. Does not know how hosts are asked.
 #pragma once
 
 #include <poll.h>
@@ -23,10 +23,10 @@ class Recordings {
   Recordings(const Recordings&) = delete;
   Recordings& operator=(const Recordings&) = delete;
 
-  // Somebody asks and nobody was asked yet: true once, and `hosts` answers are expected from now on.
+  // True once when a process asks and no request is under way; then answers of `hosts` hosts are expected.
   bool begins(size_t hosts);
   void add(const std::string& json);  // of some ranks
-  void end_of_host();                 // it has told all, or was lost
+  void end_of_host();                 // it sent everything, or was lost
   bool is_awaited() const { return awaited_ > 0; }
 
   void add_to(std::vector<pollfd>& polls) const;
@@ -44,19 +44,19 @@ class Recordings {
   Clock::time_point begun_{};
 };
 
-// What the launcher with that pid tells; nothing: it is none, or none of this user's.
+// The recordings from the launcher with that pid; nothing if the process is no launcher, or not of this user.
 std::optional<std::vector<std::string>> recordings_of_launcher(pid_t pid);
 
 // ---- an agent's side ----
 
-// Of the communicators of all processes below this one.
+// Recordings of the communicators of all descendants of this process.
 std::vector<std::string> recordings_below();
 
-// Files that failed calls have left in `folder` since then; names and contents.
+// Files in `folder` that failed calls have written since then: names and contents.
 std::vector<std::pair<std::string, std::string>> recorded_files(const std::string& folder, timespec since);
 
-// "gsel-node2-4711-0.json" in `folder`, unless a file of the other name there has the same content: of a folder that
-// the hosts share. Returns whether it was written; a Failure where it cannot be.
+// Writes "gsel-node2-4711-0.json" in `folder`, unless the file `name` there has the same content: the hosts may share
+// the folder. Returns whether it was written; throws a Failure if that is impossible.
 bool keep_recording(const std::string& folder, const std::string& host, const std::string& name,
                     const std::string& content);
 

@@ -1,5 +1,5 @@
-// remote_host.h: one other host: the remote shell that leads there, and what the agent says about itself. Does not
-// know: the other hosts, and when the job ends.
+// remote_host.h: one other host: the remote shell to it, and the agent's first message. Does not know the other hosts,
+// or when the job ends.
 #pragma once
 
 #include <chrono>
@@ -13,14 +13,14 @@
 
 namespace gsel::cli {
 
-// What an agent says first.
+// The agent's first output.
 extern const char* const kAgentMark;
 struct Hello {
   int64_t protocol = 0;
   std::string version;
-  std::string reached;  // the address at which the launcher reached it; empty: not known
+  std::string reached;  // the address at which the launcher reached it; empty: unknown
   std::string address;  // of an interface
-  int64_t port = 0;     // kept free there for the rendezvous
+  int64_t port = 0;     // reserved there for the rendezvous
 };
 
 class RemoteHost {
@@ -38,33 +38,32 @@ class RemoteHost {
   int32_t ranks() const { return ranks_; }
   State state() const { return state_; }
   void set_state(State state) { state_ = state; }
-  // Where ranks meet whose first one is there: an address of the host as others reach it, and the port that is kept
-  // free.
+  // The rendezvous if the first rank is on this host: an address at which other hosts reach it, and the reserved port.
   std::string rendezvous() const;
-  pid_t shell() const { return shell_status_ ? -1 : pid_; }  // the process; -1: it has ended, or there is none yet
+  pid_t shell() const { return shell_status_ ? -1 : pid_; }  // its pid; -1: ended or not yet started
   bool shell_is(pid_t pid) const { return pid_ == pid; }
   bool is_alive() const { return state_ != State::idle && state_ != State::lost && state_ != State::done; }
   double age_s() const;  // of the connection
 
-  void connect(const RemoteShell& shell);  // starts to
+  void connect(const RemoteShell& shell);  // starts connecting
   void hear_hello(const Frame& frame);     // refuses another version
   void shell_ended(int status) { shell_status_ = status; }
-  bool has_ended() const { return ended_.has_value(); }  // the agent says nothing more
-  // The connection has ended, and why can be told.
+  bool has_ended() const { return ended_.has_value(); }  // the agent sends nothing more
+  // Whether the connection has ended and the reason is known.
   bool is_gone() const;
   // "ssh ended with status 255: Connection refused"
   std::string why_gone() const;
-  // Refuses: the host, by name and with why its agent has not come.
+  // Throws with the name of the host and the reason why its agent did not start.
   [[noreturn]] void refuse_gone() const;
 
-  bool is_recording = false;  // it was asked for recordings, and has not told all
+  bool is_recording = false;  // it was asked for recordings and has not sent all
 
   Channel& channel() { return *channel_; }
   void add_to(std::vector<pollfd>& polls, bool reads) const;
   void serve(const std::vector<pollfd>& polls);
-  // What the remote shell has said and nobody has passed on.
+  // Output of the remote shell that was not passed on yet.
   std::string take_said();
-  void end();  // closes the connection, at which the agent ends its ranks
+  void end();  // closes the connection, whereupon the agent ends its ranks
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -78,7 +77,7 @@ class RemoteHost {
   std::optional<int> shell_status_;
   std::unique_ptr<Channel> channel_;
   int errors_ = -1;
-  std::string said_;  // what the remote shell wrote to its standard error
+  std::string said_;  // standard error of the remote shell
   size_t passed_on_ = 0;
   Clock::time_point since_{};
   std::optional<Clock::time_point> ended_;

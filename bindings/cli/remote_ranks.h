@@ -1,5 +1,5 @@
-// remote_ranks.h: ranks on several hosts, each host's through an agent: all hosts are reached and ready before a rank
-// starts. Does not know: when the job ends.
+// remote_ranks.h: ranks on several hosts, through an agent on each host: all hosts are connected and ready before a
+// rank starts. Does not know when the job ends.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ namespace gsel::cli {
 struct RemoteJob {
   HostList hosts = {};
   RemoteShell shell = {};
-  HostJob job = {};               // of each host, but for which ranks it has
+  HostJob job = {};               // of each host, except its ranks
   std::string rendezvous = {};    // empty: chosen here
   std::string trace_folder = {};  // for recordings that ranks leave on their hosts
   bool tag_output = false;
@@ -32,7 +32,7 @@ class RemoteRanks : public Ranks {
   explicit RemoteRanks(RemoteJob job);
   ~RemoteRanks() override;
 
-  // Reaches all hosts and makes them ready, or refuses the first that cannot be.
+  // Connects to all hosts and prepares them; refuses with the first one that fails.
   void connect();
 
   std::vector<int32_t> numbers() const override;
@@ -67,8 +67,8 @@ class RemoteRanks : public Ranks {
   std::vector<std::unique_ptr<RemoteHost>> hosts_;
   std::vector<RankEvent> events_;
   Recordings recordings_;
-  bool keeps_recordings_ = true;  // until one cannot be written
-  bool is_closed_[3] = {};        // the agents know that nobody reads the stream
+  bool keeps_recordings_ = true;  // until writing one fails
+  bool is_closed_[3] = {};        // the agents know that the stream has no reader
   bool has_input_;
   size_t input_sent_ = 0, input_taken_ = 0;
   std::optional<Clock::time_point> killed_, failed_;

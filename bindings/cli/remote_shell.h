@@ -1,5 +1,5 @@
-// remote_shell.h: how a command is started on another host: ssh, or another program that is called as it is. Does not
-// know: what the command does.
+// remote_shell.h: starts a command on another host, with ssh or another program with the same calling convention. Does
+// not know what the command does.
 #pragma once
 
 #include <string>
@@ -8,18 +8,18 @@
 namespace gsel::cli {
 
 struct RemoteShell {
-  std::vector<std::string> words;  // before the host
-  std::string gsel;                // the command of the other hosts
+  std::vector<std::string> words;  // command line before the host
+  std::string gsel;                // the command's path on other hosts
 
-  // The whole command line: our agent on that host.
+  // The whole command line that starts our agent on that host.
   std::vector<std::string> agent_on(const std::string& host) const;
   const std::string& name() const { return words.front(); }
 };
 
-// As --rsh, else GSEL_RSH, else ssh; --remote-gsel, else the path of this command. Empty: not given.
+// From --rsh, else GSEL_RSH, else ssh; from --remote-gsel, else the path of this command. Empty: not given.
 RemoteShell remote_shell_of(const std::string& rsh, const std::string& gsel);
 
-// The last line of `said` that says something, and no line's end.
+// The last line of `said` that is not empty, without its newline.
 std::string last_line(const std::string& said);
 
 }  // namespace gsel::cli

@@ -1,4 +1,4 @@
-// schedule_text.h: a simulated schedule drawn with letters: a line for each rank, time from left to right.
+// schedule_text.h: draws a simulated schedule with letters: a line for each rank, time from left to right.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,11 +6,11 @@
 
 namespace gsel::cli {
 
-// A box is as wide as its label where the lines then fit `columns`; else the timeline is squeezed, and a box is its
-// letter alone. Letters of chunks 1, 3, ... are small.
+// A box is as wide as its label if the lines fit in `columns`; else the timeline is compressed and a box is one letter.
+// Letters of chunks 1, 3, ... are lower case.
 std::string schedule_text(const nlohmann::ordered_json& simulation, size_t columns);
 
-// Of the terminal; where standard output is none, enough for most timelines.
+// Width of the terminal; if standard output is none, enough for most timelines.
 size_t terminal_columns();
 
 }  // namespace gsel::cli

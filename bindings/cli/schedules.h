@@ -1,4 +1,5 @@
-// schedules.h: `gsel program --schedule`: schedules of a pipeline simulated: as a table, in the terminal, as pictures.
+// schedules.h: `gsel program --schedule`: simulates pipeline schedules and shows them as a table, in the terminal, or
+// as pictures.
 #pragma once
 
 #include <string>
@@ -17,7 +18,7 @@ struct ScheduleOptions {
   bool text = false, rows = false;
 };
 
-// All but the names.
+// All options except the names.
 void add_schedule_options(Parser& group, ScheduleOptions& options);
 int show_schedules(const ScheduleOptions& options, bool json);
 

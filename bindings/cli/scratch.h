@@ -1,4 +1,4 @@
-// scratch.h: a folder of our own for files between processes, gone with us.
+// scratch.h: a private folder for files between processes, which the destructor removes.
 #pragma once
 
 #include <string>

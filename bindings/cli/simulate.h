@@ -1,4 +1,4 @@
-// simulate.h: `gsel bench --simulate`: what many hosts would cost, by the model of network_model.h.
+// simulate.h: `gsel bench --simulate`: costs on many hosts by the model of network_model.h.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 namespace gsel::cli {
 
 struct SimulateOptions {
-  std::string simulate, network;        // the values of the options; empty: the usual worlds and network
-  std::vector<std::string> operations;  // empty or "all": every collective that is modelled
+  std::string simulate, network;        // the options' values; empty: default worlds and network
+  std::vector<std::string> operations;  // empty or "all": every modelled collective
   std::vector<uint64_t> sizes;
 };
 

@@ -1,5 +1,5 @@
-// trace_calls.h: recordings of the calls of ranks (docs/trace.md): those of one communicator taken together, and as
-// text: who waits for whom. Does not know: where they come from.
+// trace_calls.h: recordings of the calls of ranks (docs/trace.md): merges those of one communicator, and shows as text
+// which rank waits for which. Does not know where recordings come from.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,10 +8,10 @@
 
 namespace gsel::cli {
 
-// Of each communicator the latest recording, with the errors that its readers met.
+// The latest recording of each communicator, with its readers' errors.
 std::vector<nlohmann::ordered_json> merge_recordings(const std::vector<nlohmann::ordered_json>& documents);
 
-// As text, with the `last` calls of each rank.
+// As text with the last `last` calls of each rank.
 std::string communicator_text(const nlohmann::ordered_json& communicator, size_t last);
 
 }  // namespace gsel::cli

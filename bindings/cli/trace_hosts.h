@@ -1,6 +1,5 @@
-// trace_hosts.h: recordings of the parts that one communicator has on several hosts, taken together: as one
-// communicator, by the numbers that its ranks have there, and in the time of one clock. Does not know: where recordings
-// come from.
+// trace_hosts.h: merges the recordings of a communicator on several hosts into one: with the ranks' numbers in that
+// communicator, and the time of one clock. Does not know where recordings come from.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +7,7 @@
 
 namespace gsel::cli {
 
-// Parts that belong together become one; what is no part, or the only one, stays as it is.
+// Merges parts that belong together; a recording without other parts stays unchanged.
 std::vector<nlohmann::ordered_json> join_parts(std::vector<nlohmann::ordered_json> communicators);
 
 }  // namespace gsel::cli

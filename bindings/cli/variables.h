@@ -1,4 +1,4 @@
-// variables.h: which variables of our environment the ranks on other hosts get. Does not know: how.
+// variables.h: which variables of our environment are passed to ranks on other hosts.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace gsel::cli {
 
-// NAME=VALUE of those that libraries of parallel programs read, as far as they mean the same on every host.
+// NAME=VALUE of variables that parallel libraries read, if they mean the same on every host.
 std::vector<std::string> chosen_environment();
 
-// Of -x: NAME=VALUE as it stands; NAME with the value that it has here; NAME* all that begin so. Refuses what is not
-// there.
+// The variables of -x: NAME=VALUE unchanged; NAME with its value here; NAME* for all that begin so. Refuses variables
+// that do not exist.
 std::vector<std::string> exported(const std::vector<std::string>& names);
 
 }  // namespace gsel::cli
