@@ -1,5 +1,5 @@
-// agent.cc: see agent.h. One thread and one poll, as the launcher. The end of the connection ends the ranks: whoever
-// started them has gone, and nobody is left who could ask for it.
+// agent.cc: see agent.h. One thread and one poll, like the launcher. When the connection ends, the agent ends its
+// ranks: the launcher is gone, and nobody else could ask for it.
 #include "agent.h"
 
 #include <fcntl.h>
@@ -28,10 +28,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostUnsent = 1 << 20;                // more: the ranks wait
-constexpr auto kFarewellS = std::chrono::seconds(10);  // for the launcher to take the last words
+constexpr size_t kMostUnsent = 1 << 20;                // the ranks wait if there is more
+constexpr auto kFarewellS = std::chrono::seconds(10);  // for the launcher to read the last frames
 
-// Where nobody else reads it: in memory, and in the file system under /proc while this process lives.
+// Keeps the token where no other user can read it: in memory, with a path under /proc while this process lives.
 void keep_token(const std::string& token) {
   const int fd = memfd_create("gsel token", MFD_CLOEXEC);
   if (fd < 0 || fchmod(fd, 0600) != 0 || write(fd, token.data(), token.size()) != static_cast<ssize_t>(token.size()))
@@ -40,14 +40,14 @@ void keep_token(const std::string& token) {
   setenv("GSEL_TOKEN_FILE", path.c_str(), 1);
 }
 
-// What rank 0 reads.
+// The standard input of rank 0.
 class Input {
  public:
   ~Input() {
     close_read();
     close_write();
   }
-  // Returns the end that the rank reads.
+  // Returns the read end for the rank.
   int open(bool is_given) {
     int ends[2];
     if (!is_given) return read_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -68,7 +68,7 @@ class Input {
   void add_to(std::vector<pollfd>& polls) const {
     if (write_ >= 0 && !pending_.empty()) polls.push_back({write_, POLLOUT, 0});
   }
-  // Returns how much was taken, or will never be.
+  // Returns how many bytes were taken from the buffer, including bytes that can never be written.
   size_t serve(const std::vector<pollfd>& polls) {
     size_t taken = write_ < 0 ? pending_.size() : 0;
     for (const pollfd& poll : polls) {
@@ -150,7 +150,7 @@ class Agent {
     check_limits(job.ranks, std::to_string(job.ranks) + " of its ranks", true);
     const Handle<gsel_config> config = load_config(job.config);
     trace_folder_ = trace_folder(config.get());
-    clock_gettime(CLOCK_REALTIME_COARSE, &since_);  // as file systems tell when a file was written
+    clock_gettime(CLOCK_REALTIME_COARSE, &since_);  // the clock of file modification times
     LocalJob local = prepared(job, config.get());
     const auto take = [this](int rank, int to, std::string_view lines) {
       channel_.send(FrameKind::output, FrameText().number(rank).number(to).text(lines));
@@ -161,7 +161,7 @@ class Agent {
                                   }});
   }
 
-  // The next frame of that kind; nothing: the connection has ended, as it does once nothing more is expected.
+  // The next frame of that kind (nullopt: any); nothing once the connection has ended, as it does at the end.
   std::optional<Frame> await(std::optional<FrameKind> kind) {
     for (;;) {
       while (auto frame = channel_.take())
@@ -222,7 +222,7 @@ class Agent {
     }
   }
 
-  // Once: asks the ranks to end, and sets when they are killed.
+  // Asks the ranks to end, once, and sets the time when they are killed.
   void end(LocalRanks& ranks) {
     if (is_ending_) return;
     is_ending_ = true;
@@ -270,8 +270,8 @@ int run_agent(const std::string& protocol) {
     refuse(GSEL_ERR_VERSION, "--agent " + protocol + ": this is gsel " + gsel_version_text() + ", whose agents speak " +
                                  std::to_string(kAgentProtocol) + "; all hosts need the same gsel");
   signal(SIGPIPE, SIG_IGN);
-  prctl(PR_SET_PDEATHSIG, 0);  // the end of the connection ends us, and the ranks before
-  // Nothing else reads or writes these: what ranks and libraries print must not be taken for frames.
+  prctl(PR_SET_PDEATHSIG, 0);  // the end of the connection ends us, after the ranks
+  // No other code may use these descriptors: output of ranks and libraries must not be taken for frames.
   const int in = fcntl(0, F_DUPFD_CLOEXEC, 3), out = fcntl(1, F_DUPFD_CLOEXEC, 3);
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   dup2(nothing, 0);

@@ -8,7 +8,7 @@
 namespace gsel::cli {
 namespace {
 
-// Ranks between neighbours on the axis, in a mesh that has two ranks on each.
+// Distance of neighbours on the axis in a mesh with two ranks on each axis.
 int32_t stride_of(gsel_axis axis) {
   gsel_mesh mesh = GSEL_MESH_INIT;
   mesh.n_axes = gsel_axis_count();

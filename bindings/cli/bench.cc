@@ -1,4 +1,4 @@
-// bench.cc: `gsel bench`: what a call costs on this machine. BenchOptions, and ranks as processes or threads; see
+// bench.cc: `gsel bench`: measures calls on this machine. BenchOptions, and ranks as processes or threads; see
 // docs/bench.md.
 #include "bench.h"
 
@@ -57,7 +57,7 @@ struct BenchOptions {
   std::vector<std::string> operations = {"allreduce"};
   std::string ranks = "2", least = "8", most = "64M", factor = "2", type = "f32", op = "sum", root = "0";
   std::string iterations = "0", warmup = "5", check = "1", time = "0.25";
-  std::string result;  // file for another process of this command, which prints what it finds there
+  std::string result;  // file for another process of this command, which prints it
   std::string simulate, network;
   bool threads = false, in_place = false, out_of_place = false, registered = false, joined = false;
   Parser parser;
@@ -68,7 +68,7 @@ std::vector<const BenchKind*> kinds_of(const std::vector<std::string>& names, in
   for (const std::string& name : names) {
     if (name == "all")
       for (const BenchKind& kind : bench_kinds()) {
-        if (kind.kind != GSEL_COLLECTIVE_SENDRECV || ranks > 1) kinds.push_back(&kind);  // nobody to send to
+        if (kind.kind != GSEL_COLLECTIVE_SENDRECV || ranks > 1) kinds.push_back(&kind);  // needs another rank
       }
     else if (const BenchKind* kind = find_bench_kind(name))
       kinds.push_back(kind);
@@ -105,7 +105,7 @@ struct LeaveComm {
 };
 using Comm = std::unique_ptr<gsel_comm, LeaveComm>;
 
-// Rank 0 speaks for all.
+// Rank 0 prints for all ranks.
 int measure(gsel_comm* comm, const BenchOptions& options, bool as_json) {
   const BenchPlan plan = plan_of(options, gsel_comm_world_size(comm));
   const bool first = gsel_comm_rank(comm) == 0, quiet = as_json || !options.result.empty();
@@ -150,7 +150,7 @@ int run_threads(const BenchOptions& options, int32_t ranks, bool as_json) {
       const int own = measure(comm.get(), options, as_json);
       std::lock_guard lock(mutex);
       status = std::max(status, own);
-    } catch (const Failure& caught) {  // the others notice that this rank has left
+    } catch (const Failure& caught) {  // the other ranks notice the end of this one
       std::lock_guard lock(mutex);
       if (!failure) failure = caught;
     }
@@ -162,7 +162,7 @@ int run_threads(const BenchOptions& options, int32_t ranks, bool as_json) {
   return status;
 }
 
-// One rank of several prints; the others tell on standard error why they fail.
+// Runs one rank of several. Rank 0 prints; the others report only failures, on standard error.
 int run_joined(const BenchOptions& options, bool as_json) {
   int32_t rank = 0;
   try {
@@ -176,7 +176,7 @@ int run_joined(const BenchOptions& options, bool as_json) {
   }
 }
 
-// As JSON, so that one document is printed however the ranks end.
+// Through a file, so that exactly one JSON document is printed, however the ranks end.
 int run_processes_json(int64_t ranks, std::vector<std::string> arguments) {
   const Scratch scratch;
   const std::string result = scratch.file("result.json");
@@ -188,7 +188,7 @@ int run_processes_json(int64_t ranks, std::vector<std::string> arguments) {
   return status;
 }
 
-// What stands behind --simulate may be an operation, since its value may be left out.
+// The word after --simulate may be an operation, since the option's value may be omitted.
 int simulate(const BenchOptions& options, bool as_json) {
   for (const char* other : {"-n", "-t", "--op", "--root", "--iterations", "--time", "--warmup", "--check", "--threads",
                             "--in-place", "--out-of-place", "--registered", "--joined"})
@@ -217,7 +217,7 @@ int run_bench(const BenchOptions& options, const std::vector<std::string>& argum
     refuse(GSEL_ERR_ARG, "--network is of a model; add --simulate, or leave it out");
   if (options.joined) return run_joined(options, as_json);
   const int64_t ranks = number_from("-n", options.ranks, 1, kMaxRanks);
-  plan_of(options, ranks);  // refused once, not by every rank
+  plan_of(options, ranks);  // invalid options are refused here once, not by every rank
   if (options.threads) return run_threads(options, static_cast<int32_t>(ranks), as_json);
   if (as_json) return run_processes_json(ranks, arguments);
   return launch_own_ranks(ranks, arguments);

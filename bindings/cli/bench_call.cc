@@ -99,8 +99,8 @@ void BenchCall::plan_even() {
   }
 }
 
-// Parts that grow with the rank, as even ones would hide mistakes: rank q has q + 1 of 1 + 2 + ... + n shares; in an
-// alltoallv the shares of a rank are turned by its number.
+// Shards grow with the rank, since even ones would hide mistakes: rank q has q + 1 of 1 + 2 + ... + n units; in an
+// alltoallv the shards of each rank are rotated by its number.
 void BenchCall::plan_uneven() {
   if (kind_.kind < GSEL_COLLECTIVE_REDUCE_SCATTERV || kind_.kind > GSEL_COLLECTIVE_ALLTOALLV) return;
   const auto n = static_cast<uint64_t>(ranks_), r = static_cast<uint64_t>(rank_);
@@ -164,7 +164,7 @@ gsel_collective BenchCall::on(void* send, void* recv) const {
   return call;
 }
 
-// Every input read once, every output written once. What docs/bench.md lists.
+// Every input is read once and every output written once, as listed in docs/bench.md.
 double BenchCall::byte_floor(bool in_place) const {
   const auto size = static_cast<double>(bytes());
   const double n = ranks_;

@@ -20,7 +20,7 @@ bool is_float(gsel_dtype dtype) {
          dtype == GSEL_F8E5M2;
 }
 
-// A whole number from 0 to 8 as a float of so many bits of mantissa.
+// A whole number from 0 to 8 as a float with the given exponent bias and mantissa bits.
 uint64_t float_bits(uint64_t value, int bias, int mantissa) {
   if (value == 0) return 0;
   int power = 0;
@@ -29,7 +29,7 @@ uint64_t float_bits(uint64_t value, int bias, int mantissa) {
   return static_cast<uint64_t>(power + bias) << mantissa | fraction << (mantissa - power);
 }
 
-// The bits of a small number in their type; integers wrap by being cut.
+// The bits of a small number in `dtype`; integers are truncated.
 uint64_t bits_of(int64_t value, gsel_dtype dtype) {
   const auto number = static_cast<uint64_t>(value);
   switch (dtype) {
@@ -44,7 +44,7 @@ uint64_t bits_of(int64_t value, gsel_dtype dtype) {
     case GSEL_F8E4M3:
       return float_bits(number, 7, 3);
     case GSEL_F8E5M2:
-      // Two bits of mantissa are short of the third power, of which only 8 itself occurs.
+      // float_bits supports powers up to the mantissa bits; the only larger value is 8.
       return value == 8 ? uint64_t{18} << 2 : float_bits(number, 15, 2);
     default:
       return number;
@@ -59,7 +59,7 @@ int64_t input(bool reduces, gsel_op op, uint64_t rank, uint64_t i, uint64_t rank
       return first + 2 * second;
     case GSEL_PROD:
       return int64_t{first ? 2 : 1} * (second && i % 2 ? 2 : 1);
-    case GSEL_AVG:  // what one rank has too much another lacks
+    case GSEL_AVG:  // an excess in one rank is balanced by another
       return 2 + static_cast<int64_t>(i % 2) + (first ? 1 : 0) - (next ? 1 : 0);
     default:
       return static_cast<int64_t>(scattered(rank, i) % 8);
@@ -85,13 +85,13 @@ int64_t fold(gsel_op op, int64_t a, int64_t b) {
   }
 }
 
-// The one on bits that does the same to 0 and 1.
+// The bitwise operation with the same effect on 0 and 1.
 gsel_op on_bits(gsel_op op) {
   if (op == GSEL_SUM || op == GSEL_MAX) return GSEL_BOR;
   return op == GSEL_PROD || op == GSEL_MIN ? GSEL_BAND : op;
 }
 
-// The wrapped sum over the number of ranks, towards zero.
+// The wrapped sum divided by the number of ranks, rounded towards zero.
 int64_t average(int64_t sum, int64_t ranks, gsel_dtype dtype) {
   if (dtype == GSEL_I8) sum = static_cast<int8_t>(sum);
   if (dtype == GSEL_U8) sum = static_cast<uint8_t>(sum);
@@ -104,7 +104,7 @@ BenchData::BenchData(gsel_dtype dtype, bool reduces, gsel_op op, int32_t ranks)
     : element_(gsel_dtype_bytes(dtype)), inputs_(static_cast<size_t>(ranks), Pattern(kPeriod * element_)) {
   const auto put = [&](Pattern& pattern, uint64_t i, int64_t value) {
     const uint64_t bits = bits_of(value, dtype);
-    std::memcpy(pattern.data() + i * element_, &bits, element_);  // little-endian hosts
+    std::memcpy(pattern.data() + i * element_, &bits, element_);  // assumes a little-endian host
   };
   reduced_.resize(kPeriod * element_);
   const bool is_bool = dtype == GSEL_BOOL;

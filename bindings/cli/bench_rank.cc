@@ -1,5 +1,5 @@
-// bench_rank.cc: see bench_rank.h. Calls are made back to back and the clock is read once between two, so a time is
-// that of a rank that never pauses; a slow rank holds up the others, hence the slowest rank's figures.
+// bench_rank.cc: see bench_rank.h. Calls are made back to back, with one clock read between two, so a time includes no
+// pause. A slow rank delays the others, so the slowest rank's figures are used.
 #include "bench_rank.h"
 
 #include <unistd.h>
@@ -18,14 +18,14 @@ namespace gsel::cli {
 namespace {
 
 constexpr int64_t kLeastIterations = 5, kMostIterations = 5000;
-constexpr uint64_t kLeastBytesToJudge = 64 << 10;  // less does not leave the nearest caches
+constexpr uint64_t kLeastBytesToJudge = 64 << 10;  // smaller buffers stay in the nearest caches
 constexpr uint64_t kAlign = 4096;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Memory of the rank alone, or memory all ranks reach.
+// Private memory of a rank, or registered memory.
 class Buffer {
  public:
   Buffer(gsel_comm* comm, uint64_t bytes, bool registered) : comm_(registered ? comm : nullptr) {
@@ -35,7 +35,7 @@ class Buffer {
       check(gsel_mem_alloc(comm, rounded, &data_, &error), &error);
     else if (!(data_ = std::aligned_alloc(kAlign, rounded)))
       refuse(GSEL_ERR_NOMEM, "no memory for a buffer of " + std::to_string(rounded) + " bytes");
-    std::memset(data_, 0, rounded);  // pages of the rank's own
+    std::memset(data_, 0, rounded);  // touches the pages on this rank
   }
   ~Buffer() {
     if (comm_)
@@ -100,7 +100,7 @@ class Bench {
     check(gsel_barrier(comm_, &error), &error);
   }
 
-  // All ranks copy at once: the middle one of several rounds.
+  // All ranks copy at the same time; the median of several rounds.
   double measure_memory() const {
     const auto memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
     const auto bytes = static_cast<uint64_t>(std::min(64.0 * (1 << 20), memory / 16 / size()));
@@ -137,8 +137,8 @@ class Bench {
     return of_all(wrong, GSEL_U64, GSEL_SUM);
   }
 
-  // A root's buffer that scatters in place, or the others' of a broadcast, hold what the call needs by chance only:
-  // what is timed does not depend on it.
+  // A root's buffer for an in-place scatter, and the other ranks' buffers of a broadcast, are not refilled: timing does
+  // not depend on their contents.
   BenchRow measure(const BenchCall& call, const BenchData& data, bool in_place) const {
     const Buffers at = buffers(call, in_place);
     const gsel_collective made = call.on(at.send, at.recv);

@@ -76,7 +76,7 @@ void BenchTable::row(const BenchRow& row) {
                   efficiency_text(row.efficiency).c_str(), wrong.c_str()));
 }
 
-// For people who wait, and for them alone.
+// Shows progress on a terminal only.
 void BenchTable::progress(const BenchKind& kind, uint64_t bytes) {
   if (!isatty(2) || Clock::now() - started_ < std::chrono::seconds(1)) return;
   shown_ = true;

@@ -71,7 +71,7 @@ std::string noun_text(int64_t n, const std::string& noun) {
 
 std::string read_file(const std::string& path) {
   constexpr size_t kMaxBytes = 256 << 20;
-  // A pipe without a writer would be waited for.
+  // Opening a pipe without a writer would block.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) refuse(GSEL_ERR_IO, path + ": cannot be opened: " + std::strerror(errno) + "; expected a readable file");
   std::unique_ptr<FILE, int (*)(FILE*)> file(fdopen(fd, "rb"), std::fclose);
@@ -109,7 +109,7 @@ void replace_file(const std::string& path, const std::string& content) {
 
 namespace {
 std::string g_output;           // of --output
-FILE* g_output_file = nullptr;  // once something was printed
+FILE* g_output_file = nullptr;  // set by the first print
 }  // namespace
 
 void print_to(const std::string& file) {

@@ -82,7 +82,7 @@ constexpr ModelledCollective kCollectives[] = {{"allreduce", kAllreduce, all_byt
                                                {"alltoall", kAlltoall, all_bytes, Kind::in_parts},
                                                {"barrier", kBarrier, all_bytes, Kind::in_parts}};
 
-// As way_of has it in lib/comm/hosts/ways.cc.
+// The same choice as way_of in lib/comm/hosts/ways.cc.
 const char* name_taken(const ModelledCollective& collective, const HostWorld& world, double bytes) {
   const double payload = collective.payload(world, bytes), p = WorldSize(world).p;
   if (payload <= kSmallBytes && payload * p <= kSmallInAllBytes) return "assembly";

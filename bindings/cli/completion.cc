@@ -1,5 +1,5 @@
-// completion.cc: see completion.h; and `gsel completion`, which prints the scripts. They complete subcommands, options,
-// known values, files, and the program of `gsel run`.
+// completion.cc: see completion.h; also `gsel completion`, which prints the scripts. They complete subcommands,
+// options, known values, files, and the program of `gsel run`.
 #include "completion.h"
 
 #include <nlohmann/json.hpp>
@@ -28,7 +28,7 @@ std::string words_of(const std::vector<std::string>& words, const char* between)
   return out;
 }
 
-// In single quotes of a shell.
+// Quotes a text for a shell, in single quotes.
 std::string quoted_for_shell(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -51,12 +51,12 @@ const OptionSpec* positional_of(const CommandSpec& command) {
 
 // ---- bash ----
 
-// What completes a value: words, files, or nothing.
+// What to complete as a value: words, files, or nothing.
 std::string bash_value(const OptionSpec& option) {
   return "words='" + words_of(option.words, " ") + "'" + (option.takes_path() ? " files=1" : "");
 }
 
-// The values of options, then what no option precedes.
+// The values of options, then words without an option before them.
 std::string bash_cases(const CommandSpec& command) {
   std::string out;
   for (const OptionSpec* option : command.all_options()) {
@@ -141,7 +141,7 @@ std::string bash_completion(const CommandSpec& whole, const Commands& commands) 
 
 namespace {
 
-// A text between brackets or colons of _arguments.
+// Escapes a text for brackets and colons of _arguments.
 std::string zsh_text(const std::string& text) {
   std::string out;
   for (const char c : text) {

@@ -17,7 +17,7 @@
 namespace gsel::cli {
 namespace {
 
-// Parent of a process from /proc/<pid>/stat; the name before it may hold anything, so it is read from its last ')'.
+// The parent's pid from /proc/<pid>/stat. The name before it may contain anything, so parsing starts at the last ')'.
 pid_t parent_of(const char* pid) {
   const std::string path = "/proc/" + std::string(pid) + "/stat";
   std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "re"), std::fclose);
@@ -63,7 +63,7 @@ std::vector<pid_t> processes_below() {
 
 int Descendants::end_all() {
   int ended = 0;
-  // Each round ends one generation: orphans of those killed come to us and are seen by the next.
+  // Each round ends one generation: the orphans of killed processes become our children for the next round.
   for (;;) {
     std::set<pid_t> killed;
     for (pid_t pid : children())
@@ -73,7 +73,7 @@ int Descendants::end_all() {
       int status = 0;
       while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
       }
-      // One that had already ended by itself and only waited to be reaped was not left running.
+      // A process that had already ended and was only not reaped yet does not count as left running.
       if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) ++ended;
     }
   }

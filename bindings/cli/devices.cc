@@ -1,4 +1,4 @@
-// devices.cc: `gsel devices`: what this machine, or a recorded one, has.
+// devices.cc: `gsel devices`: shows the devices of this machine, or of a recorded one.
 #include "client.h"
 #include "commands.h"
 

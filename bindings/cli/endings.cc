@@ -1,4 +1,4 @@
-// endings.cc: see endings.h. lib/comm/shm/join/launcher.cc reads what is sent here.
+// endings.cc: see endings.h. lib/comm/shm/join/launcher.cc reads the lines.
 #include "endings.h"
 
 #include <sys/socket.h>
@@ -59,7 +59,7 @@ void Endings::add_to(std::vector<pollfd>& polls) const {
 void Endings::serve(const std::vector<pollfd>& polls) {
   for (const pollfd& poll : polls) {
     if (!poll.revents || poll.fd == listener_) continue;
-    if (std::erase(ranks_, poll.fd) > 0) close(poll.fd);  // they say nothing: it has joined or given up
+    if (std::erase(ranks_, poll.fd) > 0) close(poll.fd);  // ranks send nothing: it has joined or given up
   }
   for (const pollfd& poll : polls)
     if (poll.revents && poll.fd == listener_) admit();

@@ -27,7 +27,7 @@ uint64_t get(std::string_view from, size_t bytes) {
 
 }  // namespace
 
-// ---- what a frame says ----
+// ---- contents of a frame ----
 
 FrameText& FrameText::number(int64_t value) {
   put(bytes_, static_cast<uint64_t>(value), 8);
@@ -131,7 +131,7 @@ void Channel::read_some() {
   while (in_bytes_.size() - at >= kHeadBytes) {
     const std::string_view rest = std::string_view(in_bytes_).substr(at);
     const size_t length = get(rest, 4);
-    if (length > kMostBytes) return close_in();  // it is no gsel
+    if (length > kMostBytes) return close_in();  // not sent by gsel
     if (rest.size() < kHeadBytes + length) break;
     frames_.push_back({static_cast<FrameKind>(rest[4]), std::string(rest.substr(kHeadBytes, length))});
     at += kHeadBytes + length;

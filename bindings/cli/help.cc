@@ -1,4 +1,4 @@
-// help.cc: see help.h. Text is filled to the width of the terminal, at most 100 columns.
+// help.cc: see help.h. Text is wrapped to the width of the terminal, at most 100 columns.
 #include "help.h"
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 namespace gsel::cli {
 namespace {
 
-constexpr size_t kIndent = 28;  // of what options do
+constexpr size_t kIndent = 28;  // column of the options' help
 
-// Filled lines, each but the first behind `indent` blanks; `at` columns of the first are taken.
+// Wraps text, with `indent` blanks before each line but the first, in which `at` columns are already used.
 std::string filled(const std::string& text, size_t indent, size_t at, size_t width) {
   std::istringstream words(text);
   std::string out;
@@ -47,7 +47,7 @@ std::string described(const std::string& text, size_t width) {
   return out;
 }
 
-// Positionals first, then groups in the order in which they were declared.
+// Positionals first, then groups in the order of their declaration.
 std::string options_text(const CommandSpec& command, size_t width) {
   std::vector<std::string> titles;
   const auto title_of = [](const OptionSpec& option) {

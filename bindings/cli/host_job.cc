@@ -13,7 +13,7 @@
 namespace gsel::cli {
 namespace {
 
-// Where the ranks run; anywhere when they bring more threads than one.
+// Places for the ranks; none if they have several threads each.
 std::vector<Place> places(const HostJob& job, const Environment& shared) {
   if (job.pin != "core" && job.pin != "none") refuse(GSEL_ERR_ARG, "--pin " + job.pin + ": core or none is needed");
   if (job.pin == "none") return {};

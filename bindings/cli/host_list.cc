@@ -13,14 +13,14 @@ namespace {
 
 constexpr const char* kForm = "a list of hosts is NAME[:SLOTS],..., such as a:2,b:2, or HOSTSxSLOTS, such as 2x4";
 
-// Digits; what does not fit is more than any limit.
+// The value of digits; INT64_MAX if too large, which exceeds any limit.
 int64_t number_of(std::string_view digits) {
   int64_t value = 0;
   const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   return result.ec == std::errc() ? value : INT64_MAX;
 }
 
-// Letters, digits, . - and _, or an address of IPv6 in brackets.
+// Letters, digits, . - and _, or an IPv6 address in brackets.
 bool is_host_name(std::string_view name) {
   const std::string letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
   if (name.starts_with("[") && name.ends_with("]"))

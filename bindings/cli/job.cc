@@ -24,7 +24,7 @@ struct FreeTopology {
 };
 using Topology = std::unique_ptr<hwloc_topology, FreeTopology>;
 
-// Cores, hardware threads and what they stand in; caches, memory and devices are not asked for.
+// Loads cores, hardware threads and their containers; without caches, memory and devices.
 Topology load_topology() {
   hwloc_topology_t made = nullptr;
   if (hwloc_topology_init(&made) != 0) return nullptr;
@@ -34,7 +34,7 @@ Topology load_topology() {
   return hwloc_topology_load(made) == 0 ? std::move(topology) : nullptr;
 }
 
-// Of each core that this process may use, in order of nearness, the processors that it may use.
+// The cores that this process may use, neighbours next to each other, each with its usable processors.
 std::vector<Place> usable_cores(hwloc_topology* topology) {
   std::unique_ptr<hwloc_bitmap_s, void (*)(hwloc_bitmap_t)> ours(hwloc_bitmap_alloc(), hwloc_bitmap_free);
   if (hwloc_get_cpubind(topology, ours.get(), HWLOC_CPUBIND_THREAD) != 0) return {};
@@ -51,7 +51,7 @@ std::vector<Place> usable_cores(hwloc_topology* topology) {
   return places;
 }
 
-// First threads of all cores, then second ones, and so on.
+// First threads of all cores, then second threads, and so on.
 std::vector<Place> hardware_threads(const std::vector<Place>& cores) {
   std::vector<Place> threads;
   for (size_t turn = 0, found = 1; found > 0; ++turn) {
@@ -62,7 +62,7 @@ std::vector<Place> hardware_threads(const std::vector<Place>& cores) {
   return threads;
 }
 
-// The folder of the libgsel that this command runs with, where the dynamic linker would not look by itself; else empty.
+// The folder of the libgsel in use, if the dynamic linker does not search it by default; else empty.
 std::string private_library_folder() {
   Dl_info info{};
   char* found =
@@ -74,8 +74,8 @@ std::string private_library_folder() {
   return path.find(".so") == path.npos ? std::string() : path.substr(0, path.rfind('/'));
 }
 
-// So that a program which was linked without an rpath starts from a private prefix as this command does. Last: whatever
-// else says where libraries are comes first.
+// Lets a program that was linked without an rpath run from a private prefix, as this command does. Added at the end, so
+// that all other library paths take precedence.
 void add_library_folder(Environment& environment) {
   const std::string folder = private_library_folder();
   if (folder.empty()) return;
@@ -83,7 +83,8 @@ void add_library_folder(Environment& environment) {
   if ((":" + path + ":").find(":" + folder + ":") == path.npos) path += (path.empty() ? "" : ":") + folder;
 }
 
-// Of "tcp://HOST:PORT", as libraries that meet by themselves look for it; of a file there is none.
+// Sets MASTER_ADDR and MASTER_PORT from "tcp://HOST:PORT", for libraries with their own rendezvous; removes them
+// otherwise.
 void add_master(Environment& environment, const std::string& rendezvous) {
   environment.erase("MASTER_ADDR");
   environment.erase("MASTER_PORT");

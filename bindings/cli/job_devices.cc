@@ -58,7 +58,7 @@ void JobDevices::hold(const gsel_resolve_options& options) {
   selection_ = gsel_reservation_selection(made);
 }
 
-// Empty for a CPU, which serves every rank.
+// Empty for a CPU, which all ranks can share.
 std::string JobDevices::identity(int32_t position) const {
   gsel_device_info info = GSEL_DEVICE_INFO_INIT;
   if (position < 0 || gsel_selection_device(selection_, position, &info, nullptr)) return {};

@@ -1,5 +1,5 @@
-// launch.cc: see launch.h. One thread and one poll: signals arrive through a descriptor, so that nothing happens at a
-// moment of its own.
+// launch.cc: see launch.h. One thread and one poll: signals arrive through a descriptor, so that nothing runs
+// asynchronously.
 #include "launch.h"
 
 #include <poll.h>
@@ -64,7 +64,7 @@ class Launcher {
  private:
   enum class State { starting, running, ended };
 
-  // ---- life ----
+  // ---- main loop ----
 
   double seconds_since_start() const { return std::chrono::duration<double>(Clock::now() - started_).count(); }
 
@@ -76,7 +76,7 @@ class Launcher {
   }
   std::string name_of(int32_t rank) const { return "rank " + std::to_string(rank) + ranks_.place_of(rank); }
 
-  // Waits for the next thing to happen and deals with it.
+  // Waits for the next events and handles them.
   void turn() {
     std::vector<pollfd> polls{{signals_.fd(), POLLIN, 0}};
     ranks_.add_to(polls);
@@ -90,7 +90,7 @@ class Launcher {
     if (Clock::now() >= kill_) grace_over();
   }
 
-  // What is said of the first that ended counts those that still run.
+  // Handles events. The message about the first end counts the ranks that still run.
   void hear() {
     const std::vector<RankEvent> events = ranks_.take_events();
     for (const RankEvent& event : events)
@@ -128,11 +128,11 @@ class Launcher {
       interrupted_ = interrupted_ || asks_to_end(number);
       ranks_.send(number);
       if (number == SIGINT) interrupt();
-      if (number == SIGTSTP) raise(SIGSTOP);  // the ranks first; the SIGCONT that wakes us is passed on like the rest
+      if (number == SIGTSTP) raise(SIGSTOP);  // ranks stop first; the SIGCONT that wakes us is passed on as usual
     }
   }
 
-  // The first Ctrl-C is the ranks' own business. Who repeats it wants the job to end.
+  // The first Ctrl-C is left to the ranks; a second one ends the job.
   void interrupt() {
     if (++interrupts_ == 1 || !running()) return;
     if (status_ == 0) status_ = 128 + SIGINT, end_.reason = "interrupted";
@@ -149,7 +149,7 @@ class Launcher {
   // ---- failures ----
 
   void start_failed(const RankEvent& event) {
-    for (size_t i = index_of(event.rank); i < states_.size(); ++i)  // nor do those behind it on that host
+    for (size_t i = index_of(event.rank); i < states_.size(); ++i)  // later ranks of that host do not start either
       if (states_[i] == State::starting && end_.ranks[i].host == end_.ranks[index_of(event.rank)].host)
         states_[i] = State::ended;
     if (status_ != 0) return;
@@ -187,7 +187,7 @@ class Launcher {
     failed(event.text, kHostLost, "host lost");
   }
 
-  // The first failure decides what becomes of the others, and the status; what comes of it is told by the others.
+  // The first failure determines the status and what happens to the other ranks.
   void failed(std::string text, int status, const char* reason) {
     if (ending_ || (status_ != 0 && !what_.keep_going)) return;
     if (status_ == 0) {
@@ -210,7 +210,7 @@ class Launcher {
     ask_ = Clock::time_point::max();
     ending_ = true;
     ranks_.send(SIGTERM);
-    ranks_.send(SIGCONT);  // one that is stopped must run to end
+    ranks_.send(SIGCONT);  // a stopped rank must run to end
     kill_ = std::min(kill_, after(what_.grace_s));
   }
 
@@ -224,7 +224,7 @@ class Launcher {
     ranks_.send(SIGKILL);
   }
 
-  // Those that run: "rank 0", "ranks 0, 2".
+  // The running ranks: "rank 0", "ranks 0, 2".
   std::string ranks_text() const {
     std::string list;
     for (size_t i = 0; i < states_.size(); ++i)
@@ -243,7 +243,7 @@ class Launcher {
   const Launch& what_;
   Ranks& ranks_;
   const Signals signals_;
-  std::vector<State> states_;  // by place in end_.ranks
+  std::vector<State> states_;  // by index in end_.ranks
   JobEnd end_;
   int ended_ = 0;
   const Clock::time_point started_ = Clock::now();
@@ -252,7 +252,7 @@ class Launcher {
   int interrupts_ = 0;   // by Ctrl-C
   bool ending_ = false;  // the ranks were asked to end
   Clock::time_point timeout_ = Clock::time_point::max();
-  Clock::time_point ask_ = Clock::time_point::max();  // the ranks to end, then
+  Clock::time_point ask_ = Clock::time_point::max();  // when to ask the ranks to end
   Clock::time_point kill_ = Clock::time_point::max();
 };
 
@@ -266,7 +266,7 @@ Signals::Signals() {
   sigaddset(&wanted, SIGCHLD);
   for (int number : kForwarded) sigaddset(&wanted, number);
   sigprocmask(SIG_BLOCK, &wanted, &before_);
-  // A SIGCHLD that was ignored when we were started would never be told.
+  // An inherited SIG_IGN for SIGCHLD would suppress the signal.
   signal(SIGCHLD, SIG_DFL);
   signal(SIGPIPE, SIG_IGN);
   fd_ = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -37,7 +37,7 @@ void LocalRanks::start() {
     if (!start_one(index)) return;
 }
 
-// Standard input goes to rank 0, but not a terminal: a group in the background would be stopped reading it.
+// Standard input goes to rank 0 unless it is a terminal: a background process group is stopped when it reads one.
 int LocalRanks::input_of(int32_t rank) const {
   const int input = streams_.input;
   if (rank == 0 && !isatty(input) && fcntl(input, F_GETFD) >= 0) return fcntl(input, F_DUPFD_CLOEXEC, 3);
@@ -80,7 +80,7 @@ RankEvent LocalRanks::not_started(int32_t rank, pid_t pid, int error) const {
 }
 
 void LocalRanks::send(int signal) {
-  for (const Running& one : running_) kill(-one.pid, signal);  // no other group's: its first process is not reaped yet
+  for (const Running& one : running_) kill(-one.pid, signal);  // the group exists: its leader is not reaped yet
 }
 
 void LocalRanks::add_to(std::vector<pollfd>& polls) {
@@ -93,7 +93,8 @@ void LocalRanks::serve(const std::vector<pollfd>& polls) {
   endings_.serve(polls);
 }
 
-// Of ranks that ended since the last look, those that a signal killed come first: the others may have failed for it.
+// Among ranks that ended since the last call, those killed by a signal come first: the others may have failed because
+// of them.
 std::vector<RankEvent> LocalRanks::take_events() {
   std::vector<RankEvent> ended;
   int status = 0;
@@ -120,7 +121,7 @@ bool LocalRanks::is_finished() const {
   return has_ended_ && pipes_.finished();
 }
 
-// ---- printed ----
+// ---- PrintedRanks ----
 
 PrintedRanks::PrintedRanks(LocalJob job, bool tags)
     : PrintedRanks(std::move(job), std::make_shared<Printer>(tags), tags) {}

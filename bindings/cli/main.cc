@@ -1,4 +1,4 @@
-// main.cc: the `gsel` command. Reads the command line, runs one subcommand, and says on standard error why it failed.
+// main.cc: the `gsel` command. Parses the command line, runs one subcommand, and reports failures on standard error.
 // Exit status: 0; 2 when something was refused; `gsel run` passes on the status of its ranks.
 #include <algorithm>
 #include <cstdio>
@@ -19,13 +19,13 @@ std::string versions() {
          " (libgsel " + gsel_version_text() + ")";
 }
 
-// "GSEL_ERR_OUT_OF_RANGE" is the kind OUT_OF_RANGE.
+// "GSEL_ERR_OUT_OF_RANGE" becomes OUT_OF_RANGE.
 std::string kind_of(const std::string& name) {
   const std::string prefix = "GSEL_ERR_";
   return name.compare(0, prefix.size(), prefix) == 0 ? name.substr(prefix.size()) : name;
 }
 
-// Says why the command ends; returns its exit status.
+// Reports why the command ends; returns its exit status.
 int report(const Failure& failure, const Common& common) {
   const std::string name = gsel_status_name(failure.code);
   const nlohmann::ordered_json json{{"status", "error"},          {"kind", kind_of(name)},  {"code", name},
@@ -42,7 +42,7 @@ int report(const Failure& failure, const Common& common) {
   return kRefused;
 }
 
-// Takes what stands behind the first "--" off the command line: it belongs to the ranks.
+// Removes the words after the first "--" from the command line: they are the program of the ranks.
 std::vector<std::string> take_program(std::vector<std::string>& arguments) {
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (dashes == arguments.end()) return {};

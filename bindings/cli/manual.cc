@@ -1,4 +1,4 @@
-// manual.cc: see manual.h; and `gsel manual`, which prints what it makes.
+// manual.cc: see manual.h; also `gsel manual`, which prints the pages.
 #include "manual.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ bool is_whole(const CommandSpec& command) {
   return command.text.name == std::string("gsel");
 }
 
-// A line of text, or a part of one: neither a request nor an escape of roff.
+// Escapes text so that it contains no roff request or escape.
 std::string escaped(const std::string& text, bool keep_hyphens = false) {
   std::string out;
   for (const char c : text) {
@@ -56,7 +56,7 @@ std::string escaped(const std::string& text, bool keep_hyphens = false) {
   return out.empty() || out[0] != '.' ? out : "\\&" + out;
 }
 
-// In text, what looks like an option or a pair of hyphens keeps its hyphens: "--json", "-n".
+// Escapes running text, but keeps the hyphens of options and double hyphens: "--json", "-n".
 std::string escaped_text(const std::string& text) {
   std::string out = escaped(text);
   for (size_t at = 0; (at = out.find('-', at)) != out.npos;) {
@@ -71,7 +71,7 @@ std::string bold(const std::string& text) {
   return "\\fB" + escaped(text, true) + "\\fR";
 }
 
-// In lines of at most 80 bytes, each of which begins with text.
+// Wraps into lines of at most 80 bytes, each of which begins with text.
 std::string filled_text(const std::string& text) {
   std::istringstream words(escaped_text(text));
   std::string out, line;

@@ -1,5 +1,5 @@
-// mesh.cc: `gsel mesh`: the coordinates of a config's ranks, which ranks each axis groups, and how the groups lie on
-// hosts.
+// mesh.cc: `gsel mesh`: shows the coordinates of a config's ranks, the groups of each axis, and the hosts of the
+// groups.
 #include <cstdint>
 #include <optional>
 
@@ -40,11 +40,11 @@ const CommandText kMeshText{
 struct MeshOptions {
   std::string file, hosts;
   std::vector<std::string> programs;
-  int32_t ranks = 0;  // 0: as many as the sizes multiply to
+  int32_t ranks = 0;  // 0: the product of the sizes
   bool on_hosts = false;
 };
 
-// No file: the one that GSEL_CONFIG names, else the defaults.
+// Without a file: the one that GSEL_CONFIG names, else the defaults.
 Handle<gsel_config> read_config(const std::string& file) {
   gsel_config* config = nullptr;
   gsel_error* error = nullptr;
@@ -56,7 +56,7 @@ std::string value_of(const gsel_config* config, const std::string& key) {
   return text(gsel_config_get(config, borrow(key)));
 }
 
-// One rank for each slot where a size is "auto".
+// If a size is "auto", one rank for each slot.
 int32_t ranks_of(const gsel_config* config, const std::optional<HostList>& hosts) {
   const MeshRanks ranks = ranks_of_mesh(config, kMostRanks);
   if (!ranks.automatic.empty() && hosts) return hosts->slots();
@@ -84,7 +84,7 @@ std::string plugin_of(const gsel_config* config, gsel_axis axis) {
   return value_of(config, std::string("strategy.") + gsel_axis_name(axis) + ".plugin");
 }
 
-// What the ranks of each group send in a step, by the programs of all ranks.
+// Adds the bytes that the ranks of each group send per step, from the programs of all ranks.
 void add_bytes(const std::vector<std::string>& files, ShownMesh& shown) {
   const VerifiedPrograms all = verified_programs(files);
   for (const AxisGroups& one : shown.axes)

@@ -1,6 +1,6 @@
 // mesh_hosts.cc: see mesh_hosts.h. The tensor axis is the innermost, so its groups are blocks of consecutive ranks, and
-// all of them stay inside if and only if the slots of each host are a multiple of its size. Another order of the hosts
-// can therefore lessen the groups that cross, and only another size or other slots avoid them.
+// all stay within hosts if and only if the slots of each host are a multiple of its size. Another order of the hosts
+// can therefore only reduce the groups that span hosts; another size or other slots can avoid them.
 #include "mesh_hosts.h"
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 namespace gsel::cli {
 namespace {
 
-constexpr size_t kMostOrdered = 8;  // hosts that a warning puts in another order
+constexpr size_t kMostOrdered = 8;  // most hosts for which a warning suggests an order
 
 int64_t count_across(const std::vector<HostSlots>& hosts, int32_t size) {
   int64_t across = 0, rank = 0, counted = -1;
-  for (size_t i = 0; i + 1 < hosts.size(); ++i) {  // a group is broken where a host ends inside of it
+  for (size_t i = 0; i + 1 < hosts.size(); ++i) {  // a group spans hosts if a host ends inside it
     rank += hosts[i].slots;
     if (rank % size == 0 || rank / size == counted) continue;
     counted = rank / size;
@@ -24,7 +24,7 @@ int64_t count_across(const std::vector<HostSlots>& hosts, int32_t size) {
   return across;
 }
 
-// First the hosts that hold whole groups, then such that one completes what the one before has begun.
+// Hosts with whole groups come first, then each host completes the group that the previous one began.
 std::vector<HostSlots> better_order(std::vector<HostSlots> left, int32_t size) {
   std::vector<HostSlots> order;
   int64_t begun = 0;
@@ -45,7 +45,7 @@ std::string list_text(const std::vector<HostSlots>& hosts) {
   return out;
 }
 
-// The sizes next to the one asked for that every host holds whole groups of; the data axis has what is left.
+// The nearest sizes for which every host has whole groups; the data axis takes the rest.
 std::string fitting_sizes(const HostList& list, const gsel_mesh& mesh) {
   int32_t common = 0;
   for (const HostSlots& host : list.hosts) common = std::gcd(common, host.slots);
@@ -85,7 +85,7 @@ std::vector<PlacedGroup> placed_groups(const HostList& list, std::vector<Group> 
     PlacedGroup& one = placed.emplace_back();
     for (const int32_t rank : group) {
       const int32_t host = list.host_of_rank[static_cast<size_t>(rank)];
-      if (one.hosts.empty() || one.hosts.back() != host) one.hosts.push_back(host);  // ranks and hosts ascend
+      if (one.hosts.empty() || one.hosts.back() != host) one.hosts.push_back(host);  // ranks and hosts are ascending
     }
     one.ranks = std::move(group);
   }

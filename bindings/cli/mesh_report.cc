@@ -66,7 +66,7 @@ std::string hosts_text(const HostList& list) {
   return table(rows);
 }
 
-// A row for each group of several ranks; then what is sent inside hosts and across, where that is known.
+// A row for each group of several ranks; then the bytes sent within and between hosts, if known.
 std::string placement_text(const ShownMesh& shown) {
   std::vector<Row> rows = {{"axis", "group", "hosts"}};
   if (shown.with_programs) rows.front().emplace_back("sent in a step");

@@ -11,7 +11,7 @@ int64_t within(int64_t first, int64_t end, int64_t hosts) {
   return std::max<int64_t>(std::min(end, hosts) - first, 0);
 }
 
-// Messages that the busiest host of each level writes or reads one after the other, on the way from level to level.
+// Time of messages on the way through the levels: on each level the busiest host handles its messages one by one.
 double level_seconds(const Tree& tree, const NetworkModel& model, double others = 0) {
   double seconds = 0;
   for (int64_t level = 0; level < tree.levels; ++level)
@@ -19,7 +19,7 @@ double level_seconds(const Tree& tree, const NetworkModel& model, double others 
   return seconds;
 }
 
-// A host of a lower level asks each host on its way down, then connects twice to the one above it.
+// A host of a lower level asks each host on its path, then connects twice to its parent.
 double lines_seconds(const Tree& tree, const NetworkModel& model) {
   double accepted = 0;
   for (int64_t level = 0; level < tree.levels; ++level)
@@ -50,7 +50,7 @@ double Cost::seconds(const NetworkModel& model) const {
 
 Tree tree_of(int64_t hosts) {
   Tree tree;
-  int64_t end = 1;  // of the hosts of this level
+  int64_t end = 1;  // last host of this level, plus one
   for (int64_t host = 0; host * kFanOut + 1 < hosts; host = host * kFanOut + 1) {
     Tree::Level& level = tree.of[tree.levels];
     level.children = within(host * kFanOut + 1, host * kFanOut + kFanOut + 1, hosts);
@@ -84,7 +84,7 @@ Cost agreement(const HostWorld& world, double payload) {
   return cost;
 }
 
-// Runs of hosts, of names and of addresses: how many, and what each begins with (table_code.cc).
+// Runs of hosts, names and addresses: their number, and the header of each (table_code.cc).
 double table_bytes(const HostWorld& world) {
   constexpr double kNumber = 4, kRanksRun = 12, kTextRun = 8, kName = 8, kAddress = 12, kInANetwork = 256;
   const double networks = std::ceil(static_cast<double>(world.hosts) / kInANetwork);
@@ -98,7 +98,7 @@ StartCost start_cost(const HostWorld& world, const NetworkModel& model) {
   cost.local_s = (n.g - 1) * kJoinSeconds;
   cost.table_bytes = table_bytes(world);
   if (!n.network) return cost;
-  // One rank of each host comes, also of rank 0's, and reports those for which it speaks.
+  // One rank of each host, also of rank 0's, connects and reports the ranks of its host.
   const double come = n.g > 1 ? n.N : n.N - 1, reports = n.p - 1 - come;
   const double alpha = model.network.alpha_s;
   cost.all_bytes = come * (kWordBytes + cost.table_bytes);

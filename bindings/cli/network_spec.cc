@@ -1,4 +1,4 @@
-// network_spec.cc: see network_spec.h. docs/simulate.md has the catalogue and says where its figures come from.
+// network_spec.cc: see network_spec.h. docs/simulate.md has the catalogue and its sources.
 #include "network_spec.h"
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 namespace gsel::cli {
 namespace {
 
-// Latency and rate, each the figure that is taken and the range of which it is.
+// Latency and rate, each with the range from which the figure is taken.
 struct Fabric {
   const char* name;
   const char* about;
   double alpha_us, least_alpha_us, most_alpha_us;
-  double rate, least_rate, most_rate;  // GB/s of a host
+  double rate, least_rate, most_rate;  // GB/s per host
 };
 constexpr Fabric kFabrics[] = {
     {"veth", "TCP between network namespaces of one machine, or loopback", 25, 15, 40, 3, 2, 5},
@@ -97,7 +97,7 @@ class NetworkReader {
     out_.worlds = {{grid.hosts, grid.each}};
   }
 
-  // Keys that stand before have their say.
+  // Values of earlier keys take precedence.
   void take_network(const Word& value) {
     const bool latency = seen_.contains("latency"), rate = seen_.contains("rate");
     const NetworkModel before = out_.model;
@@ -130,7 +130,7 @@ class NetworkReader {
                                        : "a factor from 1 to 1000 is needed, such as 1.5");
   }
 
-  // The number that begins the text; what is left of it is returned, or all of it where there is none.
+  // Parses the number at the beginning of the text; returns the rest, or an invalid unit if there is no number.
   static std::string number(const std::string& text, double& value) {
     const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
     return result.ec == std::errc() && std::isfinite(value) ? std::string(result.ptr, text.data() + text.size())

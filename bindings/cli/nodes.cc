@@ -45,7 +45,7 @@ Nodes nodes_of(const NodeOptions& options, int64_t ranks) {
                              "file://PATH in a folder that all see");
   if (nodes.rendezvous == "env://")
     refuse(GSEL_ERR_ARG, asked + " --rendezvous env://: this command is the launcher, and says where; name a place");
-  if (nodes.rendezvous.compare(0, 7, "file://") == 0) return nodes;  // rank 0 writes a token there
+  if (nodes.rendezvous.compare(0, 7, "file://") == 0) return nodes;  // rank 0 writes a token to the file
   if (const char* token = std::getenv("GSEL_TOKEN_FILE"); !token || !*token)
     refuse(GSEL_ERR_CONFIG, asked +
                                 ": GSEL_TOKEN_FILE is not set; name a file with mode 600 that has the same 16 to "

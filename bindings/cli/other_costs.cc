@@ -1,5 +1,5 @@
-// other_costs.cc: what algorithms cost that the library does not have between hosts; see collective_costs.h. N hosts of
-// g ranks, p = N g; S bytes. A rank writes a message in each step between hosts, and reads one.
+// other_costs.cc: costs of algorithms that the library does not have between hosts; see collective_costs.h. N hosts
+// with g ranks each, p = N g; S bytes. In each step between hosts a rank writes one message and reads one.
 #include <bit>
 
 #include "collective_costs.h"
@@ -11,7 +11,7 @@ int64_t floor_log2(int64_t n) {
   return static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(n))) - 1;
 }
 
-// Exchanges of recursive doubling: log2(n), and two more where n is no power of two.
+// Steps of recursive doubling: log2(n), and two more if n is no power of two.
 int64_t doubling_steps(int64_t n) {
   return floor_log2(n) + (std::has_single_bit(static_cast<uint64_t>(n)) ? 0 : 2);
 }
@@ -20,12 +20,12 @@ int64_t tree_steps(int64_t n) {  // log2(n), rounded up
   return floor_log2(n) + (std::has_single_bit(static_cast<uint64_t>(n)) ? 0 : 1);
 }
 
-// The share of n that is not one's own.
+// The fraction of data on the other n - 1.
 double others(double n) {
   return (n - 1) / n;
 }
 
-// What ranks of a host do before and behind the part between hosts, where there are several: `steps` in memory.
+// Work within hosts before and after the part between hosts, if hosts have several ranks: `steps` in memory.
 Cost inside(const WorldSize& n, double steps, double bytes) {
   return n.g > 1 ? Cost{steps, 0, bytes, 0, 0} : Cost{};
 }
@@ -35,12 +35,12 @@ Cost with_network(Cost cost, const WorldSize& n, double steps, double bytes) {
   return cost;
 }
 
-// Of ranks that know nothing of hosts: each step waits for the slowest link, which is the network's if there is one.
+// For algorithms that ignore hosts: each step waits for the slowest link, which is the network if there is one.
 Cost flat(const WorldSize& n, double steps, double bytes) {
   return n.network ? Cost{0, steps, 0, bytes, 2 * steps} : Cost{steps, 0, bytes, 0, 0};
 }
 
-// Exchanges at doubling distance: the first are between ranks of a host. `copies` of the bytes pass an adapter at once.
+// Exchanges at doubling distances: the first are within a host. `copies` of the bytes pass an adapter at the same time.
 Cost by_distance(const HostWorld& world, double steps, double bytes, double copies) {
   const double near = world.hosts > 1 ? static_cast<double>(floor_log2(world.each)) : steps;
   return {near, steps - near, near * bytes, (steps - near) * copies * bytes, 2 * (steps - near)};
@@ -55,8 +55,8 @@ Cost rings_allreduce(const HostWorld& world, double S) {
   return with_network(inside(n, 2, 2 * S * others(n.g)), n, 2 * (n.N - 1), 2 * S * others(n.N));
 }
 
-// Between hosts by recursive halving and doubling. Hosts beyond a power of two hand theirs to another and get the
-// result.
+// Between hosts by recursive halving and doubling. Hosts beyond a power of two send their data to another host and get
+// the result.
 Cost halving_allreduce(const HostWorld& world, double S) {
   const WorldSize n(world);
   const int64_t log = floor_log2(world.hosts);
@@ -111,7 +111,7 @@ Cost leader_reduce(const HostWorld& world, double S) {
   return with_network(inside(n, 1, S * (n.g - 1)), n, steps, S * steps);
 }
 
-// A broadcast: slices are scattered over a tree of hosts and gathered around a ring; a reduction is the reverse of it.
+// Broadcast: chunks are scattered over a tree of hosts and gathered around a ring; a reduction is the reverse.
 Cost rings_rooted(const HostWorld& world, double S) {
   const WorldSize n(world);
   return with_network(inside(n, 2, 2 * S * others(n.g)), n, static_cast<double>(tree_steps(world.hosts)) + n.N - 1,
@@ -122,7 +122,7 @@ Cost flat_tree_rooted(const HostWorld& world, double S) {
   return by_distance(world, static_cast<double>(tree_steps(world.ranks())), S, 1);
 }
 
-// Gather and scatter: S is the root's buffer, whose adapter all parts of other hosts pass.
+// Gather and scatter: S is the root's buffer, and the shards of all other hosts pass its adapter.
 Cost leader_root_parts(const HostWorld& world, double S) {
   const WorldSize n(world);
   return with_network(inside(n, 1, S / n.N * others(n.g)), n, static_cast<double>(tree_steps(world.hosts)),

@@ -11,8 +11,8 @@
 namespace gsel::cli {
 namespace {
 
-constexpr size_t kMaxLine = 1 << 20;     // a longer one is passed on in parts
-constexpr size_t kMaxPending = 1 << 20;  // more waiting for our reader: the ranks wait too
+constexpr size_t kMaxLine = 1 << 20;     // longer lines are passed on in parts
+constexpr size_t kMaxPending = 1 << 20;  // if more waits for our reader, the ranks wait too
 
 }  // namespace
 
@@ -101,7 +101,7 @@ void Printer::serve(const std::vector<pollfd>& polls) {
     if (poll.revents && poll.events == POLLOUT && (poll.fd == 1 || poll.fd == 2)) write_to(poll.fd);
 }
 
-// A pipe that polls writable takes PIPE_BUF bytes without blocking.
+// A pipe that is ready for writing takes PIPE_BUF bytes without blocking.
 void Printer::write_to(int to) {
   const ssize_t n = write(to, pending_[to].data(), std::min<size_t>(pending_[to].size(), PIPE_BUF));
   if (n >= 0) {

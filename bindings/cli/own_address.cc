@@ -17,8 +17,8 @@
 namespace gsel::cli {
 namespace {
 
-// As rank 0 chooses those that it posts (lib/comm/hosts/endpoint.cc). Addresses of both versions, those of version 4
-// first; those of containers and virtual machines last.
+// The same choice as that of rank 0 (lib/comm/hosts/endpoint.cc): IPv4 addresses before IPv6, those of containers and
+// virtual machines last.
 struct Found {
   std::string text;
   bool is_virtual, is_v6;
@@ -37,7 +37,7 @@ std::string address_of_connection() {
   std::istringstream words(connection ? connection : "");
   std::string client, port, server;
   words >> client >> port >> server;
-  return server.find('%') == server.npos ? server : std::string();  // link-local is of one interface alone
+  return server.find('%') == server.npos ? server : std::string();  // link-local: only valid on one interface
 }
 
 std::string address_of_interface() {
@@ -69,12 +69,12 @@ HeldPort::HeldPort() {
     const int on = 1, off = 0;
     setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (family == AF_INET6) setsockopt(fd_, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    sockaddr_in6 any = {};  // every address, port 0
+    sockaddr_in6 any = {};  // any address, port 0
     any.sin6_family = static_cast<sa_family_t>(family);
     socklen_t length = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
     auto* address = reinterpret_cast<sockaddr*>(&any);
     if (bind(fd_, address, length) == 0 && getsockname(fd_, address, &length) == 0) {
-      number_ = ntohs(any.sin6_port);  // at the same place in both versions
+      number_ = ntohs(any.sin6_port);  // at the same offset in IPv4 and IPv6
       return;
     }
     close(fd_);

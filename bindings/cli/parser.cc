@@ -27,19 +27,19 @@ std::string required_text(const std::string& text, const CLI::App& chosen) {
   return "one of " + text.substr(open + 1, close - open - 1) + " is needed";
 }
 
-// One line about what was refused while the options of `chosen` were read.
+// A one-line message for an error while the options of `chosen` were parsed.
 std::string refusal_text(const CLI::ParseError& refusal, const CLI::App& chosen) {
   std::string text = refusal.what();
   const size_t colon = text.find(": ");
   if (dynamic_cast<const CLI::RequiredError*>(&refusal)) {
-    const std::vector<std::string> left = chosen.remaining();  // what is wrong comes before what is missing
+    const std::vector<std::string> left = chosen.remaining();  // unknown arguments are reported before missing ones
     return left.empty() ? required_text(text, chosen) : left.front() + ": not expected here";
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&refusal) && colon != text.npos)
     return text.substr(colon + 2) + ": not expected here";
   if (dynamic_cast<const CLI::ValidationError*>(&refusal) && colon != text.npos &&
       text.find(": ", colon + 2) != text.npos)
-    return text.substr(0, colon) + " " + text.substr(colon + 2);  // the text of our own check
+    return text.substr(0, colon) + " " + text.substr(colon + 2);  // the message of our own check
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&refusal) && colon != text.npos)
     return text.substr(0, colon) + ": a value is needed";
   if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z') text[0] = static_cast<char>(text[0] - 'A' + 'a');
@@ -169,8 +169,8 @@ CommandLine::CommandLine(const CommandText& text, const std::string& versions)
 
 CommandLine::~CommandLine() = default;
 
-// What all subcommands understand alike, in this order behind their own options. `gsel` itself prints nothing of its
-// own, and the output of `gsel run` is that of the ranks.
+// Options that all subcommands share, shown in this order after their own. `gsel` itself has no output, and the output
+// of `gsel run` is that of the ranks.
 void CommandLine::add_common(CLI::App& app, CommandSpec& spec) {
   const auto add = [&](const char* names, const char* value, const char* help) -> OptionSpec& {
     return spec.common.emplace_back(OptionSpec{names, value, help, "", "", {}});
@@ -202,7 +202,7 @@ Parser CommandLine::subcommand(const CommandText& text) {
   return {app, commands_.back().get()};
 }
 
-// Refuses a first word that is no command, naming those there are.
+// Refuses a first word that is no command, with the list of commands.
 void CommandLine::check_command(const std::vector<std::string>& arguments) const {
   if (arguments.empty() || arguments.front().empty() || arguments.front().front() == '-') return;
   std::string names;
@@ -218,8 +218,8 @@ const CommandSpec& CommandLine::spec_of(const std::string& command) const {
   return found == commands_.end() ? whole_ : **found;
 }
 
-// The parser takes the next word where nothing stands behind the = of --option=, unless that is a word of its own. A
-// program and its arguments stay as they are.
+// CLI11 takes the next word as the value of "--option=". Makes the empty value a separate word; a program and its
+// arguments are not changed.
 std::vector<std::string> CommandLine::with_empty_values(const std::vector<std::string>& arguments) const {
   const CommandSpec& spec = spec_of(arguments.empty() ? "" : arguments.front());
   const auto takes_value = [&](const std::string& name) {
@@ -245,7 +245,7 @@ std::vector<std::string> CommandLine::with_empty_values(const std::vector<std::s
   return out;
 }
 
-// For a refusal of the arguments, which is told as they ask: the options of Common, as far as they can be found.
+// Finds the options of Common in invalid arguments, as far as possible, for the error message.
 void CommandLine::look_for_common(const std::vector<std::string>& arguments) {
   const bool starts_program = !arguments.empty() && std::ranges::any_of(commands_, [&](const auto& command) {
     return command->text.starts_program && command->text.name == arguments.front();
@@ -267,7 +267,7 @@ void CommandLine::look_for_common(const std::vector<std::string>& arguments) {
 
 bool CommandLine::parse(const std::vector<std::string>& arguments) {
   std::vector<std::string> reversed = with_empty_values(arguments);
-  std::ranges::reverse(reversed);  // the parser takes them from the end
+  std::ranges::reverse(reversed);  // CLI11 takes them from the end
   try {
     check_command(arguments);
     app_->parse(reversed);
@@ -278,7 +278,7 @@ bool CommandLine::parse(const std::vector<std::string>& arguments) {
   } catch (const CLI::ParseError& e) {
     const CLI::App* chosen = app_->get_subcommands().empty() ? app_.get() : app_->get_subcommands().front();
     const CommandSpec& spec = spec_of(chosen->get_name());
-    if (chosen->get_help_ptr()->count() > 0 || e.get_exit_code() == 0) {  // help comes whatever else is wrong
+    if (chosen->get_help_ptr()->count() > 0 || e.get_exit_code() == 0) {  // help takes precedence over errors
       print(dynamic_cast<const CLI::CallForVersion*>(&e) ? versions_ + "\n" : help_text(spec, commands_));
       return false;
     }

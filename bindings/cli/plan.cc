@@ -1,4 +1,4 @@
-// plan.cc: `gsel plan`: which strategy for a model on a cluster, whether it fits, how fast, and why.
+// plan.cc: `gsel plan`: the best strategy for a model on a cluster, whether it fits, how fast it is, and why.
 #include <unistd.h>
 
 #include <charconv>
@@ -56,7 +56,7 @@ struct PlanOptions {
   bool estimate = false;
 };
 
-// "80GiB", "24GB", or bytes.
+// Parses "80GiB", "24GB", or bytes.
 double bytes_from(const std::string& text) {
   double value = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -67,7 +67,7 @@ double bytes_from(const std::string& text) {
   return value * factor;
 }
 
-// On a terminal, what a search that lasts has come to; elsewhere nothing.
+// Shows the progress of a long search, on a terminal only.
 class Progress {
  public:
   static int32_t tell(int64_t n_tried, void* self) {
@@ -89,7 +89,7 @@ class Progress {
   bool told_ = false;
 };
 
-// What the options borrow from lives as long as this.
+// Owns what the options borrow.
 struct Request {
   std::string model, measured;
   Handle<gsel_inventory> inventory;
@@ -131,7 +131,7 @@ int print_report(const gsel_plan* plan, bool json, const std::string& calibrate 
   return 0;
 }
 
-// An error in measured rows names their file.
+// Adds the file name to an error in measured rows.
 void check_measured(gsel_status status, gsel_error** error, const PlanOptions& options) {
   try {
     check(status, error);
@@ -204,7 +204,7 @@ void draw_breakdown(gsel_plan* plan, const PlanOptions& options) {
   write_file(options.breakdown, text(picture));
 }
 
-// Each of these has a report of its own, of which nothing else is made.
+// Refuses combinations: each of these reports excludes all other results.
 void check_pairs(const PlanOptions& options) {
   const char* const reports[] = {"--estimate", "--compare", "--rows"};
   const char* const results[] = {"--toml", "--svg", "--chrome", "--breakdown", "--candidate", "--top"};
@@ -239,7 +239,7 @@ int print_plan(const PlanOptions& options, bool json) {
   check_measured(status, &error, options);
   const Handle<gsel_plan> plan(made);
   const bool found = gsel_plan_candidate_count(made) > 0;
-  if (found) {  // files first: where one is refused, nothing else is printed
+  if (found) {  // files first: if one is refused, nothing is printed
     draw_schedule(made, options);
     draw_breakdown(made, options);
     write_toml(made, options);

@@ -1,4 +1,4 @@
-// plugins.cc: `gsel plugins`: every candidate on the search path, and why any was refused.
+// plugins.cc: `gsel plugins`: lists every candidate on the search path, with the reason if refused.
 #include <nlohmann/json.hpp>
 
 #include "client.h"
@@ -46,7 +46,7 @@ std::string plugins_json(const std::vector<gsel_plugin_info>& list) {
   return json_text(out);
 }
 
-// A line per candidate; the reason of a refusal stands beneath it.
+// A line per candidate, followed by the reason of a refusal.
 std::string plugins_text(const std::vector<gsel_plugin_info>& list) {
   if (list.empty()) return "no plugins on the search path\n";
   std::string out;

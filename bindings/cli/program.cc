@@ -1,5 +1,5 @@
-// program.cc: `gsel program`: reads programs from files, checks those of all ranks together, prints one, or tells what
-// one sends; and shows what a schedule of a pipeline comes to before there is a program (schedules.h).
+// program.cc: `gsel program`: reads programs from files, verifies those of all ranks together, prints one, or sums up
+// what one sends; also simulates the schedule of a pipeline without a program (schedules.h).
 #include <cstdint>
 #include <cstdio>
 

@@ -37,7 +37,7 @@ void add_traffic(const gsel_program* program, int64_t step, const char* when, st
     }
 }
 
-// The line "mesh tensor=2 data=1 pipeline=1" of the text form; an axis that it does not name has one rank.
+// From the line "mesh tensor=2 data=1 pipeline=1" of the text form; missing axes have one rank.
 int32_t axis_size(const gsel_program* program, gsel_axis axis) {
   const std::string form = text(gsel_program_text(program));
   const size_t mesh = form.find("\nmesh ") + 1;

@@ -24,7 +24,7 @@ struct Cell {
   std::string text;
 };
 
-// What two blanks or more stand between.
+// Splits a line into cells, which are separated by two or more blanks.
 std::vector<Cell> cells_of(const std::string& line) {
   std::vector<Cell> cells;
   for (size_t at = line.find_first_not_of(' '); at < line.size();) {
@@ -35,7 +35,7 @@ std::vector<Cell> cells_of(const std::string& line) {
   return cells;
 }
 
-// A cell belongs to the column whose head stands above any part of it; an absent one is null.
+// A cell belongs to the column whose head is above any part of it; a missing cell is null.
 Json row_json(const std::vector<Cell>& heads, const std::string& line) {
   Json row;
   const std::vector<Cell> cells = cells_of(line);

@@ -19,7 +19,7 @@
 namespace gsel::cli {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(5);  // with hosts that do not answer
+constexpr auto kPatience = std::chrono::seconds(5);  // for hosts that do not answer
 constexpr int kClientPatienceMs = 15'000;
 
 struct Address {
@@ -96,7 +96,8 @@ void Recordings::add_to(std::vector<pollfd>& polls) const {
 void Recordings::serve(const std::vector<pollfd>& polls) {
   for (auto* channels : {&asking_, &answered_}) {
     for (const auto& channel : *channels) channel->serve(polls);
-    std::erase_if(*channels, [](const auto& channel) { return channel->has_ended(); });  // it says nothing: it has gone
+    // An asking process sends nothing; its channel ends with the process.
+    std::erase_if(*channels, [](const auto& channel) { return channel->has_ended(); });
   }
   for (const pollfd& poll : polls)
     if (poll.revents && poll.fd == listener_) admit();
@@ -114,7 +115,7 @@ void Recordings::admit() {
   }
 }
 
-// ---- who asks ----
+// ---- asking process ----
 
 std::optional<std::vector<std::string>> recordings_of_launcher(pid_t pid) {
   const Address address(pid);
@@ -145,7 +146,7 @@ std::optional<std::vector<std::string>> recordings_of_launcher(pid_t pid) {
 
 std::vector<std::string> recordings_below() {
   std::vector<std::string> found;
-  std::set<int64_t> seen;  // whose communicators a recording has told
+  std::set<int64_t> seen;  // pids of ranks that a recording already contains
   for (const pid_t pid : processes_below()) {
     if (seen.contains(pid)) continue;
     gsel_trace* trace = nullptr;
@@ -172,7 +173,7 @@ std::vector<std::pair<std::string, std::string>> recorded_files(const std::strin
     if (made.tv_sec < since.tv_sec || (made.tv_sec == since.tv_sec && made.tv_nsec < since.tv_nsec)) continue;
     try {
       found.emplace_back(name, read_file(folder + "/" + name));
-    } catch (const Failure&) {  // what cannot be read here can be read by nobody: it is not ours
+    } catch (const Failure&) {  // not readable by this user, so not ours
     }
   }
   return found;

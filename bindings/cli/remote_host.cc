@@ -15,7 +15,7 @@
 namespace gsel::cli {
 namespace {
 
-constexpr auto kStatusComes = std::chrono::seconds(1);  // behind the end of what a remote shell says
+constexpr auto kStatusComes = std::chrono::seconds(1);  // after the end of a remote shell's output
 constexpr size_t kMostSaid = 1 << 16;
 constexpr int kNotFoundThere = 127, kNotExecutableThere = 126, kUnreachable = 255;
 
@@ -79,7 +79,7 @@ void RemoteHost::hear_hello(const Frame& frame) {
   state_ = State::greeted;
 }
 
-// As we reached it, unless we are on that host; else by an address of its own.
+// The address through which we reached the host, unless it is loopback; else its own address.
 std::string RemoteHost::rendezvous() const {
   std::string address = hello_.reached;
   if (address.empty() || is_loopback(address)) address = hello_.address;

@@ -16,10 +16,10 @@
 namespace gsel::cli {
 namespace {
 
-constexpr size_t kMostConnecting = 128;              // remote shells that have not reached their host, at a time
+constexpr size_t kMostConnecting = 128;              // remote shells that are connecting at the same time
 constexpr double kAnswerS = 60;                      // for a host to answer
-constexpr size_t kInputWindow = 1 << 18;             // bytes of input on the way
-constexpr auto kKilledS = std::chrono::seconds(10);  // for a host to tell that its ranks are killed
+constexpr size_t kInputWindow = 1 << 18;             // bytes of input in flight
+constexpr auto kKilledS = std::chrono::seconds(10);  // for a host to confirm that its ranks are killed
 constexpr auto kEndS = std::chrono::seconds(4);      // for remote shells to end
 constexpr auto kSettle = std::chrono::milliseconds(50);
 
@@ -30,7 +30,7 @@ std::string new_token() {
   return token;
 }
 
-// Of this command alone.
+// A name that only this job has.
 std::string new_job_name() {
   std::string name = "gsel-run-";
   for (const char c : new_token().substr(0, 8)) {
@@ -99,8 +99,8 @@ void RemoteRanks::connect() {
   });
 }
 
-// Turns until every host is in `state`, which `hear` brings it to; starts remote shells as long as some are not
-// started.
+// Polls until every host is in `state`, into which `hear` brings it. Starts the remaining remote shells as others
+// connect.
 void RemoteRanks::await(State state, const std::function<void(RemoteHost&, const Frame&)>& hear) {
   const auto in = [&](State one) {
     return static_cast<size_t>(std::ranges::count_if(hosts_, [&](const auto& host) { return host->state() == one; }));
@@ -139,7 +139,7 @@ void RemoteRanks::send(int signal) {
     if (host->state() == State::running) host->channel().send(FrameKind::signal, FrameText().number(signal));
 }
 
-// Where our reader is slow the ranks wait, too; but their ends are heard of once they were killed.
+// If our reader is slow, the ranks wait too; after they were killed, their ends are read anyway.
 bool RemoteRanks::reads() const {
   return killed_ || (!printer_.is_full(1) && !printer_.is_full(2));
 }
@@ -239,8 +239,8 @@ void RemoteRanks::hear(RemoteHost& host, const Frame& frame) {
   events_.push_back(std::move(event));
 }
 
-// Of ranks that ended at about the same time, those that a signal killed come first, on whichever host: others may have
-// failed for it, and their ends come from there sooner or later.
+// Among ranks that ended at about the same time, those killed by a signal come first, whatever their host: others may
+// have failed because of them, and messages from different hosts arrive in any order.
 std::vector<RankEvent> RemoteRanks::take_events() {
   reap();
   for (const auto& host : hosts_)
@@ -256,8 +256,8 @@ std::vector<RankEvent> RemoteRanks::take_events() {
   return events;
 }
 
-// Recordings of failed calls come into one folder; a file with the host in its name is written for each that is not
-// there already.
+// Collects recordings of failed calls in one folder; writes a file with the host in its name, unless the folder has it
+// already.
 void RemoteRanks::keep(const RemoteHost& host, const std::string& name, const std::string& content) {
   if (job_.trace_folder.empty() || !keeps_recordings_) return;
   try {
@@ -284,7 +284,7 @@ void RemoteRanks::lose(RemoteHost& host) {
   if (host.shell() > 0) kill(-host.shell(), SIGKILL);
 }
 
-// What remote shells say comes with the name of the host.
+// Passes on the output of remote shells with the name of the host.
 void RemoteRanks::pass_on_said(RemoteHost& host) {
   std::string_view said;
   const std::string all = host.take_said();

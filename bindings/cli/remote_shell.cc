@@ -11,7 +11,7 @@
 namespace gsel::cli {
 namespace {
 
-// What a shell on the other side takes as it stands.
+// Whether a remote shell leaves the text unchanged.
 bool is_plain(const std::string& path) {
   return path.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+-") == path.npos;
 }
@@ -20,7 +20,7 @@ bool is_plain(const std::string& path) {
 
 std::vector<std::string> RemoteShell::agent_on(const std::string& host) const {
   std::vector<std::string> line = words;
-  const bool has_brackets = host.starts_with("[");  // of an address of IPv6
+  const bool has_brackets = host.starts_with("[");  // IPv6 address
   line.push_back(has_brackets ? host.substr(1, host.size() - 2) : host);
   line.insert(line.end(), {gsel, "run", "--agent", std::to_string(kAgentProtocol)});
   return line;
@@ -33,7 +33,7 @@ RemoteShell remote_shell_of(const std::string& rsh, const std::string& gsel) {
   for (std::string word; given >> word;) shell.words.push_back(word);
   if (shell.words.empty()) shell.words.push_back("ssh");
   const std::string& program = shell.words.front();
-  // Behind the options that were given, of which ssh takes the first.
+  // After the user's options: ssh uses the first value of an option.
   if (program.substr(program.rfind('/') + 1) == "ssh")
     shell.words.insert(shell.words.end(), {"-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o",
                                            "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"});

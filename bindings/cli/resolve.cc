@@ -1,4 +1,4 @@
-// resolve.cc: `gsel resolve`: which devices a request gets, and why.
+// resolve.cc: `gsel resolve`: which devices a request selects, and why.
 #include <algorithm>
 
 #include "client.h"
@@ -37,14 +37,14 @@ struct ResolveOptions {
   Parser parser;
 };
 
-// NAME=VALUE as a variable; both parts are borrowed from the text.
+// Splits NAME=VALUE; both parts borrow from the text.
 gsel_env_var variable(const std::string& assignment) {
   const auto equals = assignment.find('=');
   if (equals == assignment.npos || equals == 0) refuse(GSEL_ERR_ARG, "--env " + assignment + ": NAME=VALUE is needed");
   return {{assignment.data(), equals}, {assignment.data() + equals + 1, assignment.size() - equals - 1}};
 }
 
-// Position or "-" begins the line of each device.
+// The line of each device begins with a position or "-".
 std::string with_colours(const std::string& text) {
   std::string out;
   for (size_t from = 0; from < text.size();) {
@@ -89,7 +89,7 @@ int print_selection(const ResolveOptions& options, bool json) {
   return 0;
 }
 
-// Known to the library.
+// Compat systems of the library.
 TermList systems() {
   TermList list{"Systems of --compat", {}};
   for (int32_t i = 0; i < gsel_compat_count(); ++i)

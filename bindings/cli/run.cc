@@ -1,4 +1,4 @@
-// run.cc: `gsel run`: how many ranks, and what stands in the environment of each.
+// run.cc: `gsel run`: determines the number of ranks and the environment of each.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -91,8 +91,8 @@ HostJob host_job(const RunOptions& options) {
   return job;
 }
 
-// Says that the job runs, where that does not stay beside what is said of its end; a file that cannot be written is
-// noticed now.
+// Writes that the job runs, unless the file would keep this document in addition to the final one. Also notices early
+// if the file cannot be written.
 void announce(const std::string& file, const nlohmann::ordered_json& json) {
   std::error_code ignored;
   if (std::filesystem::exists(file, ignored) && !std::filesystem::is_regular_file(file, ignored)) return;

@@ -30,7 +30,7 @@ struct Line {
   std::vector<Box> boxes;
 };
 
-// "5F3" of a rank with stages 1 and 5 is "f3".
+// The boxes of a rank; "5F3" of a rank with stages 1 and 5 becomes "f3".
 std::vector<Box> boxes_of(const Json& row) {
   std::map<int64_t, size_t> chunks;
   for (const Json& timed : row) chunks[std::stoll(timed.at("action").get<std::string>())] = 0;

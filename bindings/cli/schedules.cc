@@ -1,4 +1,4 @@
-// schedules.cc: see schedules.h. Everything that is shown comes from the simulation's JSON (docs/pipeline.md).
+// schedules.cc: see schedules.h. All output comes from the simulation's JSON (docs/pipeline.md).
 #include "schedules.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMost = 1'000'000;
 
-// A schedule and what became of it.
+// A schedule with its simulation.
 struct Simulated {
   Handle<gsel_schedule> schedule;
   std::string document;
@@ -72,7 +72,7 @@ Handle<gsel_schedule> by_name(const std::string& name, const ScheduleOptions& op
   return Handle<gsel_schedule>(schedule);
 }
 
-// What was asked for besides must be what the file has.
+// A number given as an option must be that of the file.
 void check_number(const std::string& file, const char* option, const std::string& asked, int32_t found) {
   if (!asked.empty() && count(option, asked, 1) != found)
     refuse(GSEL_ERR_CONFIG, file + ": has " + std::to_string(found) + " of what " + option + " " + asked +
@@ -166,7 +166,7 @@ std::string compared(const std::vector<Simulated>& all) {
   return table(rows);
 }
 
-// ---- what is asked for ----
+// ---- output ----
 
 void draw_all(const std::vector<Simulated>& all, const ScheduleOptions& options) {
   if (options.svg.empty() && options.chrome.empty()) return;

@@ -11,7 +11,7 @@
 namespace gsel::cli {
 
 Scratch::Scratch() {
-  // mkdtemp puts a name of its own in place of the six letters.
+  // mkdtemp replaces the six letters.
   path_ = (std::filesystem::temp_directory_path() / "gsel-XXXXXX").string();
   if (!mkdtemp(path_.data())) refuse(GSEL_ERR_IO, path_ + " cannot be made: " + std::strerror(errno));
 }

@@ -22,7 +22,7 @@ int64_t whole(double count) {
   return static_cast<int64_t>(count);
 }
 
-// As -b and -e have it.
+// In the notation of -b and -e.
 std::string bytes_text(double bytes) {
   if (bytes == 0) return "-";
   if (bytes >= 1 << 20 && bytes == static_cast<double>(static_cast<int64_t>(bytes) >> 20 << 20))
@@ -57,7 +57,7 @@ std::vector<double> sizes_of(const ModelledCollective& collective, const std::ve
   return {sizes.begin(), sizes.end()};
 }
 
-// The fastest one, of all or of those that add in the order of ranks; nullptr: none does.
+// The fastest algorithm; `exact`: of those that add in the order of ranks; nullptr: none does.
 const Algorithm* least(const ModelledCollective& collective, const HostWorld& world, double bytes,
                        const NetworkModel& model, bool exact) {
   const Algorithm* best = nullptr;
@@ -200,7 +200,7 @@ std::string control_text(const HostWorld& world, const ControlCost& cost) {
                      " to and from one host, which has " + with_noun(cost.most_sockets, "socket")}});
 }
 
-// What the library does not have stands in parentheses.
+// Algorithms that the library does not have are in parentheses.
 std::string shown(const Algorithm& one) {
   return one.is_way ? one.name : std::string("(") + one.name + ")";
 }

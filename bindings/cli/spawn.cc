@@ -1,5 +1,5 @@
-// spawn.cc: see spawn.h. fork and exec rather than posix_spawn, which has no place for PR_SET_PDEATHSIG. Between the
-// two stand only calls that are safe there; a failure travels back through a pipe that exec closes.
+// spawn.cc: see spawn.h. fork and exec rather than posix_spawn, which does not support PR_SET_PDEATHSIG. Between the
+// two there are only async-signal-safe calls; a failure is reported through a pipe that exec closes.
 #include "spawn.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   _exit(127);
 }
 
-// dup2 that also clears close-on-exec when both are the same.
+// dup2 that also clears close-on-exec if both descriptors are the same.
 bool place(int from, int to) {
   if (from == to) return fcntl(to, F_SETFD, 0) == 0;
   return dup2(from, to) == to;
@@ -33,7 +33,7 @@ bool place(int from, int to) {
 
 [[noreturn]] void become(const Spawn& what, char* const* argv, char* const* envp, pid_t parent, int report) {
   setpgid(0, 0);
-  // The signal is armed first and the parent looked at second, so that a parent that died between is noticed.
+  // Arms the signal before it checks the parent, so that a parent that died in between is noticed.
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up(report);
   if (getppid() != parent) _exit(127);
   if (!place(what.in, 0) || !place(what.out, 1) || !place(what.err, 2)) give_up(report);

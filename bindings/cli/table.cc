@@ -18,7 +18,7 @@ std::string table(const std::vector<Row>& rows) {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i)
       line += row[i] + std::string(i + 1 < row.size() ? widths[i] + 2 - row[i].size() : 0, ' ');
-    line.erase(line.find_last_not_of(' ') + 1);  // where the last columns are empty
+    line.erase(line.find_last_not_of(' ') + 1);  // when the last columns are empty
     out += line + "\n";
   }
   return out;

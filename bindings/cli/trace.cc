@@ -1,5 +1,5 @@
-// trace.cc: `gsel trace`: why does it hang, and where does the time go? Reads recordings of live processes, and files
-// of recordings (docs/trace.md) and of steps (docs/step.md), which their content tells apart.
+// trace.cc: `gsel trace`: why does a job hang, and where does the time go? Reads recordings of live processes, and
+// files of recordings (docs/trace.md) and steps (docs/step.md), distinguished by their content.
 #include <dirent.h>
 #include <sys/stat.h>
 
@@ -61,7 +61,7 @@ std::string of_process(int32_t pid) {
   return json;
 }
 
-// What the library can draw is as the documents say.
+// Validates a document: the library can only draw documents in the right format.
 Json checked(const std::string& content, const std::string& source) {
   add(new_timeline().get(), content, source);
   return Json::parse(content);
@@ -72,7 +72,7 @@ bool is_folder(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// The files in it that a trainer or a failed call has left, sorted.
+// The files in the folder that a trainer or a failed call wrote, sorted.
 std::vector<std::string> files_of(const std::string& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder.c_str()), closedir);
   if (!open)
@@ -92,7 +92,7 @@ struct Documents {
   std::vector<Json> recordings, steps;
 };
 
-// A number is a pid, unless it has a '/' or the like.
+// A number is a pid; a file of that name needs a '/'.
 Documents read(const std::vector<std::string>& sources) {
   Documents documents;
   const auto take = [&](Json document) {
@@ -114,7 +114,7 @@ Documents read(const std::vector<std::string>& sources) {
   return documents;
 }
 
-// ---- what is asked for ----
+// ---- output ----
 
 int print_trace(const TraceOptions& options, bool as_json) {
   try {

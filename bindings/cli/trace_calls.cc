@@ -28,7 +28,7 @@ std::string last_call(const Json& rank) {
   return calls.empty() ? "-" : calls.back().at("text").get<std::string>();
 }
 
-// Behind the text of a call: of which call of all hosts it is a part, as trace_hosts.cc has it.
+// A suffix for the text of a call: the call of all hosts to which it belongs (trace_hosts.cc).
 std::string whole_call(const Json& rank) {
   if (!rank.contains("host")) return {};
   std::string label;
@@ -61,14 +61,14 @@ Row row_of(const Json& communicator, const Json& rank) {
           last_call(rank) + whole_call(rank)};
 }
 
-// What the ranks of a communicator that was made from another were when they joined.
+// Whether the ranks of a communicator had other numbers when they joined, as in one made from another.
 bool has_other_ranks(const Json& communicator) {
   for (const Json& rank : communicator.at("ranks"))
     if (rank.value("joined_as", rank.at("rank")) != rank.at("rank")) return true;
   return false;
 }
 
-// How the times of a host were made those of the first.
+// How the times of a host were converted to the first host's clock.
 std::string clock_text(const Json& host) {
   char text[96];
   if (host.at("clock_error_us").is_null())

@@ -1,7 +1,7 @@
-// trace_hosts.cc: see trace_hosts.h. Hosts have clocks of their own. A call of all hosts begins on each with a
-// collective labelled "#4711 allreduce" and goes on with a broadcast, which no first rank of a host enters before that
-// of every host has entered the collective. So each such call says between what two clocks differ, and all of them
-// together say it closely.
+// trace_hosts.cc: see trace_hosts.h. Each host has its own clock. A call of all hosts begins on each host with a
+// collective labelled "#4711 allreduce", followed by a broadcast that the first rank of a host enters only after every
+// host's has entered the collective. So each such call bounds the difference of two clocks, and all calls together give
+// tight bounds.
 #include "trace_hosts.h"
 
 #include <algorithm>
@@ -16,7 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// When the first rank of a host began a call of all hosts, and when it knew that all had; nanoseconds of its clock.
+// When the first rank of a host began a call of all hosts, and when it knew that all hosts had begun it; nanoseconds of
+// its own clock.
 struct Moments {
   double begun, known;
 };
@@ -29,7 +30,7 @@ std::map<std::string, Moments> moments_of(const Json& part) {
   for (const Json& call : part.at("ranks").at(0).at("calls")) {
     const std::string label = call.value("label", "");
     if (label.starts_with("#")) {
-      // A host of one rank makes no broadcast, and goes on once all have begun the call before.
+      // A host with one rank makes no broadcast; it continues once all hosts have begun the previous call.
       if (begun && begun->at("failed") == false)
         moments[begun->at("label")] = {ns(begun->at("entered_us")), ns(call.at("entered_us"))};
       begun = &call;
@@ -42,7 +43,7 @@ std::map<std::string, Moments> moments_of(const Json& part) {
   return moments;
 }
 
-// What to add to the clock of `part` for that of `first`, and how far that may be wrong.
+// The difference between the clocks of `first` and `part`, and its maximum error.
 struct Shift {
   double ns = 0, error_ns = std::numeric_limits<double>::infinity();
 };
@@ -58,7 +59,7 @@ Shift shift_of(const Json& first, const Json& part) {
     most = std::min(most, a.known - b.begun);
   }
   if (least > most || most == std::numeric_limits<double>::infinity()) {
-    // No call in common: their recordings end together, which is when they were asked.
+    // No common call: assumes that the recordings end at the same time, which is when they were requested.
     const auto end = [](const Json& one) {
       return one.at("made_ns").get<double>() + one.at("taken_us").get<double>() * 1e3;
     };
@@ -79,7 +80,7 @@ void shift_times(Json& rank, double us, const std::map<int64_t, int64_t>& number
   if (!rank["awaits"].is_null()) rank["awaits"] = numbers.at(rank["awaits"].get<int64_t>());
 }
 
-// Of the ranks that hold up those of their hosts, those that are behind: the others wait for them, from afar.
+// Of the ranks that delay their own hosts (only dead ones, if any), those with the fewest calls: the rest wait for them.
 Json last_of(const std::vector<int64_t>& late, const Json& ranks) {
   const auto calls_of = [&](int64_t number) {
     for (const Json& rank : ranks)
@@ -101,12 +102,12 @@ Json last_of(const std::vector<int64_t>& late, const Json& ranks) {
   return out;
 }
 
-// Of all ranks; tells parts apart, since hosts may have one name.
+// Number of the part's first rank among all ranks; identifies parts, since hosts may have the same name.
 int64_t first_rank(const Json& part) {
   return part.at("ranks").at(0).at("shown_as");
 }
 
-// The parts by host, that of the lowest rank first.
+// Joins the parts in order of their lowest rank.
 Json joined_parts(std::vector<Json> parts) {
   std::ranges::sort(parts, {}, first_rank);
   Json whole = parts.front();

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What a rank does itself while communication may run beside it.
+// Instructions that a rank computes itself, and that can overlap communication.
 constexpr std::array<std::string_view, 9> kComputing{
     "input", "forward", "recompute", "backward", "backward_input", "backward_weight", "norm", "step", "release"};
 
@@ -37,7 +37,7 @@ std::string share_text(double part, double whole) {
   return whole > 0 && !std::isnan(part) ? formatted("%.1f%%", part / whole * 100) : "-";
 }
 
-// ---- stretches of time ----
+// ---- intervals of time ----
 
 struct Stretch {
   double begin, end;
@@ -58,7 +58,7 @@ bool is_computing(const Json& interval) {
   return std::ranges::find(kComputing, interval.at("instruction").get_ref<const std::string&>()) != kComputing.end();
 }
 
-// In order, those that touch joined.
+// In order; adjacent and overlapping intervals are merged.
 template <class Takes>
 Stretches stretches_of(const Json& step, Takes&& takes) {
   Stretches all, joined;
@@ -90,7 +90,7 @@ double common_length(const Stretches& a, const Stretches& b) {
 
 // ---- text ----
 
-// Of the time in which something asynchronous ran, that in which the rank computed.
+// The part of the time of asynchronous instructions in which the rank computed.
 std::string overlap(const Json& step) {
   const Stretches asynchronous = stretches_of(step, is_asynchronous);
   const Stretches computing =
@@ -112,7 +112,7 @@ Row summary(const Json& step) {
           step.value("skipped", false) ? "skipped: a gradient was not finite" : ""};
 }
 
-// What one kind of instruction took, on the calling thread or asynchronously.
+// Totals of one kind of instruction, on the calling thread or asynchronously.
 struct Kind {
   std::string name;
   bool asynchronous;
@@ -138,7 +138,7 @@ std::string kinds_text(const Json& step) {
   const double seconds = number(step, "seconds");
   std::vector<Kind> kinds = kinds_in(step);
   std::vector<Row> rows{{"  instruction", "where", "times", "time", "of the step", "sent"}};
-  // A kind that ran in both ways sent what it sent asynchronously.
+  // If a kind ran in both ways, its bytes count as asynchronous.
   const auto sends = [&](const std::string& name, bool asynchronous) {
     return std::ranges::none_of(kinds,
                                 [&](const Kind& k) { return k.name == name && k.asynchronous && !asynchronous; });

@@ -1,6 +1,6 @@
-// tune.cc: `gsel tune`: measures this machine and writes the sizes at which the library changes its ways. The library
-// is asked from outside: tuning files that force one way or the other are given to short runs of `gsel bench`, and the
-// size where the better way changes is the threshold. docs/tuning.md describes the file.
+// tune.cc: `gsel tune`: measures this machine and writes the sizes at which the library changes its algorithms. Runs
+// `gsel bench` briefly with tuning files that force one algorithm; the size from which another is faster becomes the
+// threshold. docs/tuning.md describes the file.
 #include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kNever = uint64_t{1} << 62, kAlways = 4096;
-constexpr double kWorthIt = 0.97;  // of the time with the library's own value; less gain may be noise
+constexpr double kWorthIt = 0.97;  // of the time with the default; a smaller gain may be noise
 
 const CommandText kTuneText{
     .name = "tune",
@@ -54,10 +54,10 @@ struct TuneOptions {
   std::string most = "16M", time = "0.02";
 };
 
-// Keys of the file that are set; for others the library's own values hold.
+// The thresholds in the file; all others have the library's defaults.
 using Thresholds = std::map<std::string, uint64_t>;
 
-// The text behind "model name" in /proc/cpuinfo, as libgsel compares it.
+// The "model name" in /proc/cpuinfo, which libgsel compares.
 std::string cpu_model() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -70,14 +70,14 @@ std::string cpu_model() {
 }
 
 std::string quoted(const std::string& text) {
-  return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);  // escapes are those of TOML too
+  return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);  // TOML has the same escapes
 }
 
 std::string head() {
   return "gsel = " + quoted(gsel_version_text()) + "\ncpu = " + quoted(cpu_model()) + "\n";
 }
 
-// What was measured with one number of ranks.
+// The results for one number of ranks.
 struct World {
   std::string toml;
   Json json;
@@ -96,7 +96,7 @@ struct Run {
   bool registered;
 };
 
-// Seconds by bytes; those of several operations multiplied, so that each weighs the same.
+// Seconds by bytes; those of several operations are multiplied, so that all have the same weight.
 using Times = std::map<uint64_t, double>;
 
 class Tuner {
@@ -148,7 +148,7 @@ class Tuner {
   Times times(int64_t ranks, const Run& run, const Thresholds& thresholds) const {
     Times product;
     for (const Json& row : bench(ranks, run, thresholds)) {
-      // What was asked for; whole elements of all ranks may be a little less.
+      // The requested size; whole elements on all ranks may be slightly less.
       const uint64_t asked = std::bit_ceil(row.at("bytes").get<uint64_t>());
       const auto known = product.emplace(asked, 1.0).first;
       known->second *= row.at("seconds").get<double>();
@@ -156,14 +156,14 @@ class Tuner {
     return product;
   }
 
-  // Mean logarithm, so that every size weighs the same.
+  // The mean logarithm, so that all sizes have the same weight.
   static double cost(const Times& times) {
     double sum = 0;
     for (const auto& [bytes, seconds] : times) sum += std::log(seconds) / static_cast<double>(times.size());
     return sum;
   }
 
-  // Chunks matter where calls are staged.
+  // Chunks only matter for staged calls.
   void choose_chunk(int64_t ranks, const Run& run, const std::string& key, Thresholds& best) const {
     Thresholds tried = best;
     for (const char* other : {"single_copy_from", "single_copy_broadcast_from", "single_copy_allreduce_from"})
@@ -176,7 +176,7 @@ class Tuner {
     }
   }
 
-  // The size from which the other way is the better one; none where the library's own is as good.
+  // Finds the size from which the other algorithm is faster; none if the default is as good.
   void choose_size(int64_t ranks, const Run& run, const std::string& key, Thresholds& best) const {
     Thresholds tried = best;
     double least = cost(times(ranks, run, tried)) + std::log(kWorthIt);
@@ -196,7 +196,7 @@ class Tuner {
     consider(kNever);
   }
 
-  // Of each operation, pairs of bytes and microseconds.
+  // For each operation, pairs of bytes and microseconds.
   Json predictions(int64_t ranks, const Thresholds& thresholds) const {
     std::map<std::string, Times> by_operation;
     for (const Json& row : bench(ranks, {{"all"}, 8, most_, 4, false}, thresholds))
@@ -224,7 +224,7 @@ class Tuner {
   Scratch scratch_;
 };
 
-// 2 to the processors there are; of many, those near the powers of two.
+// From 2 to the number of processors; if these are many, numbers near powers of two.
 std::vector<int64_t> worlds(const std::vector<std::string>& given) {
   std::vector<int64_t> ranks;
   for (const std::string& text : given) ranks.push_back(number_from("--ranks", text, 2, kMaxRanks));
@@ -264,7 +264,7 @@ int run_tune(const TuneOptions& options, const std::string& output, bool json) {
     all.push_back(std::move(world.json));
   }
   replace_file(path.string(), text);
-  print_to("");  // --output names the file of sizes
+  print_to("");  // --output is for the tuning file
   if (json)
     print(json_text({{"path", path.string()}, {"gsel", gsel_version_text()}, {"cpu", cpu_model()}, {"worlds", all}}));
   else

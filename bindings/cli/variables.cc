@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 21> kPrefixes{
     "GSEL_",   "NCCL_", "OMP_",  "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_",   "UCX_",    "GLOO_", "CUDA_",
     "NVIDIA_", "HIP_",  "ROCR_", "HSA_",  "GPU_", "ZE_",  "ONEAPI_",   "HABANA_", "ASCEND_", "RCCL_"};
 
-// Of one host, one rank or one job alone; the agents set those that their ranks need.
+// Variables that only apply to one host, rank or job; agents set those that their ranks need.
 constexpr std::array<std::string_view, 8> kOfHere{"GSEL_HOST_ID", "GSEL_JOB",           "GSEL_JOB_NAME",
                                                   "GSEL_DEVICE",  "GSEL_TOKEN_FILE",    "GSEL_RENDEZVOUS",
                                                   "GSEL_RSH",     "GSEL_RESERVE_FOLDER"};

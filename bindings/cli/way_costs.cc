@@ -1,5 +1,6 @@
-// way_costs.cc: what the ways of the library between hosts cost; see collective_costs.h. N hosts of g ranks, p = N g; S
-// bytes. A rank exchanges with the p - g ranks of other hosts, or with the N - 1 that have its place there.
+// way_costs.cc: costs of the library's algorithms between hosts; see collective_costs.h. N hosts with g ranks each, p =
+// N g; S bytes. A rank exchanges with the p - g ranks of other hosts, or with the N - 1 ranks that have the same index
+// there.
 #include <algorithm>
 #include <cmath>
 
@@ -13,7 +14,7 @@ double near_share(const WorldSize& n) {
   return (n.g - 1) / n.g;
 }
 
-// A way, behind the agreement on the call.
+// The cost of an algorithm plus that of the agreement before it.
 Cost agreed(const HostWorld& world, Cost way) {
   if (world.ranks() == 1) return {};
   if (world.hosts == 1) way.network_steps = way.network_bytes = way.messages = 0;
@@ -22,7 +23,7 @@ Cost agreed(const HostWorld& world, Cost way) {
   return way;
 }
 
-// `folded`: bytes that a rank adds of what all have given.
+// `folded`: bytes of all ranks' data that a rank reduces.
 Cost small(const HostWorld& world, double payload, double folded) {
   if (world.ranks() == 1) return {};
   Cost cost = agreement(world, payload);
@@ -30,18 +31,18 @@ Cost small(const HostWorld& world, double payload, double folded) {
   return cost;
 }
 
-// Of two levels: segments of what one rank sends another.
+// Number of segments that one rank sends another in the two-level algorithm.
 double segments(const WorldSize& n, double S) {
   return std::max(1.0, std::ceil(S / n.p / kSegmentBytes));
 }
 
-// The ranks of a host add what they have, then a rank of each host what the hosts have.
+// The ranks of a host reduce their data, then one rank of each host reduces the hosts' results.
 double folded_in_two_levels(const WorldSize& n, double S) {
   return (n.g > 1 ? S : 0) + S / n.g;
 }
 
-// A pipeline of hosts: the first chunk passes all hops, and the others follow. A host in the middle of an allreduce
-// sends in both directions.
+// A pipeline of hosts: the first chunk passes all hops, the others follow. In an allreduce, a host in the middle sends
+// in both directions.
 struct Pipeline {
   double chunks, chunk;  // chunk: bytes of it in all lanes
   Pipeline(const WorldSize& n, double S, double pieces) {
@@ -60,7 +61,7 @@ Cost chain(const HostWorld& world, double S, double hops, double directions, con
           2 * hops + 2 * directions * (pipeline.chunks - 1)};
 }
 
-// Ranks that fold a slice, and its bytes: with fewer elements than ranks, one each.
+// The number of ranks that reduce a shard, and the bytes of a shard; with fewer elements than ranks, one element each.
 struct Slices {
   double owners, bytes;
   Slices(const WorldSize& n, double S)
