@@ -1,6 +1,6 @@
-/* gsel/comm.h: communication between ranks. A communicator joins `world_size` ranks, which are processes or threads:
- * those of one host through shared memory that has no name in any file system, those of several hosts over a network, see
- * `rendezvous` below. With an accelerator it works on that device's memory, see the section "devices".
+/* gsel/comm.h: communication between ranks. A communicator joins `world_size` ranks, which are processes or threads.
+ * Ranks of one host use shared memory, which has no name in any file system; ranks of several hosts use a network, see
+ * `rendezvous` below. With an accelerator, the communicator works on that device's memory, see the section "devices".
  *
  *     gsel_comm *comm;
  *     if (gsel_comm_init(NULL, &comm, &err)) ...                  under `gsel run`, torchrun, mpirun or srun
@@ -12,20 +12,20 @@
  *              buffer and instruction set. Each element is reduced by one rule, inputs in rank order; with
  *              GSEL_ORDER_TREE, by a fixed binary tree.
  *   Failures   A dead, stopped, late or disagreeing rank is an error that names the rank; nothing hangs past the
- *              timeout. The death of a member is noticed whatever the others wait for. If a process has more than one
- *              communicator, the error ends with the name of the one that failed.
- *   Ranks      Errors name the ranks of the communicator that was called, in the text and by gsel_error_rank. If a rank
- *              has another number in the communicator that was joined by gsel_comm_init, the text tells both: "rank 1
- *              (rank 3 of world)". The late rank is the one at the end of the chain of waits, through all communicators
- *              of the processes on it. If it is not a member of the communicator that was called, the text names it
- *              ("rank 3 of world"), and gsel_error_rank is the member that waits for it. Communicators that a
- *              trainer makes for itself show the ranks of the communicator that it was given.
- *   Clean end  Nothing has a name in a file system, so nothing is left behind, however a rank ends. The one exception is
- *              the file of a "file://" rendezvous, from rank 0's start until all have met: that of a rank 0 that is
- *              killed meanwhile stays until the next rank 0 removes it.
- * Threads: one call at a time per communicator, unless it has GSEL_COMM_THREAD_MULTIPLE; of collectives that two threads
- * make at the same time the order is not determined. To make or to start a request is such a call. To run, test, wait for or
- * cancel a request is none: other threads may do so while a call is made, each with requests of its own.
+ *              timeout. The death of a member is noticed whatever the other ranks wait for. If a process has more than
+ *              one communicator, the error ends with the name of the one that failed.
+ *   Ranks      Errors name ranks by their number in the communicator that was called, in the text and in
+ *              gsel_error_rank. If a rank has another number in the communicator that gsel_comm_init made, the text has
+ *              both: "rank 1 (rank 3 of world)". The late rank is the one at the end of the chain of waits, through all
+ *              communicators of the processes in the chain. If it is not a member of the communicator that was called,
+ *              the text names it ("rank 3 of world"), and gsel_error_rank is the member that waits for it. Errors of
+ *              communicators that a trainer makes internally use the ranks of the communicator given to the trainer.
+ *   Clean end  Nothing has a name in a file system, so nothing is left behind, however a rank ends. The one exception
+ *              is the file of a "file://" rendezvous, which exists from rank 0's start until all ranks have joined: if
+ *              rank 0 is killed in this time, the file stays until the next rank 0 removes it.
+ * Threads: one call at a time per communicator, unless it has GSEL_COMM_THREAD_MULTIPLE; the order of collectives that
+ * two threads make at the same time is undefined. Creating or starting a request counts as a call. Running, testing,
+ * waiting for or cancelling a request does not: other threads may do so during a call, each with its own requests.
  * gsel_comm_abort and the queries may be called from any thread at any time. Nothing is kept per thread. Handles cannot
  * be used in a forked child: calls return GSEL_ERR_FORKED there. */
 #ifndef GSEL_COMM_H
@@ -51,52 +51,54 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *   rank, world_size  0 <= rank < world_size; world_size 0: both from the environment
  *   id                borrowed; NULL: from the environment
  *   timeout_s         bound on each later call, seconds; 0 means that of config
- *   join_timeout_s    bound on joining, seconds; 0 means 60. Whichever rank's time is up first, the ranks that are
- *                     missing are named on every rank that has come; for that a rank gives rank 0 one second more
+ *   join_timeout_s    bound on joining, seconds; 0 means 60. Whichever rank's time ends first, every rank that has
+ *                     joined gets the names of the missing ranks; for this purpose the other ranks wait one second
+ *                     longer for rank 0
  *   config            borrowed for the call: its [comm] timeout_s is used if timeout_s is 0 here; NULL: the file that
  *                     GSEL_CONFIG names in the environment, as `gsel run --config` sets it, if any
  *   device            borrowed for the call: identity of the device that this rank computes on, such as the uuid of its
  *                     selection, at most 95 bytes. Two ranks that name the same device are refused before any rank has
  *                     a communicator. Not given: the environment variable GSEL_DEVICE, which `gsel run --devices` sets,
- *                     if rank and size are read from the environment, too; empty: not checked
+ *                     if rank and size are also read from the environment; empty: not checked
  *   order             order of reductions: GSEL_ORDER_RANKS (0) or GSEL_ORDER_TREE, the same on every rank
  *   flags             GSEL_COMM_NO_THREAD: the library starts no thread; then only waiting ranks notice a death, and
  *                     requests are refused with GSEL_ERR_UNSUPPORTED. So is joining with ranks on several hosts.
  *                     GSEL_COMM_BITWISE: results must be the same bits in every run; a transport that does not promise
  *                     this is refused with GSEL_ERR_UNSUPPORTED.
- *                     GSEL_COMM_NOT_THROUGH_HOST: memory of an accelerator never goes through host memory; where only
- *                     that way is left, joining or the call is GSEL_ERR_UNSUPPORTED. On any rank, they count for all.
- *                     GSEL_COMM_THREAD_MULTIPLE: several threads of this rank make calls at the same time, as
- *                     MPI_THREAD_MULTIPLE allows: a receive that waits holds up no other thread. Each call takes a lock.
- *                     With an accelerator GSEL_ERR_UNSUPPORTED
- *   name              shown in errors and recordings, at most 31 bytes of printable ASCII; that of rank 0 counts. Not
+ *                     GSEL_COMM_NOT_THROUGH_HOST: memory of an accelerator never goes through host memory; if there is
+ *                     no other way, joining or the call is GSEL_ERR_UNSUPPORTED. These two flags apply to all ranks if
+ *                     any rank sets them.
+ *                     GSEL_COMM_THREAD_MULTIPLE: several threads of this rank make calls at the same time, as with
+ *                     MPI_THREAD_MULTIPLE: a waiting receive delays no other thread. Each call takes a lock. With an
+ *                     accelerator GSEL_ERR_UNSUPPORTED
+ *   name              shown in errors and recordings, at most 31 bytes of printable ASCII; rank 0's name is used. Not
  *                     given: "world" for the first communicator that the process of rank 0 makes in this way, then
- *                     "world-2", ... A communicator made from another gets a name made from that one's, such as
+ *                     "world-2", ... A communicator made from another gets a name derived from that one's, such as
  *                     "world.split1:0" (colour 0) or "world.dup2"
- *   accelerator       borrowed for the call: the device whose memory the calls take, as PyTorch writes it: "cuda:1",
- *                     the index among those that this process sees, or "cuda", this rank's own: the one that `device`
- *                     or GSEL_DEVICE names; else the one of the number that the launcher gave the rank on this host
- *                     (LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID), or the only one that
- *                     the process sees; else the first. Empty or "cpu": memory of the host. If `device` is given with
+ *   accelerator       borrowed for the call: the device whose memory the calls use, in PyTorch's notation: "cuda:1",
+ *                     the index among those that this process sees, or "cuda", this rank's own device: the one that
+ *                     `device` or GSEL_DEVICE names; else the one with the number that the launcher gave the rank on
+ *                     this host (LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID), or the only
+ *                     one that the process sees; else the first. Empty or "cpu": host memory. If `device` is given with
  *                     an index, it must be the uuid of that device
- *   transport         borrowed for the call: for an accelerator, how its memory travels: the name of a transport plugin
- *                     such as "nccl"; "host": copied through host memory; "auto": the first of these that all ranks
- *                     can use. Between hosts, how memory of the host travels: a plugin such as "gloo"; "mpi": that of the
- *                     MPI whose launcher has started the ranks; "auto": that one where there is one, else the first
- *                     plugin that is there (docs/devices.md). Empty: [comm] transport of config, which is "auto" by
- *                     default
- *   rendezvous        borrowed for the call: where ranks meet that are on several hosts, or in several containers or
- *                     network namespaces, the same on every rank. "tcp://HOST:PORT": an address of rank 0's host and a
- *                     port that nobody uses, where rank 0 listens until all have come. "file://PATH", absolute, in a folder
- *                     that all hosts see: rank 0 writes a file there that says where it listens, and removes it.
- *                     "env://": what the launcher says (docs/communicator.md), or nothing, where it says that all are on
- *                     this host. Who does not show that it knows the job's token is not heard: `id`, if it is given, else
- *                     the content of the file that GSEL_TOKEN_FILE names, which only its user may read, else what rank 0
- *                     posts in the file or by the launcher. Who speaks is proved once, when it connects; calls that
- *                     follow are neither signed nor encrypted. Ranks on several hosts share everything
- *                     (docs/communicator.md); gsel_comm_free waits two seconds at most for what was sent to other hosts.
- *                     Not given: if rank and size are read from the environment, too, its variable GSEL_RENDEZVOUS, else
- *                     "env://" where the launcher says that ranks are on several hosts; else all ranks are on this host */
+ *   transport         borrowed for the call. For an accelerator, how its memory is transferred: the name of a transport
+ *                     plugin such as "nccl"; "host": through host memory; "auto": the first of these that all ranks can
+ *                     use. Between hosts, how host memory is transferred: a plugin such as "gloo"; "mpi": that of the
+ *                     MPI whose launcher has started the ranks; "auto": that one if there is one, else the first
+ *                     available plugin (docs/devices.md). Empty: [comm] transport of config, which is "auto" by default
+ *   rendezvous        borrowed for the call: where ranks on several hosts, or in several containers or network
+ *                     namespaces, meet; the same on every rank. "tcp://HOST:PORT": an address of rank 0's host and an
+ *                     unused port, on which rank 0 listens until all ranks have joined. "file://PATH", absolute, in a
+ *                     folder that all hosts share: rank 0 writes its address to this file, and removes it. "env://":
+ *                     from the launcher (docs/communicator.md), or nothing if the launcher says that all ranks are on
+ *                     this host. Connections must prove that they know the job's token: `id` if it is given, else the
+ *                     content of the file that GSEL_TOKEN_FILE names, which only its user may read, else a token that
+ *                     rank 0 publishes in the rendezvous file or through the launcher. The proof is required once per
+ *                     connection; later calls are neither signed nor encrypted. All calls work with ranks on several
+ *                     hosts (docs/communicator.md); gsel_comm_free waits at most two seconds for data in flight to
+ *                     other hosts. Not given: if rank and size are also read from the environment, the variable
+ *                     GSEL_RENDEZVOUS, else "env://" if the launcher says that ranks are on several hosts; else all
+ *                     ranks are on this host */
 #define GSEL_ORDER_RANKS 0 /* (((x0 + x1) + x2) + x3) */
 #define GSEL_ORDER_TREE 1  /* ((x0 + x1) + (x2 + x3)): pairs of neighbours, level by level; the last of an odd number
                             * goes to the next level unchanged. If each rank first reduces its own parts with
@@ -134,14 +136,14 @@ GSEL_API void gsel_comm_options_init(gsel_comm_options *options, size_t struct_s
  *           JOB_COMPLETION_INDEX + WORLD_SIZE, PMIX_RANK + what the process manager of PMIX_NAMESPACE tells;
  *           without a complete set the communicator has one rank
  *   out     given to the caller, free with gsel_comm_free; NULL on error
- * Errors: GSEL_ERR_ARG, GSEL_ERR_CONFIG (environment incomplete, or no place to meet; the variable is named),
+ * Errors: GSEL_ERR_ARG, GSEL_ERR_CONFIG (environment incomplete, or no rendezvous; the variable is named),
  * GSEL_ERR_TIMEOUT (the missing ranks are named), GSEL_ERR_MISMATCH (ranks disagree on the world), GSEL_ERR_DUPLICATE
- * (two ranks name one device, or one that the transport wants for each rank alone; both are named), GSEL_ERR_PEER (a
- * rank died while joining), GSEL_ERR_UNSUPPORTED (more than 256 ranks of one host; over several hosts
+ * (two ranks name one device, or share one although the transport requires a device per rank; both ranks are named),
+ * GSEL_ERR_PEER (a rank died while joining), GSEL_ERR_UNSUPPORTED (more than 256 ranks on one host; over several hosts
  * GSEL_COMM_NO_THREAD, or no transport between them), GSEL_ERR_VERSION (struct_size), those of gsel_config_load,
- * GSEL_ERR_NOMEM, GSEL_ERR_IO; with an accelerator also GSEL_ERR_NOT_FOUND and GSEL_ERR_PLUGIN (no plugin of that name,
- * or one that was refused), GSEL_ERR_NO_DEVICES and GSEL_ERR_DEVICE; a rank that cannot open its accelerator tells the
- * others, which get the same code about that rank.
+ * GSEL_ERR_NOMEM, GSEL_ERR_IO. With an accelerator also GSEL_ERR_NOT_FOUND and GSEL_ERR_PLUGIN (no plugin of that name,
+ * or one that was refused), GSEL_ERR_NO_DEVICES and GSEL_ERR_DEVICE; if a rank cannot open its accelerator, the other
+ * ranks get the same code about that rank.
  * Threads: any; ranks that are threads of one process call it concurrently, each with its rank. Since 0.1. */
 GSEL_API gsel_status gsel_comm_init(const gsel_comm_options *options, gsel_comm **out, gsel_error **err);
 
@@ -155,18 +157,19 @@ GSEL_API gsel_str gsel_comm_name(const gsel_comm *comm);
 /* ---- calls ------------------------------------------------------------------------------------------------
  *
  * Collectives. Every rank makes the same calls in the same order with the same operation, type, count, root.
- *   send, recv  memory of the host, or of the accelerator, borrowed for the call; may be the same pointer where "in
+ *   send, recv  host memory, or memory of the accelerator, borrowed for the call; may be the same pointer where "in
  *               place" is stated, otherwise must not overlap; may be NULL when the count is 0
  *   count       elements; 0 is allowed and still synchronises
  *   counts      [world_size] elements of each rank, the same on every rank
- *   offsets     [world_size] where each rank's part begins in the caller's buffer, elements; NULL: packed in rank order.
- *               Parts of send may lie between parts of recv, as rows of one matrix do
+ *   offsets     [world_size] where each rank's part begins in the caller's buffer, elements; NULL: packed in rank
+ *               order. Parts of send may be interleaved with parts of recv, like rows of one matrix
  *   dtype, op   any; BAND, BOR and BXOR take integers only. gsel/types.h says what each op computes
  * Memory of gsel_mem_alloc is read and written by the other ranks in place; other memory is copied on the way.
  * Errors, with the state of the communicator afterwards:
  *   GSEL_ERR_ARG       nothing happened; usable
  *   GSEL_ERR_MISMATCH  every rank gets it, both calls are quoted, no buffer written; usable (messages: see gsel_send).
- *                      Between hosts a long call over an MPI has begun by then: broken (docs/communicator.md)
+ *                      Exception: a long call over an MPI between hosts has begun by then: broken
+ *                      (docs/communicator.md)
  *   GSEL_ERR_TIMEOUT   the late rank is named; recv may be partly written; broken
  *   GSEL_ERR_PEER      the rank that died or left is named; recv may be partly written; broken
  *   GSEL_ERR_ABORTED   some rank called gsel_comm_abort; broken
@@ -175,10 +178,10 @@ GSEL_API gsel_str gsel_comm_name(const gsel_comm *comm);
  *                      their next call
  *   GSEL_ERR_FORKED    called in a child of the process that joined; nothing happened
  * If one rank waits in a send or receive for a peer, and the peer waits in a collective for this rank, both get
- * GSEL_ERR_MISMATCH at once, between hosts within a second, provided that neither has a request or group under way or
- * has made a persistent request on the communicator; broken.
+ * GSEL_ERR_MISMATCH immediately (between hosts within a second), provided that neither rank has an unfinished request
+ * or group, or has created a persistent request on the communicator; broken.
  * A broken communicator is freed, shrunk to the ranks that are alive (gsel_comm_shrink), or made usable again
- * (gsel_comm_resync); some of its ranks can make one of their own (gsel_comm_create_group).
+ * (gsel_comm_resync); some of its ranks can make a new one (gsel_comm_create_group).
  * Threads: one call at a time per communicator. Since 0.1. */
 
 /* recv[count] = op over ranks of send[count]. In place: send == recv. */
@@ -229,7 +232,7 @@ GSEL_API gsel_status gsel_scatterv(gsel_comm *comm, const void *send, void *recv
 /* recv[q][count] on rank r = row r of send[world_size][count] of rank q. Not in place. */
 GSEL_API gsel_status gsel_alltoall(gsel_comm *comm, const void *send, void *recv, size_t count, gsel_dtype dtype,
                                    gsel_error **err);
-/* The same with parts of any size: send_counts[q] here must equal recv_counts[this rank] on rank q (GSEL_ERR_MISMATCH
+/* The same with different counts: send_counts[q] here must equal recv_counts[this rank] on rank q (GSEL_ERR_MISMATCH
  * names the pair and breaks the communicator). */
 GSEL_API gsel_status gsel_alltoallv(gsel_comm *comm, const void *send, const uint64_t *send_counts,
                                     const uint64_t *send_offsets, void *recv, const uint64_t *recv_counts,
@@ -239,15 +242,15 @@ GSEL_API gsel_status gsel_alltoallv(gsel_comm *comm, const void *send, const uin
 GSEL_API gsel_status gsel_barrier(gsel_comm *comm, gsel_error **err);
 
 /* Point to point. A receive takes the first message from `peer` that has the receive's tag, here 0. Messages of one
- * ordered pair and tag arrive in order. The type must agree, and the receive must be as long as the message or longer;
- * elements of recv behind the message stay unchanged. A send may return before its receive is posted if the message
- * fits the library's buffer (at least four messages of 4 KiB for each pair); portable programs do not rely on this.
- * peer != rank.
- * GSEL_ERR_MISMATCH: another type, or a message longer than its receive; both calls are quoted on both sides, recv is
- * not written. If the sender still waits, the message is dropped and the communicator stays usable: on one host if the
- * receiver reads the sender's memory, as with most messages that do not fit the buffer, between hosts with each message
- * that does not fit it. Otherwise the sender may have returned already; it then gets the error in its next call, and the
- * communicator is broken. */
+ * ordered pair and tag arrive in order. The types must agree, and the receive must be at least as long as the message;
+ * elements of recv after the message stay unchanged. A send may return before its receive is posted if the message fits
+ * in the library's buffer (at least four messages of 4 KiB for each pair); portable programs do not rely on this. peer
+ * != rank.
+ * GSEL_ERR_MISMATCH: different types, or a message longer than its receive; both calls are quoted on both ranks, and
+ * recv is not written. If the sender still waits, the message is dropped and the communicator stays usable. On one host
+ * the sender still waits if the receiver reads the sender's memory, as with most messages that do not fit in the
+ * buffer; between hosts, with every message that does not fit in it. Otherwise the sender may have returned already; it
+ * then gets the error in its next call, and the communicator is broken. */
 GSEL_API gsel_status gsel_send(gsel_comm *comm, const void *send, size_t count, gsel_dtype dtype, int32_t peer,
                                gsel_error **err);
 GSEL_API gsel_status gsel_recv(gsel_comm *comm, void *recv, size_t count, gsel_dtype dtype, int32_t peer,
@@ -271,10 +274,10 @@ typedef struct gsel_message {
 GSEL_API void gsel_message_init(gsel_message *message, size_t struct_size);
 
 /* Messages with a tag, 0 to INT32_MAX. A receive names the sender's rank and the tag, or takes GSEL_ANY_RANK and
- * GSEL_ANY_TAG. If several posted receives match a message, the first posted takes it. A message that no receive asks
- * for waits, and messages behind it can overtake it: long messages wait with their senders, others in the receiver's
- * memory. A rank keeps up to 64 MiB of waiting messages; past that a message waits with its sender, and so do those
- * behind it.
+ * GSEL_ANY_TAG. If several posted receives match a message, the first posted one takes it. An unexpected message waits
+ * until a receive matches it, and later messages can overtake it. A long message waits in the sender's memory, a short
+ * one in the receiver's. A rank keeps up to 64 MiB of waiting messages; beyond that a message, and all after it, wait
+ * in the sender's memory.
  *   received  may be NULL; filled if the call returns GSEL_OK
  * Since 0.1. */
 #define GSEL_ANY_RANK (-2)
@@ -283,9 +286,9 @@ GSEL_API gsel_status gsel_send_tag(gsel_comm *comm, const void *send, size_t cou
                                    int32_t tag, gsel_error **err);
 GSEL_API gsel_status gsel_recv_tag(gsel_comm *comm, void *recv, size_t count, gsel_dtype dtype, int32_t source,
                                    int32_t tag, gsel_message *received, gsel_error **err);
-/* Waits until there is a message that gsel_recv_tag with this source and tag would take, and describes it in *message.
- * The message is not taken. gsel_iprobe does not wait: *found is 1 or 0, and *message is written only if it is 1. A
- * message that a posted receive is going to take is not found. Errors as those of a receive. Since 0.1. */
+/* Waits for a message that gsel_recv_tag with this source and tag would take, and describes it in *message. The message
+ * is not taken. gsel_iprobe does not wait: *found is 1 or 0, and *message is only written if *found is 1. A message for
+ * which a receive is already posted is not found. Errors as those of a receive. Since 0.1. */
 GSEL_API gsel_status gsel_probe(gsel_comm *comm, int32_t source, int32_t tag, gsel_message *message, gsel_error **err);
 GSEL_API gsel_status gsel_iprobe(gsel_comm *comm, int32_t source, int32_t tag, int32_t *found, gsel_message *message,
                                  gsel_error **err);
@@ -327,15 +330,17 @@ typedef int32_t gsel_collective_kind;
  *   recv_tag     for sendrecv, the tag of the message received
  *   received     for recv, sendrecv and probes: filled when the call has ended with GSEL_OK, borrowed until then; may
  *                be NULL except for probes. An iprobe that finds nothing sets its source to GSEL_ANY_RANK
- *   stream       with an accelerator: the CUstream or cudaStream_t on which the call is enqueued, borrowed until the call
- *                has ended; NULL: that of gsel_comm_set_stream. GSEL_ERR_ARG without an accelerator, or where the
- *                stream is of another device
- *   send_parts, recv_parts    [world_size] where the part for each rank, or of each rank, stands, as lists of tensors are
- *                given in torch.distributed. send_parts is for reduce_scatter, scatter and alltoall, recv_parts for
- *                allgather, gather and alltoall, and both for their v kinds; send or recv and its offsets are ignored
- *                then. In place, the own part is the other buffer. Parts are aligned to their type (GSEL_ERR_ARG); that of
- *                0 elements may be NULL. The arrays are borrowed as counts are. Each rank decides for itself; of a
- *                reduce_scatterv whose offsets are not packed, no rank may. GSEL_ERR_UNSUPPORTED with an accelerator */
+ *   stream       with an accelerator: the CUstream or cudaStream_t on which the call is enqueued, borrowed until the
+ *                call has ended; NULL: that of gsel_comm_set_stream. GSEL_ERR_ARG without an accelerator, or if the
+ *                stream belongs to another device
+ *   send_parts, recv_parts    [world_size] addresses of the part for each rank, or from each rank, like the lists of
+ *                             tensors in torch.distributed. send_parts is for reduce_scatter, scatter and alltoall,
+ *                             recv_parts for allgather, gather and alltoall, and both for their v kinds; send or recv
+ *                             and its offsets are then ignored. In place, the rank's own part is the other buffer.
+ *                             Parts are aligned to their type (GSEL_ERR_ARG); a part of 0 elements may be NULL. The
+ *                             arrays are borrowed like counts. Each rank decides for itself whether to use them; in a
+ *                             reduce_scatterv whose offsets are not packed, no rank may. GSEL_ERR_UNSUPPORTED with an
+ *                             accelerator */
 typedef struct gsel_collective {
   uint32_t struct_size;
   gsel_collective_kind kind;
@@ -367,9 +372,9 @@ GSEL_API void gsel_collective_init(gsel_collective *call, size_t struct_size);
 /* Makes the call; errors as above. Since 0.1. */
 GSEL_API gsel_status gsel_comm_run(gsel_comm *comm, const gsel_collective *call, gsel_error **err);
 
-/* Makes several calls together, as ncclGroupStart and ncclGroupEnd do, and returns when all have ended. The messages of
- * one communicator run in any order of arrival, its collectives in the order given. Several communicators run at the
- * same time, so that one thread can hold several ranks.
+/* Makes several calls together, as ncclGroupStart and ncclGroupEnd do, and returns when all have ended. Messages of one
+ * communicator run in order of arrival, its collectives in the order given. Several communicators run at the same time,
+ * so that one thread can hold several ranks.
  *   comms  [n] the communicator of each call; the same one may occur any number of times
  *   calls  [n] borrowed for the call
  *   n      0 is allowed and does nothing
@@ -381,32 +386,32 @@ GSEL_API gsel_status gsel_group_run(gsel_comm *const *comms, const gsel_collecti
 /* ---- requests ----------------------------------------------------------------------------------------------
  *
  * A request is a call that runs while the caller computes. The library runs the requests of a communicator on one
- * thread, which starts with the first request; starting one lets it go as far as it goes without waiting. A collective
- * of up to 4 KiB, which takes a microsecond once all ranks are there, ends where somebody waits for it or tests it, or
- * before a rank waits long for what was started behind it. Collectives of a communicator run in the order in which they
- * were started; messages run at the same time as these collectives and as other messages. A blocking call on the same
- * communicator waits for the collectives started before it. Of collectives that two threads run or start at the same
- * time, the order is not determined.
+ * thread, which starts with the first request. Starting a request runs it as far as possible without waiting. A
+ * collective of up to 4 KiB, which takes a microsecond once all ranks are there, ends when a thread waits for it or
+ * tests it, or before a rank waits long for a call that was started after it. Collectives of a communicator run in the
+ * order in which they were started; messages run at the same time as collectives and other messages. A blocking call on
+ * the same communicator waits for the collectives started before it. The order of collectives that two threads run or
+ * start at the same time is undefined.
  * Buffers, counts and offsets are borrowed until the request is done. Those of a persistent request are borrowed until
- * it is freed, and counts and offsets must not change; the struct and its label are copied. Several threads may wait for
- * and test one request at the same time; other calls on it must not overlap. A request may be waited for on another
+ * it is freed, and counts and offsets must not change; the struct and its label are copied. Several threads may wait
+ * for and test one request at the same time; other calls on it must not overlap. A request may be waited for on another
  * thread than the one that started it. */
 typedef struct gsel_request gsel_request;
 
 /* Starts a call. *out is given to the caller, free with gsel_request_free; NULL on error.
  * Errors: GSEL_ERR_ARG; gsel_request_wait and gsel_request_test return all others. Since 0.1. */
 GSEL_API gsel_status gsel_comm_start(gsel_comm *comm, const gsel_collective *call, gsel_request **out, gsel_error **err);
-/* Starts several calls of one communicator as one request, which has ended when all of them have: the messages run in any
- * order of arrival, the collectives in the order given, as with gsel_group_run.
+/* Starts several calls of one communicator as one request, which has ended when all calls have: messages run in order
+ * of arrival, collectives in the order given, as with gsel_group_run.
  *   calls  [n] borrowed for the call; their buffers, counts and messages until the request is done
  *   n      1 or more
- * The result is the first error. gsel_request_cancel takes back a group of one call alone. With an accelerator all of
- * calls have one stream, and the transport makes each of them (GSEL_ERR_UNSUPPORTED).
+ * The result is the first error. gsel_request_cancel only cancels a group of one call. With an accelerator all calls
+ * use one stream, and the transport must support each of them (GSEL_ERR_UNSUPPORTED).
  * Errors: GSEL_ERR_ARG names the index of the wrong call, and nothing was started. Since 0.1. */
 GSEL_API gsel_status gsel_group_start(gsel_comm *comm, const gsel_collective *const *calls, size_t n,
                                       gsel_request **out, gsel_error **err);
-/* Makes a persistent request, as MPI_Allreduce_init does: a call that can then be started any number of times. Its
- * arguments are checked here, once. Since 0.1. */
+/* Creates a persistent request, as MPI_Allreduce_init does: a call that can then be started any number of times. Its
+ * arguments are checked once, here. Since 0.1. */
 GSEL_API gsel_status gsel_request_create(gsel_comm *comm, const gsel_collective *call, gsel_request **out,
                                          gsel_error **err);
 /* Starts a persistent request. GSEL_ERR_STATE if it is under way. Since 0.1. */
@@ -425,126 +430,128 @@ GSEL_API gsel_status gsel_request_wait(gsel_request *request, gsel_error **err);
  * that are NULL, or whose end a test or wait has already reported, are ignored; GSEL_ERR_ARG if none is left.
  * Since 0.1. */
 GSEL_API gsel_status gsel_request_wait_any(gsel_request *const *requests, size_t n, size_t *index, gsel_error **err);
-/* With an accelerator: the event that the call's stream has passed the call, a CUevent or cudaEvent_t, for
- * cudaStreamWaitEvent and cudaEventSynchronize. Borrowed until a test or wait has told the end, or the request is freed.
- * The event is reached as well where the communicator breaks, and recv is then undefined: ask gsel_comm_get_async_error
- * behind a wait that the program makes by itself.
- * Errors: GSEL_ERR_UNSUPPORTED (the call goes through host memory, or has no accelerator: gsel_request_wait),
- * GSEL_ERR_STATE (not under way). Since 0.1. */
+/* With an accelerator: the event that is reached when the call's stream has passed the call, a CUevent or cudaEvent_t,
+ * for cudaStreamWaitEvent and cudaEventSynchronize. Borrowed until a test or wait has reported the end, or the request
+ * is freed. The event is also reached if the communicator breaks, and recv is then undefined: after its own wait, a
+ * program calls gsel_comm_get_async_error.
+ * Errors: GSEL_ERR_UNSUPPORTED (the call goes through host memory, or has no accelerator: use gsel_request_wait),
+ * GSEL_ERR_STATE (not started). Since 0.1. */
 GSEL_API gsel_status gsel_request_event(gsel_request *request, void **event, gsel_error **err);
-/* gsel_request_wait for so many seconds at most: *done is 1 if the call has ended, and its result is returned; else 0,
- * and GSEL_OK. Several threads may wait for one request at the same time; all are told its result. 0 looks, as
- * gsel_request_test does; GSEL_ERR_ARG: seconds is negative or no number. Since 0.1. */
+/* gsel_request_wait for at most `seconds`: if the call has ended, *done is 1 and its result is returned; else *done is
+ * 0, and GSEL_OK is returned. Several threads may wait for one request at the same time; all get its result. 0 seconds
+ * does not block, like gsel_request_test; GSEL_ERR_ARG: seconds is negative or NaN. Since 0.1. */
 GSEL_API gsel_status gsel_request_wait_for(gsel_request *request, double seconds, int32_t *done, gsel_error **err);
-/* Takes back a call that is under way, as MPI_Cancel does, if nobody has met it yet; *cancelled tells whether. Does not
+/* Cancels a started call, as MPI_Cancel does, if no other rank has matched it yet; *cancelled says whether. Does not
  * wait for other ranks.
- *   receive, probe  cancelled if no message has been found for it; the first message that suits it goes to another
- *   send            cancelled if no receive has been found for its message, and some of the message is still with its
- *                   sender: short messages are not for long, nor is any to another host. Nobody receives the message; a
- *                   probe may have seen it
- *   sendrecv        cancelled if both of this holds
- *   collective      cancelled if no rank has begun it; over several hosts only if another one that this rank has not
- *                   begun stands before it. Later collectives move up, so each rank must cancel it
+ *   receive, probe  cancelled if no message has been matched to it; the first message that fits goes to another receive
+ *   send            cancelled if no receive has been matched to its message, and some of the message is still in the
+ *                   sender's memory, which is only briefly so for short messages and never for messages to another
+ *                   host. Nobody receives the message; a probe may have seen it
+ *   sendrecv        cancelled if both conditions hold
+ *   collective      cancelled if no rank has begun it; over several hosts only if another collective that
+ *                   this rank has not begun. Later collectives move up, so each rank must cancel it
  *   1  the request has ended without a result, and its buffers are the caller's again. recv and *received are not
- *      written. The request is then as one that was never started: a test says that it is done, a wait returns GSEL_OK,
- *      and a persistent request can be started again
- *   0  nothing happened: the call goes on and ends as usual, or has ended
+ *      written. The request is then like one that was never started: a test says that it is done, a wait returns
+ *      GSEL_OK, and a persistent request can be started again
+ *   0  nothing happened: the call continues and ends as usual, or has ended
  * A call on the stream of a device cannot be cancelled. Errors: GSEL_ERR_ARG, GSEL_ERR_FORKED, GSEL_ERR_NOMEM; nothing
  * happened. Since 0.1. */
 GSEL_API gsel_status gsel_request_cancel(gsel_request *request, int32_t *cancelled, gsel_error **err);
-/* Waits for the end if the request is under way, and releases it; NULL is fine. A message that nobody has met when its
- * timeout has passed is cancelled, so that the communicator stays usable; a send is lost then, so a program that may
- * leave one behind calls gsel_request_cancel and looks. Call it before the communicator is freed. Since 0.1. */
+/* Waits for the end if the request is started, and releases it; NULL is fine. A message that is still unmatched after
+ * its timeout is cancelled, so that the communicator stays usable. A send is lost then, so a program that may leave one
+ * unmatched calls gsel_request_cancel and checks its result. Must be called before the communicator is freed. Since
+ * 0.1. */
 GSEL_API void gsel_request_free(gsel_request *request);
 
-/* A completion queue: requests that have ended, in the order in which they did, for a program that waits for them in an
- * event loop (epoll, libuv, tokio) and not on a thread of its own for each. A request is added once, under way or not.
+/* A completion queue: ended requests, in the order of their ends, for a program that waits in an event loop (epoll,
+ * libuv, tokio) instead of using a thread per request. A request is added once, started or not.
  *
  *     gsel_queue_create(&queue, &err);                            epoll_ctl(loop, EPOLL_CTL_ADD, gsel_queue_fd(queue), ...)
  *     gsel_comm_start(comm, &call, &request, &err);
- *     gsel_request_notify(request, queue, mine, &err);            mine: whatever the program keeps of the request
+ *     gsel_request_notify(request, queue, mine, &err);            mine: the program's own data about the request
  *     while (gsel_queue_next(queue, 0, &found, &mine, &err) == GSEL_OK && found)            when the loop says readable
- *       if (gsel_request_wait(mine->request, &err)) ...                                     returns at once
+ *       if (gsel_request_wait(mine->request, &err)) ...                                     does not block
  *
- * Threads: any number may take from one queue, and add requests, at the same time. */
+ * Threads: any number may take requests from one queue, and add requests, at the same time. */
 typedef struct gsel_queue gsel_queue;
 /* *out is given to the caller, free with gsel_queue_free; NULL on error. Errors: GSEL_ERR_IO (no descriptor). Since
  * 0.1. */
 GSEL_API gsel_status gsel_queue_create(gsel_queue **out, gsel_error **err);
-/* Readable (POLLIN) while an ended request is in the queue. Only to be waited for: it is neither read nor closed by the
- * caller. -1 for NULL. Since 0.1. */
+/* Readable (POLLIN) while an ended request is in the queue. The caller only waits for it, and neither reads nor closes
+ * it. -1 for NULL. Since 0.1. */
 GSEL_API int32_t gsel_queue_fd(const gsel_queue *queue);
-/* Puts the request into the queue when its call ends; at once if it has ended and no test or wait has told so. A
- * persistent request is put there at the end of every later start, too; gsel_request_run puts it nowhere. The timeout of
- * a message begins here, as with a wait. `user` comes back from gsel_queue_next. A request has one queue: this one takes
- * the place of an earlier one, and NULL leaves it without. A call on the stream of a device is noticed within a
- * millisecond, by a thread of the queue's.
+/* Adds the request to the queue when its call ends; immediately if it has ended and no test or wait has reported that.
+ * A persistent request is added again at the end of every later start; gsel_request_run does not add it. The timeout of
+ * a message begins here, as with a wait. gsel_queue_next returns `user`. A request has at most one queue: this one
+ * replaces an earlier one, and NULL removes it. The end of a call on the stream of a device is noticed within a
+ * millisecond, by a thread of the queue.
  * Errors: GSEL_ERR_FORKED, GSEL_ERR_NOMEM. Since 0.1. */
 GSEL_API gsel_status gsel_request_notify(gsel_request *request, gsel_queue *queue, void *user, gsel_error **err);
-/* Takes the first request that has ended: *found is 1, and *user what gsel_request_notify was given; *found is 0 if there
- * is none within so many seconds. 0 looks, negative waits whatever time it takes. The result of the call is that of
- * gsel_request_wait, which then returns at once. A request that is freed is in no queue any more.
- * Errors: GSEL_ERR_ARG (seconds is no number), GSEL_ERR_FORKED. Since 0.1. */
+/* Takes the first ended request: *found is 1, and *user is the value given to gsel_request_notify; *found is 0 if there
+ * is none within `seconds`. 0 does not block, negative waits without a limit. gsel_request_wait then returns the result
+ * of the call immediately. Freeing a request removes it from its queue.
+ * Errors: GSEL_ERR_ARG (seconds is NaN), GSEL_ERR_FORKED. Since 0.1. */
 GSEL_API gsel_status gsel_queue_next(gsel_queue *queue, double seconds, int32_t *found, void **user, gsel_error **err);
-/* Frees the queue; requests go on without it. No other thread may use it any more. NULL is fine. Since 0.1. */
+/* Frees the queue; requests continue without it. No other thread may use it any more. NULL is fine. Since 0.1. */
 GSEL_API void gsel_queue_free(gsel_queue *queue);
 
 /* ---- memory ------------------------------------------------------------------------------------------------ */
 
-/* Allocates memory that all ranks can access: calls on it copy nothing on the way. Its pages are near the calling
+/* Allocates memory that all ranks can access: calls on it need no intermediate copies. Its pages are near the calling
  * thread (NUMA), aligned to at least 64 bytes, and filled with zeros. It serves this communicator and those split,
  * duplicated or shrunk from it, and lives until it is freed or the last of these communicators is freed on this rank. A
  * lack of memory is an error of this call, never a signal later.
  * Errors: GSEL_ERR_ARG, GSEL_ERR_NOMEM. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_mem_alloc(gsel_comm *comm, size_t bytes, void **out, gsel_error **err);
-/* Frees memory of gsel_mem_alloc. No call on this memory may be under way on any rank. NULL is fine; any other pointer
- * that is not of gsel_mem_alloc is GSEL_ERR_ARG. Since 0.1. */
+/* Frees memory of gsel_mem_alloc. No call may use this memory on any rank. NULL is fine; any other pointer that is not
+ * from gsel_mem_alloc is GSEL_ERR_ARG. Since 0.1. */
 GSEL_API gsel_status gsel_mem_free(gsel_comm *comm, void *memory, gsel_error **err);
 
 /* Makes memory of the caller accessible to all ranks, like that of gsel_mem_alloc, in place and with its contents. It
- * must be private anonymous pages, as mmap or a large malloc return, and begin and end at page boundaries. No thread
- * may access it during the call. A child that is forked later shares the memory. Errors: GSEL_ERR_ARG (not whole pages,
- * or other memory; the message says what was found), GSEL_ERR_NOMEM. gsel_mem_unregister makes the memory private again
- * and keeps its contents. Any thread. Since 0.1. */
+ * must be private anonymous pages, as returned by mmap or a large malloc, and begin and end at page boundaries. No
+ * thread may access it during the call. A child that is forked later shares the memory. Errors: GSEL_ERR_ARG (not whole
+ * pages, or other memory; the message says what was found), GSEL_ERR_NOMEM. gsel_mem_unregister makes the memory
+ * private again and keeps its contents. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_mem_register(gsel_comm *comm, void *memory, size_t bytes, gsel_error **err);
 GSEL_API gsel_status gsel_mem_unregister(gsel_comm *comm, void *memory, gsel_error **err);
 
 /* ---- devices -----------------------------------------------------------------------------------------------
  *
- * A communicator with an accelerator takes memory of that device, and page-locked memory of the host, wherever a
- * buffer is named. One thread at a time makes calls, and to run a request is a call here; GSEL_ERR_STATE otherwise.
- * Calls are enqueued on the communicator's stream, and return then: they read and write the buffers when the work that
- * was enqueued on the stream before has ended, and work enqueued behind them sees the results. Nothing else waits for
- * them. Counts, offsets and the fields of gsel_message are of the host. A request is done when the stream has passed
- * its call. gsel_collective.stream names the stream of one call; NCCL still runs the calls of one communicator one
- * after the other. Buffers of another kind or device are GSEL_ERR_ARG, and so is, where ranks are threads of one
- * process and the transport reaches buffers where they are, a mapping that the devices of the other ones may not
- * access. A call that the transport cannot make, such as one with an operation of the caller's, goes through host
- * memory, and then the caller waits for the stream and for the other ranks; gsel_comm_explain tells, and the first
- * such call is a warning in the log. Messages that go through a transport have tag 0, are received from a named rank, and have the type and count of their receive, or both ranks
- * get GSEL_ERR_MISMATCH; other messages are GSEL_ERR_UNSUPPORTED unless the transport is "host". A call that its
- * stream has reached and that does not end within its timeout is GSEL_ERR_TIMEOUT. What happens after a call has
- * returned is told by the next call, by gsel_comm_get_async_error and by gsel_comm_synchronize: GSEL_ERR_PEER,
- * GSEL_ERR_TIMEOUT, GSEL_ERR_MISMATCH and GSEL_ERR_ABORTED as above, all of which break the communicator here, and
- * GSEL_ERR_DEVICE; behind a wait of the program's own, such as cudaStreamSynchronize, results are defined if
- * gsel_comm_get_async_error gives GSEL_OK. Work of other ranks' calls that still waits on this device is ended. The
- * promise on results above holds through host memory; with a transport plugin results are those of its library.
- * gsel_mem_alloc gives memory of the device; gsel_mem_register takes it, and with a transport all ranks call it
- * together, each with as many bytes, and uses it in the same calls (GSEL_ERR_MISMATCH). gsel_mem_unregister waits for
- * the calls made before it, and so does gsel_comm_free while memory is registered. Communicators made from one with an
- * accelerator have it, too, and begin on the default stream. */
+ * With an accelerator, buffers are memory of that device, or page-locked host memory. One thread at a time makes calls,
+ * and running a request is a call here; GSEL_ERR_STATE otherwise.
+ * Calls are enqueued on the communicator's stream, and then return: they read and write the buffers when earlier work
+ * on the stream has ended, and later work on the stream sees the results. Nothing else waits for them. Counts, offsets
+ * and the fields of gsel_message are in host memory. A request is done when the stream has passed its call.
+ * gsel_collective.stream names the stream of one call; NCCL still runs the calls of one communicator in order. Buffers
+ * of another kind or device are GSEL_ERR_ARG. If ranks are threads of one process and the transport accesses buffers in
+ * place, so is a mapping that the devices of the other ranks may not access.
+ * A call that the transport cannot make, such as one with an operation of the caller's, goes through host memory, and
+ * then the caller waits for the stream and for the other ranks; gsel_comm_explain reports this, and the first such call
+ * is a warning in the log. Messages through a transport have tag 0, are received from a named rank, and have the type
+ * and count of their receive; otherwise both ranks get GSEL_ERR_MISMATCH. Other messages are GSEL_ERR_UNSUPPORTED
+ * unless the transport is "host".
+ * A call that its stream has reached and that does not end within its timeout is GSEL_ERR_TIMEOUT. Failures after a
+ * call has returned are reported by the next call, by gsel_comm_get_async_error and by gsel_comm_synchronize:
+ * GSEL_ERR_PEER, GSEL_ERR_TIMEOUT, GSEL_ERR_MISMATCH and GSEL_ERR_ABORTED as above, all of which break the communicator
+ * here, and GSEL_ERR_DEVICE. After the program's own wait, such as cudaStreamSynchronize, results are defined if
+ * gsel_comm_get_async_error returns GSEL_OK. Work of other ranks' calls that still waits on this device is ended.
+ * The promise on results above holds through host memory; with a transport plugin results are those of its library.
+ * gsel_mem_alloc returns memory of the device, and gsel_mem_register accepts it; with a transport all ranks register
+ * together, with equal sizes, and use the memory in the same calls (GSEL_ERR_MISMATCH). gsel_mem_unregister waits for
+ * earlier calls, and so does gsel_comm_free while memory is registered. Communicators made from one with an accelerator
+ * have it too, and begin on the default stream. */
 
 /* Sets the stream of all later calls: a CUstream or cudaStream_t of the accelerator's device, borrowed until another is
- * set or comm is freed; NULL: the device's default stream, which a communicator begins with. Does not wait: work that
- * was enqueued on the stream before is ordered with what follows by the caller, as for any two streams. Errors:
- * GSEL_ERR_ARG (comm has no accelerator, a stream of another device), GSEL_ERR_DEVICE. Since 0.1. */
+ * set or comm is freed; NULL: the device's default stream, with which a communicator begins. Does not wait: the caller
+ * orders earlier work on the old stream with later work, as for any two streams. Errors: GSEL_ERR_ARG (comm has no
+ * accelerator, a stream of another device), GSEL_ERR_DEVICE. Since 0.1. */
 GSEL_API gsel_status gsel_comm_set_stream(gsel_comm *comm, void *stream, gsel_error **err);
 
 /* Waits until all calls on the communicator's stream have ended, and returns what failed. Unlike a wait on the stream
- * itself it ends within a second when another rank dies. Without an accelerator nothing is under way. Since 0.1. */
+ * itself it ends within a second when another rank dies. Without an accelerator it returns immediately. Since 0.1. */
 GSEL_API gsel_status gsel_comm_synchronize(gsel_comm *comm, gsel_error **err);
 
-/* What failed so far, as ncclCommGetAsyncError tells; does not wait. Any thread. Since 0.1. */
+/* Returns what has failed until now, as ncclCommGetAsyncError does; does not wait. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_comm_get_async_error(gsel_comm *comm, gsel_error **err);
 
 /* ---- operations -------------------------------------------------------------------------------------------- */
@@ -552,13 +559,13 @@ GSEL_API gsel_status gsel_comm_get_async_error(gsel_comm *comm, gsel_error **err
 /* Computes accumulated[count] = accumulated op next[count], elements of dtype. Called once per rank and piece of the
  * buffer, in the communicator's order, from the thread that makes the call or a thread of the library; several threads
  * may call it at the same time. count is a multiple of the operation's record_elems, and a piece begins with a record.
- * The result may depend only on the arguments: the same bits for the same bits. What would wait for the call that runs
- * it, such as another call on the communicator or a wait for its requests, is GSEL_ERR_STATE there; gsel_request_free and
- * gsel_comm_free release nothing then, and log an error. Returns 0, or anything else to fail the call with
- * GSEL_ERR_CALLBACK. */
+ * The result may depend only on the arguments: the same bits for the same bits. In this function, a call that would
+ * wait for the running call, such as another call on the communicator or a wait for its requests, is GSEL_ERR_STATE;
+ * gsel_request_free and gsel_comm_free then release nothing, and log an error. Returns 0, or any other value to fail
+ * the call with GSEL_ERR_CALLBACK. */
 typedef int32_t (*gsel_op_fn)(void *accumulated, const void *next, size_t count, gsel_dtype dtype, void *user_data);
 
-/* Creates an operation of the caller's. Every rank creates its own under the same `name` (at most 31 bytes); ranks
+/* Creates an operation of the caller. Every rank creates its own under the same `name` (at most 31 bytes); ranks
  * compare operations by name. user_data is kept until gsel_op_free.
  *   record_elems  elements that form a record, such as 2 for a value and its index; 1: each element by itself. A count
  *                 that is no multiple of it is GSEL_ERR_ARG, and no record is cut. A record has at most 4,096 bytes; on
@@ -569,7 +576,7 @@ GSEL_API gsel_status gsel_op_create(gsel_str name, size_t record_elems, gsel_op_
                                     gsel_free_fn free_user_data, gsel_op *out, gsel_error **err);
 /* Creates GSEL_SCALED_SUM with this rank's factor, for functions that do not take a gsel_collective. Since 0.1. */
 GSEL_API gsel_status gsel_op_create_scaled_sum(double factor, gsel_op *out, gsel_error **err);
-/* Releases an operation. No call with it may be under way. Unknown numbers are ignored. Any thread. Since 0.1. */
+/* Releases an operation. No unfinished call may use it. Unknown numbers are ignored. Any thread. Since 0.1. */
 GSEL_API void gsel_op_free(gsel_op op);
 
 /* out[count] = op over inputs[n][count] of this process, in `order` (GSEL_ORDER_*): the reduction of the collectives,
@@ -581,8 +588,8 @@ GSEL_API gsel_status gsel_reduce_local(const void *const *inputs, size_t n, void
 
 /* Makes a communicator for each colour, of the ranks that gave this colour, ordered by (key, rank), as MPI_Comm_split
  * does. Collective. On one host it needs no sockets and uses the shared memory of comm; a group with ranks on several
- * hosts gets connections between them and a link of the transport of its own. colour < 0: *out is NULL. Errors as those
- * of a collective. Since 0.1. */
+ * hosts gets its own connections and its own link of the transport. colour < 0: *out is NULL. Errors as those of a
+ * collective. Since 0.1. */
 GSEL_API gsel_status gsel_comm_split(gsel_comm *comm, int32_t colour, int32_t key, gsel_comm **out, gsel_error **err);
 /* Makes a communicator of ranks[n] of comm, in that order. Only these ranks call it, each with the same list; the other
  * ranks need not know. Errors as those of a message; GSEL_ERR_ARG also if the list names a rank twice or does not name
@@ -598,10 +605,10 @@ GSEL_API gsel_status gsel_comm_dup(gsel_comm *comm, gsel_comm **out, gsel_error 
  * dead, otherwise with GSEL_ERR_STATE. Ranks that are dead, have left or do not call within the timeout are left out; a
  * rank that calls too late gets GSEL_ERR_PEER. Since 0.1. */
 GSEL_API gsel_status gsel_comm_shrink(gsel_comm *comm, gsel_comm **out, gsel_error **err);
-/* The same without ranks[n] of comm, as the list of ncclCommShrink: nobody waits for these ranks, whether they live or
- * not. A rank that is left out must not call; if it has called gsel_comm_shrink already, whoever names it gets
- * GSEL_ERR_MISMATCH, and the others go on without the caller. If it calls later, it gets GSEL_ERR_PEER. It is enough
- * that one rank names it; ranks may name different ones.
+/* The same without ranks[n] of comm, like the list of ncclCommShrink: nobody waits for these ranks, whether they are
+ * alive or not. An excluded rank must not call; if it has called gsel_comm_shrink already, the rank that excludes it
+ * gets GSEL_ERR_MISMATCH, and the others continue without the caller. If it calls later, it gets GSEL_ERR_PEER. It is
+ * enough that one rank excludes it; ranks may exclude different ones.
  *   ranks  [n] without the caller's, each once; n may be 0
  * Errors: GSEL_ERR_ARG (nothing happened), and those of gsel_comm_shrink. Threads: as a call. Since 0.1. */
 GSEL_API gsel_status gsel_comm_shrink_without(gsel_comm *comm, const int32_t *ranks, size_t n, gsel_comm **out,
@@ -613,17 +620,18 @@ GSEL_API gsel_status gsel_comm_shrink_without(gsel_comm *comm, const int32_t *ra
 GSEL_API gsel_status gsel_comm_resync(gsel_comm *comm, gsel_error **err);
 /* Makes a larger communicator. Ranks of comm keep their numbers; new ranks join by gsel_comm_init with the same id, as
  * ranks world_size(comm) to options->world_size - 1. options->rank is ignored here. Memory of gsel_mem_alloc on comm is
- * not shared in the new communicator. Over several hosts, options->rendezvous is where all meet, at rank 0's host; it is
- * GSEL_ERR_ARG without. Errors as those of gsel_comm_init. Since 0.1. */
+ * not shared in the new communicator. Over several hosts, options->rendezvous is where all ranks meet, at rank 0's
+ * host; GSEL_ERR_ARG if it is not given. Errors as those of gsel_comm_init. Since 0.1. */
 GSEL_API gsel_status gsel_comm_grow(gsel_comm *comm, const gsel_comm_options *options, gsel_comm **out, gsel_error **err);
 
-/* The same while the caller goes on, as MPI_Comm_idup does: *out is a request, given to the caller, that ends once the
- * communicator is made; gsel_request_take_comm gives it out, and gsel_request_free frees what was not taken.
- *   gsel_comm_start_split, gsel_comm_start_dup            take their place among the collectives of comm that are started
- *   gsel_comm_start_create_group, gsel_comm_start_shrink  run on a thread of their own; without[n]: see
- *                                                         gsel_comm_shrink_without, n may be 0
- * The blocking form on another rank is the same call. Errors: those of the blocking form, of which what no other rank
- * need be asked about is told at once; GSEL_ERR_UNSUPPORTED with GSEL_COMM_NO_THREAD. Since 0.1. */
+/* The same without blocking, as MPI_Comm_idup does: *out is a request, given to the caller, that ends once the
+ * communicator is made. gsel_request_take_comm returns the communicator, and gsel_request_free frees one that was not
+ * taken.
+ *   gsel_comm_start_split, gsel_comm_start_dup            are ordered with the other started collectives of comm
+ *   gsel_comm_start_create_group, gsel_comm_start_shrink  |run on a separate thread; without[n]: see
+ *   gsel_comm_shrink_without, n may be 0
+ * They match the blocking form on another rank. Errors: those of the blocking form, of which local errors are returned
+ * immediately; GSEL_ERR_UNSUPPORTED with GSEL_COMM_NO_THREAD. Since 0.1. */
 GSEL_API gsel_status gsel_comm_start_split(gsel_comm *comm, int32_t colour, int32_t key, gsel_request **out,
                                            gsel_error **err);
 GSEL_API gsel_status gsel_comm_start_dup(gsel_comm *comm, gsel_request **out, gsel_error **err);
@@ -631,9 +639,9 @@ GSEL_API gsel_status gsel_comm_start_create_group(gsel_comm *comm, const int32_t
                                                   gsel_error **err);
 GSEL_API gsel_status gsel_comm_start_shrink(gsel_comm *comm, const int32_t *without, size_t n, gsel_request **out,
                                             gsel_error **err);
-/* The communicator that such a request has made, once: *out is given to the caller, free with gsel_comm_free; NULL where
- * the split has none for this rank, and the second time. Errors: that of the request; GSEL_ERR_STATE (it has not ended),
- * GSEL_ERR_ARG (another request). Since 0.1. */
+/* Returns the communicator that such a request has made, once: *out is given to the caller, free with gsel_comm_free;
+ * NULL if the split has none for this rank, and from the second time on. Errors: that of the request; GSEL_ERR_STATE
+ * (it has not ended), GSEL_ERR_ARG (another request). Since 0.1. */
 GSEL_API gsel_status gsel_request_take_comm(gsel_request *request, gsel_comm **out, gsel_error **err);
 
 /* Sets the bound on each later call, seconds, > 0. Any thread. Since 0.1. */
@@ -643,18 +651,18 @@ GSEL_API gsel_status gsel_comm_set_timeout(gsel_comm *comm, double timeout_s, gs
 
 /* How a call would run.
  *   protocol      of the part of the call that the host does (docs/communicator.md): "alone" (one rank); on one host
- *                 "line", "slots", "staged", "direct" or "single copy"; of a collective over hosts "assembly", "direct",
- *                 "two-level", "chain", "lanes" or "slices"; of a message between two hosts "frame" or "transfer";
- *                 "stream" if the host does none; static
+ *                 "line", "slots", "staged", "direct" or "single copy"; of a collective over hosts "assembly",
+ *                 "direct", "two-level", "chain", "lanes" or "slices"; of a message between two hosts "frame" or
+ *                 "transfer"; "stream" if the host does none; static
  *   reason        why this protocol, such as "send is not memory of gsel_mem_alloc"; static
  *   chunk_bytes   bytes that are processed at a time; 0: the whole
- *   seconds       predicted from the tuning file; 0: not known
+ *   seconds       predicted from the tuning file; 0: unknown
  *   sent_bytes    what gsel_comm_counts will add
- *   transport     "shm"; over several hosts "control" (the connections that the communicator itself has), the plugin
- *                 that moves the bytes, such as "gloo", "mpi_openmpi" or "mpi_mpich", or "none"; with an accelerator the
- *                 transport that the call takes, such as "nccl", or "host"
- *   transport_reason  why this transport, why the others were not taken, and what a program must know of it, such as
- *                 the thread level of an MPI; both live as long as comm */
+ *   transport     "shm"; over several hosts "control" (the communicator's own connections), the plugin that moves the
+ *                 bytes, such as "gloo", "mpi_openmpi" or "mpi_mpich", or "none"; with an accelerator the transport of
+ *                 the call, such as "nccl", or "host"
+ *   transport_reason  why this transport and no other, and what a program must know about it, such as the thread level
+ *                     of an MPI; both live as long as comm */
 typedef struct gsel_comm_explanation {
   uint32_t struct_size;
   uint32_t reserved;
@@ -695,15 +703,15 @@ GSEL_API void gsel_trace_free(gsel_trace *trace);
 GSEL_API gsel_status gsel_comm_counts(const gsel_comm *comm, gsel_collective_kind kind, gsel_comm_count *out,
                                       gsel_error **err);
 
-/* Breaks the communicator on every rank: calls under way and later calls return GSEL_ERR_ABORTED with `reason`
- * (cut to 1900 bytes; may be not given). Does not block. Any thread, any time before gsel_comm_free. Since 0.1. */
+/* Breaks the communicator on every rank: current and later calls return GSEL_ERR_ABORTED with `reason` (cut to 1900
+ * bytes; may be not given). Does not block. Any thread, any time before gsel_comm_free. Since 0.1. */
 GSEL_API void gsel_comm_abort(gsel_comm *comm, gsel_str reason);
 
-/* Leaves and releases the communicator; NULL is fine. Does not wait for other ranks of this host, and for those of
- * other hosts two seconds at most, until they have what was sent to them. Ranks that still wait for this one get
- * GSEL_ERR_PEER. Memory of gsel_mem_alloc goes back to the system with the last rank that leaves. Unmapping it takes
- * the operating system some milliseconds per 100 MiB, and so does making registered memory private again. No call may
- * be under way. A program that uses an MPI between hosts and calls MPI_Finalize itself calls it after this. In a forked
+/* Leaves and releases the communicator; NULL is fine. Does not wait for other ranks of this host. Waits at most two
+ * seconds until other hosts have received the data sent to them. Ranks that still wait for this one get GSEL_ERR_PEER.
+ * Memory of gsel_mem_alloc goes back to the system with the last rank that leaves. Unmapping it takes the operating
+ * system some milliseconds per 100 MiB, and so does making registered memory private again. No call may be unfinished.
+ * A program that uses an MPI between hosts and calls MPI_Finalize itself must call gsel_comm_free first. In a forked
  * child it releases only the memory of the child. Since 0.1. */
 GSEL_API void gsel_comm_free(gsel_comm *comm);
 
