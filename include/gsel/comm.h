@@ -448,8 +448,8 @@ GSEL_API gsel_status gsel_request_wait_for(gsel_request *request, double seconds
  *                   sender's memory, which is only briefly so for short messages and never for messages to another
  *                   host. Nobody receives the message; a probe may have seen it
  *   sendrecv        cancelled if both conditions hold
- *   collective      cancelled if no rank has begun it; over several hosts only if another collective that
- *                   this rank has not begun. Later collectives move up, so each rank must cancel it
+ *   collective      cancelled if no rank has begun it; over several hosts only if another collective that this rank has
+ *                   not begun is ahead of it. Later collectives move up, so each rank must cancel it
  *   1  the request has ended without a result, and its buffers are the caller's again. recv and *received are not
  *      written. The request is then like one that was never started: a test says that it is done, a wait returns
  *      GSEL_OK, and a persistent request can be started again

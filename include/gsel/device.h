@@ -1,10 +1,10 @@
 /* gsel/device.h: for authors of devices. A device has the functions for memory, streams, events and kernels of one kind
- * of accelerator. The trainer accesses tensors only through them. How ranks exchange bytes is another table:
+ * of accelerator. The trainer accesses tensors only through them. Ranks exchange bytes through another table:
  * gsel/transport.h.
  *
- * `ctx` is what open returned. A stream is a queue of work that runs in order; NULL is the device's default stream. The
- * next wait on a stream, or on an event recorded behind the work, reports the failure of work on this stream. Where each
- * thread has a current device (CUDA, HIP), every function sets it and restores it, also when it fails. */
+ * `ctx` is the context that open returned. A stream is a queue of work that runs in order; NULL is the device's default
+ * stream. A failure of work on a stream is reported by the next wait on the stream, or on an event recorded after the
+ * work. If threads have a current device (CUDA, HIP), every function sets it and restores it, also when it fails. */
 #ifndef GSEL_DEVICE_H
 #define GSEL_DEVICE_H
 
@@ -64,33 +64,33 @@ typedef struct gsel_optimizer_step {
 #define GSEL_COPY_TO_HOST 2
 #define GSEL_COPY_ON_DEVICE 3
 
-/* Kinds of memory. The host reaches the first only where the device says GSEL_DEVICE_HOST_MEMORY. */
+/* Kinds of memory. The host can only access the first kind if the device has GSEL_DEVICE_HOST_MEMORY. */
 #define GSEL_MEMORY_DEVICE 1 /* of the device itself */
-#define GSEL_MEMORY_PINNED 2 /* of the host, page-locked: the device copies from and to it while the host goes on */
-#define GSEL_MEMORY_HOST 3   /* of the host, any other; alloc gives none of it */
+#define GSEL_MEMORY_PINNED 2 /* of the host, page-locked: the device copies asynchronously */
+#define GSEL_MEMORY_HOST 3   /* any other host memory; not available from alloc */
 
-/* How a device is opened. Zeros: the first one. */
-#define GSEL_DEVICE_BY_UUID (-1) /* as an ordinal: the one that has the uuid, which is then not empty */
+/* How a device is opened. Zeros: the first device. */
+#define GSEL_DEVICE_BY_UUID (-1) /* as an ordinal: the device with the given uuid, which must not be empty */
 typedef struct gsel_device_options {
   uint32_t struct_size;
   uint32_t flags;          /* 0 */
-  int32_t ordinal;         /* index among what the process sees, as its own masks leave it; or GSEL_DEVICE_BY_UUID.
+  int32_t ordinal;         /* index among the devices that the process's masks leave; or GSEL_DEVICE_BY_UUID.
                             * GSEL_ERR_ARG: the process sees fewer */
   int32_t reserved;
-  gsel_str uuid;           /* what the device must be, as the inventory writes it; empty: any. Else GSEL_ERR_NO_DEVICES */
+  gsel_str uuid;           /* required uuid, as in the inventory, or GSEL_ERR_NO_DEVICES; empty: any */
 } gsel_device_options;
 
 #define GSEL_DEVICE_HOST_MEMORY 1u /* the host reads and writes GSEL_MEMORY_DEVICE */
 #define GSEL_DEVICE_SYNCHRONOUS 2u /* work on the NULL stream has ended when the call returns */
 
-/* What was opened. Text lives as long as ctx. */
+/* The opened device. Text lives as long as ctx. */
 typedef struct gsel_device_description {
   uint32_t struct_size;
   uint32_t flags;          /* GSEL_DEVICE_* */
   int32_t dlpack_type;     /* as in dlpack.h: 1 CPU, 2 CUDA, 10 ROCm */
   int32_t ordinal;
-  uint64_t memory_bytes;   /* of the device; 0: not known */
-  uint64_t free_bytes;     /* of it now */
+  uint64_t memory_bytes;   /* of the device; 0: unknown */
+  uint64_t free_bytes;     /* currently free */
   gsel_str name;
   gsel_str uuid;           /* empty: it has none */
 } gsel_device_description;
@@ -99,15 +99,15 @@ typedef struct gsel_device_description {
 typedef struct gsel_memory_info {
   uint32_t struct_size;
   int32_t kind;            /* GSEL_MEMORY_* */
-  int32_t ordinal;         /* of the device that owns it; -1: memory of the host */
+  int32_t ordinal;         /* of the device that owns it; -1: host memory */
   int32_t reserved;
-  void *base;              /* of the allocation, where known; else the address asked for */
-  uint64_t bytes;          /* of the allocation; 0: not known */
+  void *base;              /* of the allocation, if known; else the address asked for */
+  uint64_t bytes;          /* of the allocation; 0: unknown */
 } gsel_memory_info;
 
 /* Flags of a stream. */
 #define GSEL_STREAM_HIGH_PRIORITY 1u
-#define GSEL_EVENT_TIMING 1u /* event_seconds may ask for its time */
+#define GSEL_EVENT_TIMING 1u /* event_seconds accepts the event */
 
 /* Any thread may call any function; calls on one stream or event must not overlap. */
 typedef struct gsel_device_v1 {
@@ -118,10 +118,10 @@ typedef struct gsel_device_v1 {
   gsel_status (*describe)(void *ctx, gsel_device_description *out, gsel_error **err);
 
   /* Memory. alloc: kind GSEL_MEMORY_DEVICE or _PINNED; at least 64-byte aligned; contents undefined; GSEL_ERR_NOMEM.
-   * free: no work that uses it is under way; NULL is fine. memory_of: of any address.
-   * copy: direction GSEL_COPY_*, of bytes that do not overlap. The host's side of a copy on a stream stays as it is until
-   * the stream has passed it. copy_rows: rows of equal length, each at its distance from the one before: a part of a
-   * tensor to or from memory of its own, on the device. */
+   * free: no unfinished work uses the memory; NULL is fine. memory_of: accepts any address.
+   * copy: direction GSEL_COPY_*, of bytes that do not overlap. Host memory of a copy on a stream must not change until
+   * the stream has passed the copy. copy_rows: rows of equal length at fixed distances, for copying a shard of a tensor
+   * to or from separate memory on the device. */
   gsel_status (*alloc)(void *ctx, int32_t kind, uint64_t bytes, void **out, gsel_error **err);
   void (*free)(void *ctx, void *memory);
   gsel_status (*memory_of)(void *ctx, const void *memory, gsel_memory_info *out, gsel_error **err);
@@ -131,11 +131,13 @@ typedef struct gsel_device_v1 {
                            uint64_t row_bytes, uint64_t rows, gsel_stream *stream, gsel_error **err);
   gsel_status (*zero)(void *ctx, void *dst, uint64_t bytes, gsel_stream *stream, gsel_error **err);
 
-  /* Streams and events. flags: GSEL_STREAM_*, GSEL_EVENT_*. The import functions make a handle of one that the program
-   * owns, a CUstream or CUevent of the same device, which must live longer; the free functions then release the handle
-   * alone. The native functions give it back, also of what create made; NULL where the device has no such thing.
+  /* Streams and events. flags: GSEL_STREAM_*, GSEL_EVENT_*. The import functions wrap a stream or event that the
+   * program owns, a CUstream or CUevent of the same device, which must outlive the handle; the free functions then
+   * release only the handle. The native functions return the stream or event, also of one that create made; NULL if the
+   * device has no such object.
    *   stream_wait        blocks the caller until the stream is empty
-   *   event_wait         blocks the caller until what stood before the last record has ended; at once if never recorded
+   *   event_wait         blocks the caller until the work before the last record has ended; returns immediately if
+   *                      never recorded
    *   event_done         the same without blocking: *done is 1 or 0
    *   stream_wait_event  makes the stream wait, not the caller
    *   event_seconds      time from event a to event b, both of GSEL_EVENT_TIMING and reached */
@@ -154,12 +156,12 @@ typedef struct gsel_device_v1 {
   gsel_status (*stream_wait_event)(void *ctx, gsel_stream *stream, gsel_event *event, gsel_error **err);
   double (*event_seconds)(void *ctx, gsel_event *a, gsel_event *b);
 
-  /* Kernels, count elements of memory that the device reaches. cast converts with round to nearest even; scale is
-   * dst *= factor and add is dst += src, of any floating-point type: 8 and 16 bits are computed in f32 and rounded once to
-   * nearest even. sum_squares (f32, f64) writes one f64 to out, in an order that gives every device the same bits: in
-   * each chunk of 4096 elements lane t of 256 adds x * x of the elements t, t + 256, ... in f64, and lanes are added by
-   * halves (t and t + 128, then t and t + 64, down to 1). More than one chunk's sums are added in the same way, without
-   * the square, until one is left. Of f32 it is finite if and only if every element is. */
+  /* Kernels on count elements of memory that the device can access. cast rounds to nearest even; scale is dst *= factor
+   * and add is dst += src, for any floating-point type: 8-bit and 16-bit types are computed in f32 and rounded once, to
+   * nearest even. sum_squares (f32, f64) writes one f64 to out, in an order that gives the same bits on every device:
+   * in each chunk of 4096 elements lane t of 256 adds x * x of the elements t, t + 256, ... in f64, and lanes are added
+   * by halves (t and t + 128, then t and t + 64, down to 1). The sums of several chunks are added in the same way,
+   * without the square, until one is left. For f32 the result is finite if and only if every element is. */
   gsel_status (*cast)(void *ctx, void *dst, gsel_dtype dst_dtype, const void *src, gsel_dtype src_dtype,
                       uint64_t count, gsel_stream *stream, gsel_error **err);
   gsel_status (*scale)(void *ctx, void *dst, gsel_dtype dtype, double factor, uint64_t count, gsel_stream *stream,
@@ -170,14 +172,14 @@ typedef struct gsel_device_v1 {
                              gsel_stream *stream, gsel_error **err);
   gsel_status (*optimizer_step)(void *ctx, const gsel_optimizer_step *step, gsel_stream *stream, gsel_error **err);
 
-  /* For transports, whose libraries need the device to be current on the calling thread: enter makes it so, leave takes
-   * what enter wrote to *before and makes that current again. Since plugin ABI 1.3; NULL where no device is current. */
+  /* For transports whose libraries need the device to be current on the calling thread: enter makes it current, and
+   * leave restores what enter wrote to *before. Since plugin ABI 1.3; NULL if the device has no such concept. */
   gsel_status (*enter)(void *ctx, void **before, gsel_error **err);
   void (*leave)(void *ctx, void *before);
 
-  /* Whether memory of this device is closed to another one of this process, which reaches this device's memory
-   * otherwise: *closed is 1 where it may not both read and write at the address, as in a mapping made for its owner
-   * alone; else 0. Since plugin ABI 1.4; NULL: no memory is. */
+  /* Whether memory of this device is inaccessible to another device of this process that can otherwise access this
+   * device's memory: *closed is 1 if the other device may not both read and write the address, as in a mapping made for
+   * its owner alone; else 0. Since plugin ABI 1.4; NULL: all memory is accessible. */
   gsel_status (*memory_closed)(void *ctx, const void *memory, int32_t ordinal, int32_t *closed, gsel_error **err);
 } gsel_device_v1;
 

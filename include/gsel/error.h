@@ -8,10 +8,10 @@
  *     gsel_status status = gsel_barrier(comm, &err);
  *     if (status) ... gsel_error_message(err) ... gsel_error_free(err);
  *
- * Two ways to check cannot be written wrongly, and the examples use them: an if, or a stored status, and err behind it,
- * as here; or a function that takes the address, as in check(gsel_barrier(comm, &err), &err). With err itself in place
- * of the address, it may be read before the call has written it: C does not say in which order arguments are
- * evaluated. */
+ * Two ways to check cannot be written wrongly, and the examples use them. The first is an if, or a stored status, with
+ * err read after it, as above. The second is a function that takes the address, as in check(gsel_barrier(comm, &err),
+ * &err). If err itself were passed instead of its address, it might be read before the call has written it: C does not
+ * define the order in which arguments are evaluated. */
 #ifndef GSEL_ERROR_H
 #define GSEL_ERROR_H
 
@@ -72,10 +72,10 @@ GSEL_API const char *gsel_status_name(gsel_status status);
  * the object and lives until gsel_error_free; it is NUL-terminated as well. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_error_code(const gsel_error *error);
 GSEL_API gsel_str gsel_error_message(const gsel_error *error);
-/* The error beneath this one, or NULL; borrowed, never freed by itself. */
+/* The cause of this error, or NULL; borrowed, not freed separately. */
 GSEL_API const gsel_error *gsel_error_cause(const gsel_error *error);
-/* The rank the error is about (the one that died, is late or disagrees), or -1: its number in the communicator that was
- * called or that the trainer was given, see gsel/comm.h. */
+/* The rank the error is about (the one that died, is late or disagrees), or -1. It is the rank's number in the
+ * communicator that was called or that the trainer was given, see gsel/comm.h. */
 GSEL_API int32_t gsel_error_rank(const gsel_error *error);
 /* The place in the input: file (may be empty), line and column (from 1; 0: unknown), and the key or token. */
 GSEL_API gsel_str gsel_error_file(const gsel_error *error);
@@ -85,7 +85,7 @@ GSEL_API gsel_str gsel_error_token(const gsel_error *error);
 
 /* Writes "message: caused by: message ..." for the whole chain, NUL-terminated and cut to capacity bytes.
  *   buffer  [capacity], may be NULL when capacity is 0
- * Returns the bytes the full text needs with its NUL. Any thread. Since 0.1. */
+ * Returns the size of the full text with its NUL, in bytes. Any thread. Since 0.1. */
 GSEL_API size_t gsel_error_format(const gsel_error *error, char *buffer, size_t capacity);
 
 /* Releases an error and its causes; NULL is fine. Any thread. Since 0.1. */

@@ -39,11 +39,11 @@
  *   gsel/plugin.h, gsel/device.h, gsel/transport.h   for authors of plugins; not included here
  *
  * Rules that hold everywhere:
- *   - 0 is success; errors come with the call, see gsel/error.h. Nothing is thrown or kept per thread, and nothing is
- *     printed but what gsel/log.h names.
- *   - The library frees what it allocates: each handle has its _free function, which accepts NULL.
+ *   - 0 is success; a failed call returns its error itself, see gsel/error.h. Nothing is thrown or kept per thread, and
+ *     nothing is printed except as gsel/log.h describes.
+ *   - The library frees what it allocates: each handle has a _free function, which accepts NULL.
  *   - Structs state their size and grow at the end; initialise them with GSEL_*_INIT or gsel_*_init.
- *   - No global state to set up; several communicators, models and trainers live side by side. */
+ *   - There is no global state to set up; a program can have several communicators, models and trainers. */
 #ifndef GSEL_GSEL_H
 #define GSEL_GSEL_H
 

@@ -11,7 +11,7 @@
 GSEL_EXTERN_C_BEGIN
 
 /* With coordinates t, c, d and p on these axes: rank = t + size[tensor] * (c + size[context] * (d + size[data] * p)).
- *   n_axes  number of axes in size; axes beyond have one rank. 0 stands for all axes of the library
+ *   n_axes  number of axes in size; further axes have one rank. 0 stands for all axes of the library
  *   size    by GSEL_AXIS_*; the product of the sizes is world_size. 0 stands for 1 */
 typedef struct gsel_mesh {
   uint32_t struct_size;
@@ -23,10 +23,10 @@ typedef struct gsel_mesh {
 #define GSEL_MESH_INIT GSEL_STRUCT_INIT(gsel_mesh)
 GSEL_API void gsel_mesh_init(gsel_mesh *mesh, size_t struct_size);
 
-/* The mesh that config asks for with world_size ranks, "auto" resolved.
+/* The mesh that config specifies for world_size ranks, with "auto" resolved.
  *   config  NULL: defaults, all ranks on the data axis
- * Errors: GSEL_ERR_ARG; GSEL_ERR_CONFIG with file, line and key where sizes do not multiply to world_size;
- * GSEL_ERR_UNSUPPORTED where tensor and context both have several ranks. Any thread. Since 0.1. */
+ * Errors: GSEL_ERR_ARG; GSEL_ERR_CONFIG with file, line and key if the product of the sizes is not world_size;
+ * GSEL_ERR_UNSUPPORTED if tensor and context both have several ranks. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_mesh_resolve(const gsel_config *config, int32_t world_size, gsel_mesh *out, gsel_error **err);
 
 /* Coordinate of a rank on an axis; -1 for a rank or axis that does not exist. Any thread. Since 0.1. */

@@ -9,8 +9,8 @@
  *     gsel_layer_options   fc  = GSEL_LAYER_OPTIONS_INIT;    name, inputs, outputs, parameters, callbacks
  *
  * Rules: every value is written by exactly one layer, or is an input that the embedder supplies. A layer reads only
- * values that layers before it have written, and inputs. Exactly one layer is the loss. Layers that use the same
- * parameter are tied. The call that adds a wrong piece reports the error, or gsel_model_finish does. */
+ * inputs and values that earlier layers have written. Exactly one layer is the loss. Layers that use the same parameter
+ * are tied. Errors are reported by the call that adds the wrong element, or by gsel_model_finish. */
 #ifndef GSEL_MODEL_H
 #define GSEL_MODEL_H
 
@@ -24,24 +24,24 @@ typedef struct gsel_model gsel_model;
 
 /* One call of a callback. The struct and everything that it points to are borrowed for the call. Parameters, gradients
  * and values belong to the library, which may gather, move and release them between calls; keeping a pointer is an
- * error. Shapes are local: they are those of the part that this rank has of each tensor.
+ * error. Shapes are local: they are those of this rank's shard of each tensor.
  *
  *   forward          reads params, inputs;                          writes outputs, saved
  *   backward_input   reads params, inputs, outputs, saved, d_outputs;        writes d_inputs
  *   backward_weight  reads inputs, outputs, saved, d_outputs;                writes d_params
  *                    (and params with GSEL_LAYER_WEIGHT_READS_PARAMS)
- *   backward         both halves at once
+ *   backward         both halves in one call
  *
- * d_x is the gradient of x. d_params are f32 whatever the parameter's dtype. A callback does not read what the layer's
- * description says is unread (gsel_layer_options): that pointer is NULL.
- * d_inputs[i].data is NULL if input i needs no gradient. d_inputs are overwritten; the library sums the gradients of a
- * value that several layers read. d_params are overwritten when accumulate is 0 and added to when it is 1. The loss
- * layer gets no d_outputs: the derivative of its loss sum is 1. */
+ * d_x is the gradient of x. d_params are f32 whatever the parameter's dtype. A callback gets NULL for each tensor that
+ * the layer's description declares as unread (gsel_layer_options). d_inputs[i].data is NULL if input i needs no
+ * gradient. d_inputs are overwritten; the library sums the gradients of a value that several layers read. d_params are
+ * overwritten when accumulate is 0 and added to when it is 1. The loss layer gets no d_outputs: the derivative of its
+ * loss sum is 1. */
 typedef struct gsel_call {
   uint32_t struct_size;
   uint32_t reserved;
   int32_t layer;
-  int32_t microbatch;           /* from 0; under `dp`, a whole micro-batch and its parts have one number */
+  int32_t microbatch;           /* from 0; parts under `dp` have the number of their whole micro-batch */
   int64_t n_samples;            /* samples of this micro-batch on this rank */
   const int64_t *sample_ids;    /* [n_samples] global sample ids, the same under every strategy */
   const gsel_tensor *params;    /* [n_params] in the order of the layer's description */
@@ -62,14 +62,14 @@ typedef struct gsel_call {
   size_t message_capacity;
   void *user_data;              /* the layer's, for pull mode */
   int64_t step;                 /* from 0; in an evaluation, the number of the next step */
-  int32_t evaluating;           /* 1: forward alone, without training */
+  int32_t evaluating;           /* 1: only forward, without training */
   int32_t phase;                /* see gsel_phase; 0 for a layer without phases */
   const gsel_tensor *reductions; /* [n_reductions] the buffers of the phases of this direction, see gsel_phase */
   int32_t n_reductions;
   int32_t reserved2;
   uint8_t *produced;            /* [n_params] 1 on entry; set [i] to 0 to leave d_params[i] unwritten: it counts as 0 */
-  const gsel_shard *param_shards; /* [n_params] which rows, columns or blocks of parameter i the tensor params[i] holds, as
-                                 * a range of its dimension; the whole (dim is -1) unless ranks share the layer on a
+  const gsel_shard *param_shards; /* [n_params] the shard of parameter i in params[i]: its rows, columns or blocks, as a
+                                 * range of a dimension; the whole (dim is -1) unless ranks share the layer on a
                                  * tensor or context axis */
   const gsel_shard *input_shards; /* [n_inputs] the same of inputs */
   const gsel_shard *output_shards; /* [n_outputs] the same of outputs */
@@ -80,15 +80,15 @@ typedef struct gsel_call {
 /* A callback of a layer; `user_data` is the layer's. Returns GSEL_OK, or any other code to end the step on every rank
  * with layer, rank and message. The error of the step is GSEL_ERR_CALLBACK; its text shows a code of GSEL_ERROR_LIST by
  * name, and any other code, which is the embedder's own, as a number.
- * Threads: called on the thread that drives the trainer. It may call gsel_random_*, gsel_shard_range and gsel_dtype_*,
- * and no other gsel function. */
+ * Threads: called on the thread that drives the trainer. It may only call gsel_random_*, gsel_shard_range and
+ * gsel_dtype_*. */
 typedef gsel_status (*gsel_layer_fn)(const gsel_call *call, void *user_data);
 
 /* Writes elements [first, first + count) of a parameter's initial value, f32, into dst[count]. Results and threads as
  * for gsel_layer_fn. */
 typedef gsel_status (*gsel_init_fn)(float *dst, int64_t first, int64_t count, uint64_t seed, void *user_data);
 
-/* Random numbers that depend only on (key, counter), so that any rank can compute them again: Philox 4x32-10 (Salmon et
+/* Random numbers that depend only on (key, counter), so that any rank can recompute them: Philox 4x32-10 (Salmon et
  * al., SC 2011). Uniform in [0, 1) with 24 bits; normal with mean 0, deviation 1 (Box-Muller on one block). Any thread.
  * Since 0.1. */
 GSEL_API float gsel_random_uniform(uint64_t key, uint64_t counter);
@@ -103,8 +103,8 @@ GSEL_API float gsel_random_normal(uint64_t key, uint64_t counter);
 #define GSEL_INIT_CALLBACK 3
 
 /* Flags of a parameter. */
-#define GSEL_PARAM_NO_DECAY 1u /* weight decay does not apply (norms, biases). Without the flag it does, also by the
-                                * default of train.weight_decay */
+#define GSEL_PARAM_NO_DECAY 1u /* no weight decay (norms, biases). Other parameters have it, also with the default
+                                * of train.weight_decay */
 #define GSEL_PARAM_FROZEN 2u   /* no gradient, never updated */
 #define GSEL_PARAM_NO_CLIP 4u  /* not counted in the gradient norm, not scaled by clipping */
 #define GSEL_PARAM_REPLICATE_IF_FEW 8u /* replicated if it cannot be split into as many shards as the axis has ranks */
@@ -116,8 +116,8 @@ GSEL_API float gsel_random_normal(uint64_t key, uint64_t counter);
 
 /* A parameter. Text and dims are copied.
  *   dims       [n_dims] global shape in elements, each >= 1
- *   dtype      what the callbacks get: GSEL_F32, GSEL_BF16 or GSEL_F16. A 16-bit parameter has an f32 master copy. An
- *              f32 parameter is kept in 16 bits if train.precision says so, and cast to f32 for callbacks
+ *   dtype      the type for the callbacks: GSEL_F32, GSEL_BF16 or GSEL_F16. A 16-bit parameter has an f32 master copy.
+ *              An f32 parameter is kept in 16 bits if train.precision says so, and cast to f32 for callbacks
  *   lr_factor  multiplies the learning rate; 0 means 1 */
 typedef struct gsel_param_options {
   uint32_t struct_size;
@@ -147,11 +147,11 @@ GSEL_API void gsel_param_options_init(gsel_param_options *options, size_t struct
 #define GSEL_VALUE_SCALAR 4u            /* one number per micro-batch, no batch dimension: loss sum and weight sum */
 #define GSEL_VALUE_REPLICATE_IF_FEW 8u      /* as GSEL_PARAM_REPLICATE_IF_FEW */
 
-/* Placement of a value when its layer has written it, if several ranks share the layer. Layers that read a sharded
- * value get a part, those that read a partial value get the sum; the library redistributes it in between.
+/* Placement of a value after its layer has written it, if several ranks share the layer. Layers that read a sharded
+ * value get a shard, layers that read a partial value get the sum; the library redistributes the value in between.
  * docs/tensor.md. */
 #define GSEL_PLACEMENT_REPLICATE 0 /* the whole value, the same on every rank */
-#define GSEL_PLACEMENT_SHARD 1    /* each rank has a part along shard_dim, counted with the batch dimension as 0 */
+#define GSEL_PLACEMENT_SHARD 1    /* each rank has a shard along shard_dim, counted with the batch dimension as 0 */
 #define GSEL_PLACEMENT_PARTIAL 2    /* each rank has a term; the value is their sum */
 
 /* A value: a tensor that flows between layers. Text and dims are copied.
@@ -175,34 +175,34 @@ GSEL_API void gsel_value_options_init(gsel_value_options *options, size_t struct
 
 /* Flags of a layer. */
 #define GSEL_LAYER_LOSS 1u        /* outputs are two f64 scalars: sum of losses, sum of weights. Never a mean */
-#define GSEL_LAYER_NO_CUT_AFTER 2u /* a pipeline does not cut behind this layer */
+#define GSEL_LAYER_NO_CUT_AFTER 2u /* a pipeline does not cut after this layer */
 #define GSEL_LAYER_RECOMPUTABLE 4u /* forward may run again before backward (train.recompute) */
-#define GSEL_LAYER_OWN_PARAMS 8u  /* the layer keeps parameters that are not declared; its backward_weight is called
-                                   * although it has no declared ones. For gsel_pipeline_create alone */
-#define GSEL_LAYER_POSITIONWISE 16u /* computes each position independently of the others (norm, residual, linear): with
-                                     * some of the positions (sequence_dim) of all its values it computes just these */
+#define GSEL_LAYER_OWN_PARAMS 8u  /* the layer has undeclared parameters of its own; its backward_weight is called
+                                   * although no parameters are declared. Only for gsel_pipeline_create */
+#define GSEL_LAYER_POSITIONWISE 16u /* computes each position independently of the others (norm, residual, linear): given
+                                     * a shard of the positions (sequence_dim) of all values it computes just these */
 #define GSEL_LAYER_SAVES_WHOLE 32u  /* the size of what it saves does not shrink when its values are split, unless they
                                      * are split by positions */
 #define GSEL_LAYER_ALWAYS_ACCUMULATES 64u /* its backward always adds to d_params and d_inputs, or overwrites d_inputs:
                                            * the library clears d_params before the first call and d_inputs before each,
                                            * and accumulate is always 1 */
-#define GSEL_LAYER_WEIGHT_READS_PARAMS 128u /* its backward_weight reads parameters as its backward_input does, for
-                                             * halves that are made of one fused kernel: params[i] is not NULL there.
-                                             * Costs memory and, where parameters are in shards, communication */
+#define GSEL_LAYER_WEIGHT_READS_PARAMS 128u /* its backward_weight reads parameters like its backward_input, for
+                                             * halves that share one fused kernel: params[i] is not NULL there. Costs
+                                             * memory and, for sharded parameters, communication */
 
 /* A collective in the middle of a callback (batch statistics, a softmax over split columns). A layer with n phases is
  * called n + 1 times, with call->phase from 0 to n: call k < n writes reductions[k], and before call k + 1 the library
  * reduces reductions[k] over the axis.
  *   axis   GSEL_AXIS_TENSOR and GSEL_AXIS_CONTEXT both mean the axis whose ranks share the layer
  *   op     GSEL_SUM, GSEL_MAX or GSEL_MIN; dtype GSEL_F32 or GSEL_F64
- *   flags  GSEL_PHASE_*: the buffer is not reduced, but shifted round the ranks of the axis (ring attention); op is 0
+ *   flags  GSEL_PHASE_*: the buffer is not reduced, but shifted around the ranks of the axis (ring attention); op is 0
  *   elems  elements of the buffer, plus elems_per_sample per sample; over the data axis elems_per_sample is 0
- * If ranks share a layer by positions, phases without RING_SHIFT reduce nothing; buffers of ring shifts have the size
- * of the largest part that any rank has. */
+ * If ranks share a layer by positions, phases without RING_SHIFT reduce nothing, and buffers of ring shifts have the
+ * size of the largest rank's shard. */
 #define GSEL_PHASE_RING_SHIFT 1u /* stands for (ranks of the axis - 1) phases. Each sends the buffer to the next
-                              * coordinate of the axis (the last sends to the first) and receives that of the
-                              * coordinate before */
-#define GSEL_PHASE_HOME 2u   /* with RING_SHIFT: one phase more, which brings each rank's own buffer back */
+                              * coordinate of the axis (the last sends to the first) and receives the buffer of
+                              * the previous coordinate */
+#define GSEL_PHASE_HOME 2u   /* with RING_SHIFT: one more phase, which returns each rank's own buffer */
 typedef struct gsel_phase {
   uint32_t struct_size;
   uint32_t reserved;
@@ -216,19 +216,19 @@ typedef struct gsel_phase {
 #define GSEL_PHASE_INIT GSEL_STRUCT_INIT(gsel_phase)
 GSEL_API void gsel_phase_init(gsel_phase *phase, size_t struct_size);
 
-/* Bits of backward_*_unread: what a backward does not read, so that the library can free it earlier. */
+/* Bits of backward_*_unread: tensors that a backward does not read, so that the library can free them earlier. */
 #define GSEL_UNREAD_INPUT(i) (UINT64_C(1) << (i))         /* i < 31 */
 #define GSEL_UNREAD_OUTPUT(i) (UINT64_C(1) << (32 + (i))) /* i < 31 */
 #define GSEL_UNREAD_SAVED (UINT64_C(1) << 63)
 
 /* A layer. Text and id lists are copied. A layer without any callback can only be driven by pull (gsel/train.h); its
  * backward is then one piece of work. Other layers have forward, and either both halves of backward or the fused
- * backward, or all three. A half with nothing to compute may be left out: backward_weight of a layer without
- * parameters, backward_input of a layer none of whose inputs needs a gradient.
+ * backward, or all three. A half with nothing to compute may be omitted: backward_weight of a layer without parameters,
+ * backward_input of a layer none of whose inputs needs a gradient.
  *   saved_bytes_per_sample  bytes per sample of the micro-batch that are kept from forward to backward
  *   flop_per_sample         cost hint for one forward, 0 when unknown
  *   backward_input_unread, backward_weight_unread
- *                           GSEL_UNREAD_*; the fused backward does not read what both name
+ *                           GSEL_UNREAD_*; the fused backward reads nothing that both name
  *   backward_unread_params  bit i: no backward reads params[i]
  *   forward_phases, backward_phases
  *                           [n] borrowed for the call; backward_phases are those of backward, or of backward_input  */
@@ -262,16 +262,16 @@ typedef struct gsel_layer_options {
 #define GSEL_LAYER_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_layer_options)
 GSEL_API void gsel_layer_options_init(gsel_layer_options *options, size_t struct_size);
 
-/* Makes an empty description.
+/* Creates an empty description.
  *   out  given to the caller, free with gsel_model_free. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_model_create(gsel_model **out, gsel_error **err);
 
 /* Adds a parameter, value or layer. *out_id is its id, counted from 0 per kind; out_id may be NULL. Text and arrays are
  * borrowed for the call.
  * Errors: GSEL_ERR_MODEL names what was added and the fault, and leaves the model unchanged. Faults are a duplicate
- * name, an unknown id, a missing callback, a value that is written twice or read before it is written (so is a cycle).
- * GSEL_ERR_UNSUPPORTED (a parameter of another dtype than f32, bf16, f16); GSEL_ERR_STATE after gsel_model_finish. One
- * thread at a time per model. Since 0.1. */
+ * name, an unknown id, a missing callback, a value that is written twice or read before it is written (which includes
+ * cycles). GSEL_ERR_UNSUPPORTED (a parameter of another dtype than f32, bf16, f16); GSEL_ERR_STATE after
+ * gsel_model_finish. One thread at a time per model. Since 0.1. */
 GSEL_API gsel_status gsel_model_add_param(gsel_model *model, const gsel_param_options *options, int32_t *out_id,
                                           gsel_error **err);
 GSEL_API gsel_status gsel_model_add_value(gsel_model *model, const gsel_value_options *options, int32_t *out_id,
@@ -290,7 +290,7 @@ GSEL_API int32_t gsel_model_value_count(const gsel_model *model);
 GSEL_API int32_t gsel_model_layer_count(const gsel_model *model);
 GSEL_API int64_t gsel_model_element_count(const gsel_model *model);
 
-/* Releases the caller's hold; trainers made from the model keep theirs. NULL is fine. Since 0.1. */
+/* Releases the caller's reference; trainers made from the model keep theirs. NULL is fine. Since 0.1. */
 GSEL_API void gsel_model_free(gsel_model *model);
 
 GSEL_EXTERN_C_END

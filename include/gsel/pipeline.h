@@ -1,6 +1,6 @@
-/* gsel/pipeline.h: stages of any computation as a pipeline over ranks, without a trainer: forward alone for inference,
- * or forward and backward. Layers keep their own parameters. gsel runs the stages in the order of a schedule
- * (gsel/schedule.h), sends values from stage to stage, and reports where time went. See examples/pipeline. */
+/* gsel/pipeline.h: runs stages of any computation as a pipeline over ranks, without a trainer: forward only, for
+ * inference, or forward and backward. Layers keep their own parameters. gsel runs the stages in the order of a schedule
+ * (gsel/schedule.h), sends values between stages, and reports where the time went. See examples/pipeline. */
 #ifndef GSEL_PIPELINE_H
 #define GSEL_PIPELINE_H
 
@@ -14,15 +14,15 @@ GSEL_EXTERN_C_BEGIN
 typedef struct gsel_pipeline gsel_pipeline;
 
 /* How stages are run. Zero fields mean schedule "1f1b" with one stage per rank.
- *   schedule            a name of gsel_schedule_create; or, if it has a '/' or ends in .csv or .txt, a file in the form
- *                       of gsel_schedule_parse; empty: 1f1b
- *   chunks              stages of each rank; 0: what the schedule needs
+ *   schedule            a name of gsel_schedule_create; or, if it has a '/' or ends in .csv or .txt, a file in the
+ *                       format of gsel_schedule_parse; empty: 1f1b
+ *   chunks              stages of each rank; 0: as many as the schedule needs
  *   microbatches        micro-batches of one run, >= 1
  *   microbatch_samples  samples of each micro-batch, >= 1
  *   first_layers        [n_first_layers] first layers of stages 1, 2, ...: manual cuts. NULL: each layer is a stage if
  *                       there are as many layers as stages, else the library cuts by cost
  *   data                fills inputs on the ranks that read them, as in gsel_trainer_options; may be NULL without
- *                       inputs. Sample ids go on from run to run, counted separately for the two kinds of run
+ *                       inputs. Sample ids continue from run to run, counted separately for the two kinds of run
  *   tensor_ranks        ranks that share each stage by plugin "tp" (docs/tensor.md); 0 means 1
  *   data_free_user_data  see gsel/types.h
  *   timeline            folder where each rank writes step-RANK.json of its last run, for `gsel trace`; empty: nowhere
@@ -47,16 +47,16 @@ GSEL_API void gsel_pipeline_options_init(gsel_pipeline_options *options, size_t 
 
 /* Cuts the model's layers into stages, one or more per rank of comm. Checks the schedule, that all ranks describe the
  * same model, and that their programs fit together. Collective.
- *   model  layers with callbacks; finished here if it is not, and kept. Parameters that it declares must be frozen
- *          (else GSEL_ERR_UNSUPPORTED); their initialisers fill the part that each rank has. A layer that keeps its own
- *          parameters is flagged GSEL_LAYER_OWN_PARAMS; a backward that would never be called is refused. A model
- *          without a loss layer runs forward alone
- *   comm   must live longer. Between runs the caller may use it as well; from the beginning of gsel_pipeline_run on any
- *          rank until it has returned on this one, this rank makes no other call with it
+ *   model  layers with callbacks; finished here if it is not, and kept. Declared parameters must be frozen (else
+ *          GSEL_ERR_UNSUPPORTED); their initialisers fill the shard that each rank has. A layer that keeps its own
+ *          parameters has the flag GSEL_LAYER_OWN_PARAMS; a backward that would never be called is refused. A model
+ *          without a loss layer only runs forward
+ *   comm   must outlive the pipeline. Between runs the caller may also use it. This rank makes no other call with it
+ *          from the time when any rank begins gsel_pipeline_run until gsel_pipeline_run has returned on this rank
  *   out    given to the caller, free with gsel_pipeline_free
- * Errors: GSEL_ERR_ARG, GSEL_ERR_CONFIG (a schedule that is not known, more stages than layers), GSEL_ERR_MODEL,
- * GSEL_ERR_PARSE and GSEL_ERR_PROGRAM (a schedule that cannot run: file, line, action), GSEL_ERR_MISMATCH (names what
- * ranks describe differently), GSEL_ERR_PEER (names a rank whose call failed); the communicator stays usable.
+ * Errors: GSEL_ERR_ARG, GSEL_ERR_CONFIG (an unknown schedule, more stages than layers), GSEL_ERR_MODEL, GSEL_ERR_PARSE
+ * and GSEL_ERR_PROGRAM (a schedule that cannot run: file, line, action), GSEL_ERR_MISMATCH (names the part of the
+ * description in which ranks differ), GSEL_ERR_PEER (names a rank whose call failed); the communicator stays usable.
  * One thread at a time per pipeline. Since 0.1. */
 GSEL_API gsel_status gsel_pipeline_create(gsel_comm *comm, gsel_model *model, const gsel_pipeline_options *options,
                                           gsel_pipeline **out, gsel_error **err);
@@ -64,7 +64,7 @@ GSEL_API gsel_status gsel_pipeline_create(gsel_comm *comm, gsel_model *model, co
 /* Where this rank's time went in a run, seconds: elapsed is the sum of busy, idle, comm and overhead.
  *   busy_s      in callbacks
  *   idle_s      waiting for messages that had not arrived, and at the end for the sum of losses: the bubble
- *   comm_s      passing messages to the communicator, and waiting until earlier ones have left
+ *   comm_s      passing messages to the communicator, and waiting until earlier ones have been sent
  *   overhead_s  everything else, inside the library */
 typedef struct gsel_pipeline_report {
   uint32_t struct_size;
