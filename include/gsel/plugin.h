@@ -11,8 +11,7 @@
  * Growth: tables grow at the end. A minor version of the plugin ABI adds entries, a major version gets a new symbol.
  * The host accepts a table that is at least as long as in version 1.0, and reads missing entries as zeros. It accepts a
  * table that is longer than the one it knows if the plugin's abi_minor is not above the host's. A plugin may use newer
- * entries of the host's tables only if they are there: it then checks their struct_size, and states the older
- * abi_minor. */
+ * entries of the host's tables only if they exist: it then checks their struct_size, and states the older abi_minor. */
 #ifndef GSEL_PLUGIN_H
 #define GSEL_PLUGIN_H
 
@@ -62,8 +61,8 @@ typedef struct gsel_host_v1 {
   uint32_t abi_minor;
   /* Writes a line to the host's log sink. */
   void (*log)(int32_t level, const char* component, const char* line);
-  /* Makes an error object to return through a `gsel_error **err`. It is NULL when memory is out; the status is still
-   * that of an error. */
+  /* Makes an error object to return through a `gsel_error **err`. NULL if there is no memory for it; the plugin still
+   * returns an error status. */
   gsel_error* (*error_new)(gsel_status code, const char* message);
 } gsel_host_v1;
 
@@ -74,14 +73,14 @@ struct gsel_plugin_v1 {
   uint32_t reserved;
   uint32_t abi_major; /* GSEL_PLUGIN_ABI_MAJOR the plugin was built with */
   uint32_t abi_minor;
-  int32_t kind; /* GSEL_PLUGIN_*; 2 and 4 are reserved: tables of before 1.0 */
+  int32_t kind; /* GSEL_PLUGIN_*; 2 and 4 are reserved: tables from before 1.0 */
   int32_t reserved2;
-  const char* name; /* how a config file names it: lower case letters, digits, '_' */
+  const char* name; /* name in config files: lower case letters, digits, '_' */
   const char* version;
-  const char* build; /* compiler, date, anything; shown to people */
+  const char* build; /* compiler, date, anything; shown to users */
   const void* table; /* gsel_strategy_v1, gsel_device_v1 or gsel_transport_v2, by kind */
   /* Optional. Returns 0 when the plugin cannot run here, and writes the reason to reason[capacity]; otherwise a score,
-   * higher is better. Cheap; runs only when the plugin is asked for, and may load and start what the plugin needs. */
+   * higher is better. Cheap; only runs when the plugin is requested, and may load and start what the plugin needs. */
   int32_t (*probe)(const gsel_host_v1* host, char* reason, size_t capacity);
 };
 
@@ -100,7 +99,7 @@ typedef struct gsel_option_v1 {
   const char* help; /* with the unit */
   double minimum;
   double maximum;
-  const char* default_text; /* as it would stand in the file */
+  const char* default_text; /* as written in the file */
 } gsel_option_v1;
 
 /* A pass: the call of one plugin's `compile`, which rewrites a program for one axis, or of its `advise`. Owned by the
@@ -129,10 +128,10 @@ typedef struct gsel_value_info {
   uint32_t struct_size;
   uint32_t flags; /* GSEL_VALUE_* of gsel/model.h */
   const char* name;
-  int64_t sample_bytes; /* of one sample; of a scalar, its bytes */
+  int64_t sample_bytes; /* of one sample, or of the scalar */
   int32_t producer;     /* layer, -1 for an input */
   int32_t needs_gradient;
-  int32_t placement; /* this and the fields below as the model declares them, see gsel_value_options */
+  int32_t placement; /* this and later fields as the model declares them, see gsel_value_options */
   int32_t shard_dim;
   int32_t shard_granularity;
   int32_t shard_blocks;
@@ -142,8 +141,8 @@ typedef struct gsel_value_info {
 } gsel_value_info;
 
 /* A micro-batch: samples [first, first + count) of the step's batch. Every rank of the data axis has equally many
- * micro-batches; one without samples runs no callback. `whole` is the micro-batch that this one is a part of, or -1:
- * SCATTER and GATHER work on a part and the whole. */
+ * micro-batches; one without samples runs no callback. If the micro-batch is part of another, `whole` is that one, else
+ * -1: SCATTER and GATHER work on a part and the whole. */
 typedef struct gsel_microbatch_info {
   uint32_t struct_size;
   int32_t whole;
@@ -159,10 +158,10 @@ typedef struct gsel_param_info {
   int64_t n_elems;
   int32_t dtype;  /* as it is kept; gradients are f32 */
   int32_t absent; /* 1: no layer of this rank's stages uses it; no bucket of this rank may hold it */
-  int32_t tie;    /* tie-group id, or -1. A bucket holds parameters of one group. A group is the parameters that the
-                   * same two or more pipeline ranks hold, or those whose gradients are partial on the ranks that share
-                   * layers */
-  int32_t shard;  /* this and the fields below as the model declares them, see gsel_param_options */
+  int32_t tie;    /* tie-group id, or -1. A bucket holds parameters of one group. A group consists of the parameters
+                   * that the same two or more pipeline ranks have, or of those whose gradients are partial on the
+                   * ranks that share layers */
+  int32_t shard;  /* this and later fields as the model declares them, see gsel_param_options */
   int32_t shard_dim;
   int32_t shard_blocks;
   int32_t shard_granularity;
@@ -187,7 +186,7 @@ typedef struct gsel_layer_info {
   int32_t n_inputs;
   int32_t n_outputs;
   int32_t n_params;
-  int32_t redistributes;           /* 1: a layer of the host, which brings a value to another placement */
+  int32_t redistributes;           /* 1: a layer of the host that redistributes a value */
   uint64_t backward_unread_params; /* bit i: neither backward_input nor backward reads params[i]; backward_weight reads
                                     * none */
   uint32_t backward;               /* GSEL_BACKWARD_* */
@@ -204,8 +203,8 @@ typedef struct gsel_placement {
   int32_t dim;  /* of GSEL_PLACEMENT_SHARD, counted with the batch dimension as 0 */
 } gsel_placement;
 
-/* What `advise` is asked for.
- *   GSEL_ADVICE_IDLE    options of this plugin that stand in the file and change nothing for this model in this mesh
+/* The topic of `advise`.
+ *   GSEL_ADVICE_IDLE    options of this plugin in the file that have no effect on this model in this mesh
  *   GSEL_ADVICE_MEMORY  settings of the [strategy.AXIS] section with which a rank needs less memory */
 #define GSEL_ADVICE_IDLE 1
 #define GSEL_ADVICE_MEMORY 2
@@ -218,8 +217,8 @@ typedef struct gsel_setting {
 
 #define GSEL_SUGGESTION_OFFLOADS 1u /* something goes to slower memory */
 
-/* What a plugin suggests; borrowed for the call of `suggest`.
- *   settings  GSEL_ADVICE_IDLE: [1], the key that changes nothing, with value NULL. GSEL_ADVICE_MEMORY: all that
+/* A suggestion of a plugin; borrowed for the call of `suggest`.
+ *   settings  GSEL_ADVICE_IDLE: [1], the key without effect, with value NULL. GSEL_ADVICE_MEMORY: all settings to
  *             change; if "plugin" names another strategy, the section loses its other options
  *   reason    GSEL_ADVICE_IDLE: why, and what to set; it follows "strategy.data.stage = 3 " in a warning.
  *             GSEL_ADVICE_MEMORY: a name of the change; " needs 310.5 MiB of 512.0 MiB" follows it in a message */
@@ -257,13 +256,13 @@ typedef struct gsel_pass_api_v1 {
   /* Appends to the program that runs once, before the first step. */
   gsel_status (*setup)(gsel_pass* pass, const gsel_instr* instr);
   /* Buckets: parameters stored side by side, in this order, with their gradients and optimizer state. One collective or
-   * one optimizer step works on one bucket. At first there is one bucket per dtype, of all trainable parameters.
+   * one optimizer step works on one bucket. Initially there is one bucket per dtype, with all trainable parameters.
    * clear_buckets removes all buckets. At the end each trainable parameter must be in exactly one bucket, and the
    * parameters of a bucket have the same dtype. add_bucket returns the bucket's id or GSEL_ERR_ARG. */
   void (*clear_buckets)(gsel_pass* pass);
   int32_t (*add_bucket)(gsel_pass* pass, const int32_t* params, int32_t n_params);
-  /* Sets how a bucket is kept. GSEL_ERR_ARG also for an impossible combination: gradients in shards without state in
-   * shards, parameters in shards without gradients in shards. */
+  /* Sets how a bucket is kept. GSEL_ERR_ARG also for an impossible combination: sharded gradients without sharded
+   * state, sharded parameters without sharded gradients. */
   gsel_status (*describe_bucket)(gsel_pass* pass, int32_t bucket, const gsel_bucket_options* options);
   /* Values and micro-batches. set_microbatch changes micro-batch id, or appends one if id is their number. */
   int32_t (*value_count)(const gsel_pass* pass);
@@ -273,9 +272,9 @@ typedef struct gsel_pass_api_v1 {
   gsel_status (*set_microbatch)(gsel_pass* pass, int32_t id, const gsel_microbatch_info* info);
   int64_t (*batch)(const gsel_pass* pass); /* samples of one step over all ranks */
   /* Pipelines. set_stages takes stage_of_layer[layer_count], which never decreases, and rank_of_stage[n_stages], the
-   * pipeline rank (coordinate on the pipeline axis) of each stage. After it, parameters that only other pipeline ranks
-   * use are absent, and the buckets are made anew: one per dtype and tie of the other parameters. GSEL_ERR_ARG also if
-   * a stage is empty or a pipeline rank has no stage. */
+   * pipeline rank (coordinate on the pipeline axis) of each stage. Afterwards parameters that only other pipeline ranks
+   * use are absent, and there are new buckets: one per dtype and tie of the other parameters. GSEL_ERR_ARG also if a
+   * stage is empty or a pipeline rank has no stage. */
   gsel_status (*set_stages)(gsel_pass* pass, const int32_t* stage_of_layer, const int32_t* rank_of_stage,
                             int32_t n_stages);
   int32_t (*bucket_count)(const gsel_pass* pass);
@@ -295,14 +294,14 @@ typedef struct gsel_pass_api_v1 {
   gsel_status (*measured)(gsel_pass* pass, const char* path, double* seconds, gsel_error** err);
   /* Adds a line that explains a decision: a comment in the program's text, which is also logged once. */
   void (*note)(gsel_pass* pass, const char* line);
-  /* Weight of a coordinate in what an axis divides, relative to the other coordinates ([strategy.AXIS] weights);
+  /* Weight of a coordinate when an axis divides work, relative to the other coordinates ([strategy.AXIS] weights);
    * default 1. */
   double (*axis_weight)(const gsel_pass* pass, gsel_axis axis, int32_t coordinate);
   /* For the pass of the tensor or context axis, whose ranks share layers. This pass comes first, before there are any
-   * instructions. It says which parameters are split, and with which placement each layer reads and writes its values.
-   * Other layers run whole on every rank. From this the host derives sizes, the collectives between layers, and how
-   * gradients are summed; an impossible combination is an error of the compilation. A replicated parameter of a layer
-   * that has anything sharded or partial has a partial gradient, which the host sums.
+   * instructions. It decides which parameters are split, and with which placements each layer reads and writes its
+   * values. All other layers run whole on every rank. From these decisions the host derives sizes, the collectives
+   * between layers, and how gradients are summed; an impossible combination is an error of the compilation. A
+   * replicated parameter of a layer with anything sharded or partial has a partial gradient, which the host sums.
    *   split_param  splits a parameter by its shard rule. GSEL_ERR_ARG if it has none
    *   set_layer_placements
    *                inputs[n_inputs] as the layer reads them (never GSEL_PLACEMENT_PARTIAL), outputs[n_outputs] as it
@@ -315,21 +314,20 @@ typedef struct gsel_pass_api_v1 {
   /* The rank whose coordinates are those of this rank, with `coordinate` on `axis`; -1 if there is none. Since plugin
    * ABI 1.1. */
   int32_t (*rank_along)(const gsel_pass* pass, gsel_axis axis, int32_t coordinate);
-  /* For advise: adds a suggestion. GSEL_ERR_ARG for one that says nothing, GSEL_ERR_STATE in compile. Since plugin
-   * ABI 1.7. */
+  /* For advise: adds a suggestion. GSEL_ERR_ARG for an empty one, GSEL_ERR_STATE in compile. Since plugin ABI 1.7. */
   gsel_status (*suggest)(gsel_pass* pass, const gsel_suggestion* suggestion);
 } gsel_pass_api_v1;
 
 /* A strategy rewrites the program of one rank for one axis of the mesh.
- *   compile  runs on every rank when a trainer or pipeline is made. It runs several times if its axis is the tensor or
- *            context axis, or if memory is short. It must make the same decisions on every rank and every time:
+ *   compile  runs on every rank when a trainer or pipeline is created. It runs several times if its axis is the tensor
+ *            or context axis, or if memory is short. It must make the same decisions on every rank and every time:
  *            differences between ranks may only follow from axis_coordinate
- *   advise   optional. Suggests, with `suggest`, what topic asks for (GSEL_ADVICE_*; an unknown one: nothing). The pass
- *            is what compile gets, and what is changed in it is dropped. GSEL_ADVICE_IDLE is asked on rank 0.
- *            GSEL_ADVICE_MEMORY is asked on every rank, of the strategy of the data axis, if the model does not fit
- *            train.memory_bytes: the same suggestions on every rank, the cheapest first. The host tries them one after
- *            the other, with changes of its own between, and names the first that fits. If advise fails, nothing is
- *            suggested, and of idle settings the failure is a warning. Since plugin ABI 1.7 */
+ *   advise   optional. Calls `suggest` for the given topic (GSEL_ADVICE_*; does nothing for an unknown one). It gets
+ *            the same pass as compile; changes to the pass are dropped. GSEL_ADVICE_IDLE is requested on rank 0.
+ *            GSEL_ADVICE_MEMORY is requested on every rank, from the strategy of the data axis, if the model does not
+ *            fit in train.memory_bytes: the same suggestions on every rank, the cheapest first. The host tries these
+ *            one after the other, interleaved with changes of its own, and names the first that fits. If advise fails,
+ *            nothing is suggested; for GSEL_ADVICE_IDLE the failure is a warning. Since plugin ABI 1.7 */
 typedef struct gsel_strategy_v1 {
   uint32_t struct_size;
   uint32_t axes;                 /* bits 1 << GSEL_AXIS_*: the axes that it serves ([strategy.AXIS] sections) */

@@ -28,7 +28,7 @@ typedef int32_t gsel_instr_kind;
 #define GSEL_INSTR_RELEASE 15           /* bucket: frees the memory of gathered or broadcast parameters */
 #define GSEL_INSTR_REDUCE_SCATTER 16    /* bucket, axis: sums gradients, each rank keeps its shard; asynchronous */
 #define GSEL_INSTR_REDUCE 17            /* bucket, axis, peer (root): sums gradients on the root; asynchronous */
-#define GSEL_INSTR_RECOMPUTE 18         /* layer, microbatch: runs forward again, before the backward that needs it */
+#define GSEL_INSTR_RECOMPUTE 18         /* layer, microbatch: repeats forward before the backward that needs it */
 #define GSEL_INSTR_SCATTER 19           /* value, microbatch (a part), axis, peer (root): parts from the root's whole */
 #define GSEL_INSTR_GATHER 20            /* value, microbatch (a part), axis, peer (root): the root's whole from parts */
 #define GSEL_INSTR_OVERFLOW 21          /* axis: whether any rank's gradient is not finite; if so, STEP does nothing */
@@ -43,22 +43,22 @@ typedef int32_t gsel_instr_kind;
 #define GSEL_INSTR_OPTIMISTIC 2u /* of NORM and OVERFLOW: STEP does not wait for the result, POST_VALIDATE in the next
                                   * step does */
 
-/* How a bucket is kept; flags of gsel_bucket_options. A shard is one of as many parts of the bucket as the axis has
- * ranks: ceil(elements / ranks) elements each, the last ones padded. */
+/* How a bucket is kept; flags of gsel_bucket_options. A bucket has as many shards as the axis has ranks, with
+ * ceil(elements / ranks) elements each, the last ones padded. */
 #define GSEL_BUCKET_SHARD_STATE 1u    /* this rank keeps only its shard of optimizer state and master copy */
 #define GSEL_BUCKET_SHARD_GRADIENT 2u /* gradients too: whole only until REDUCE_SCATTER, which adds to the shard */
 #define GSEL_BUCKET_SHARD_PARAM 4u    /* parameters too: whole only from ALLGATHER to RELEASE */
 #define GSEL_BUCKET_OFFLOAD_STATE 8u  /* optimizer state and master copy live in offload memory */
 #define GSEL_BUCKET_OFFLOAD_PARAM 16u /* the shard of parameters lives in offload memory */
-#define GSEL_BUCKET_WHOLE_PARAMS 32u  /* shards end between parameters, for an optimizer that needs them whole */
+#define GSEL_BUCKET_WHOLE_PARAMS 32u  /* shards end between parameters, for an optimizer that needs whole ones */
 
-/* What ALLREDUCE sends instead of f32 gradients. */
+/* The form in which ALLREDUCE sends gradients instead of f32. */
 #define GSEL_COMPRESS_NONE 0
 #define GSEL_COMPRESS_F16 1
 #define GSEL_COMPRESS_BF16 2
 #define GSEL_COMPRESS_LOW_RANK 3 /* two thin factors of each matrix, with error feedback (PowerSGD) */
 
-/* One instruction; fields a kind does not use are -1. Layout is frozen: arrays of it are passed. */
+/* One instruction; fields that its kind does not use are -1. Layout is frozen: arrays of it are passed. */
 typedef struct gsel_instr {
   gsel_instr_kind kind;
   int32_t layer;
@@ -70,7 +70,7 @@ typedef struct gsel_instr {
   uint32_t flags;
 } gsel_instr;
 
-/* Reads a program's text. `name` stands for the file in messages.
+/* Parses a program's text. Messages use `name` in place of the file.
  *   out  given to the caller, free with gsel_program_free
  * Errors: GSEL_ERR_PARSE with line and token. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_program_parse(gsel_str text, gsel_str name, gsel_program **out, gsel_error **err);
@@ -83,9 +83,9 @@ GSEL_API gsel_str gsel_program_text(const gsel_program *program);
 GSEL_API int32_t gsel_program_length(const gsel_program *program);
 GSEL_API gsel_status gsel_program_instr(const gsel_program *program, int32_t i, gsel_instr *out, gsel_error **err);
 
-/* Placements of parameters and values on the tensor or context axis, as a table for people: which part of each this
- * rank has, and which collectives redistribute it, forward and backward, with the bytes that this rank sends in its
- * first micro-batch. docs/program.md. Borrowed until the program is freed. Any thread. Since 0.1. */
+/* Placements of parameters and values on the tensor or context axis, as a text table: which shard of each this rank
+ * has, and which collectives redistribute it, forward and backward, with the bytes that this rank sends in its first
+ * micro-batch. docs/program.md. Borrowed until the program is freed. Any thread. Since 0.1. */
 GSEL_API gsel_str gsel_program_placements(const gsel_program *program);
 
 /* Checks the programs of all ranks together: sends and receives pair up and cannot deadlock, collectives agree,
@@ -95,11 +95,11 @@ GSEL_API gsel_str gsel_program_placements(const gsel_program *program);
  * Errors: GSEL_ERR_PROGRAM naming rank, instruction and line. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_program_verify(const gsel_program *const *programs, int32_t n, gsel_error **err);
 
-/* Bytes that the program's rank sends and calls that it makes for one kind of instruction on one axis, as
- * gsel_trainer_counts counts them; computed by closed form, nothing runs. GSEL_FORWARD and GSEL_BACKWARD_INPUT count
+/* Bytes that the program's rank sends and calls that it makes for one kind of instruction on one axis, as counted by
+ * gsel_trainer_counts; computed by closed form, without running anything. GSEL_FORWARD and GSEL_BACKWARD_INPUT count
  * the phases of layers and the redistribution of values. SEND and RECV count on the pipeline axis. The sums in STEP of
  * an optimizer that needs norms of parameters are not included.
- *   step  step of training, from 0, which matters for compressed reductions; -1: of setup
+ *   step  step of training, from 0, which matters for compressed reductions; -1: setup
  *   out   zeros for a kind or axis that does not occur
  * GSEL_ERR_ARG. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_program_traffic(const gsel_program *program, int64_t step, gsel_instr_kind kind,

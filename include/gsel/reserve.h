@@ -1,6 +1,6 @@
-/* gsel/reserve.h: devices chosen and locked in one step. To look for a free device and then to use it is a race: two
+/* gsel/reserve.h: selects and locks devices in one step. Finding a free device and then using it is a race: two
  * processes that look at the same time take the same device. A reservation is a lock that every process of the machine
- * sees. The operating system releases it when its holder dies, so nothing is left locked.
+ * sees. The operating system releases it when its holder dies, so nothing stays locked.
  *
  *     gsel_resolve_options options = GSEL_RESOLVE_OPTIONS_INIT;
  *     options.devices = gsel_str_from("count:2 & free>=20GiB");
@@ -30,9 +30,9 @@ typedef struct gsel_reserve_options {
 #define GSEL_RESERVE_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_reserve_options)
 GSEL_API void gsel_reserve_options_init(gsel_reserve_options *options, size_t struct_size);
 
-/* Selects as gsel_resolve does, among the devices that no process computes on and that no reservation holds, and locks
- * the result. The CPU is never locked. Tiles are locked with their card. Two reservations of one process exclude each
- * other.
+/* Selects as gsel_resolve does, among the devices on which no process computes and that are not reserved, and locks the
+ * result. The CPU is never locked. A tile is locked together with its card. Two reservations of one process exclude
+ * each other.
  *   options  NULL: the defaults
  *   out      given to the caller, free with gsel_reservation_free; NULL on error
  * Errors: those of gsel_resolve; GSEL_ERR_BUSY when too few are free (the message names the holders), or when
@@ -41,12 +41,12 @@ GSEL_API void gsel_reserve_options_init(gsel_reserve_options *options, size_t st
 GSEL_API gsel_status gsel_reserve(const gsel_resolve_options *resolve, const gsel_reserve_options *options,
                                   gsel_reservation **out, gsel_error **err);
 
-/* The devices that are held. Borrowed until gsel_reservation_free. Any thread. Since 0.1. */
+/* The reserved devices. Borrowed until gsel_reservation_free. Any thread. Since 0.1. */
 GSEL_API const gsel_selection *gsel_reservation_selection(const gsel_reservation *reservation);
 
-/* Releases the devices; NULL is fine. Called in a forked child, it leaves them to the parent. A child started by exec
- * holds nothing. A child that only forked keeps the devices locked until it ends too, unless the parent frees them
- * first. Any thread. Since 0.1. */
+/* Releases the devices; NULL is fine. In a forked child it has no effect on the parent's devices. A child started by
+ * exec holds nothing. A child that only forked keeps the devices locked until it also ends, unless the parent frees
+ * them first. Any thread. Since 0.1. */
 GSEL_API void gsel_reservation_free(gsel_reservation *reservation);
 
 GSEL_EXTERN_C_END

@@ -19,27 +19,28 @@ typedef struct gsel_action {
 } gsel_action;
 
 /* Makes a schedule by name.
- *   name          naive, gpipe, 1f1b, interleaved-1f1b, zb-h1, interleaved-zb, zb-h2, zb-v, dualpipe-v; also as torch
- *                 names them (GPipe, 1F1B, Interleaved1F1B, InterleavedZeroBubble, ZBVZeroBubble, DualPipeV)
+ *   name          naive, gpipe, 1f1b, interleaved-1f1b, zb-h1, interleaved-zb, zb-h2, zb-v, dualpipe-v; also torch's
+ *                 names (GPipe, 1F1B, Interleaved1F1B, InterleavedZeroBubble, ZBVZeroBubble, DualPipeV)
  *   ranks         ranks of the pipeline, >= 1
  *   microbatches  >= 1
  *   chunks        stages of each rank; 0: what the schedule needs (2 for interleaved and V-shaped schedules, else 1)
  *   out           given to the caller, free with gsel_schedule_free
- * In all of them every stage takes its micro-batches in ascending order, so gradients are summed in the same order.
- * Errors: GSEL_ERR_CONFIG says what was asked and what would work (an unknown name, a number of chunks that the
- * schedule cannot have, micro-batches that it cannot divide or that are too few); GSEL_ERR_ARG for numbers below 1. Any
- * thread. Since 0.1.
+ * In every schedule each stage processes its micro-batches in ascending order, so gradients are summed in the same
+ * order.
+ * Errors: GSEL_ERR_CONFIG with the request and what would work (an unknown name, a number of chunks that the schedule
+ * cannot have, micro-batches that it cannot divide or that are too few); GSEL_ERR_ARG for numbers below 1. Any thread.
+ * Since 0.1.
  * Source: arXiv 1811.06965 (gpipe), 2006.09503 (1f1b), 2104.04473 section 2.2 (interleaved-1f1b), 2401.10241 (zb-h1,
  * zb-h2, interleaved-zb, zb-v), 2412.19437 section 3.2 (dualpipe-v, folded so that no stage is on two ranks). */
 GSEL_API gsel_status gsel_schedule_create(gsel_str name, int32_t ranks, int32_t microbatches, int32_t chunks,
                                           gsel_schedule **out, gsel_error **err);
 
 /* Reads a schedule: a row for each rank, actions separated by commas, each "<stage><F|I|W|B><micro-batch>" such as 2F0,
- * as torch.distributed.pipelining writes them. Empty cells are idle; lines that begin with # are comments. Sends,
+ * the format of torch.distributed.pipelining. Empty cells are idle; lines that begin with # are comments. Sends,
  * receives, UNSHARD, RESHARD and REDUCE_GRAD are accepted and ignored, since gsel makes its own. "(2F4;5B0)OVERLAP_F_B"
  * is 2F4 and then 5B0. The schedule must be complete: every stage runs every micro-batch once, forward before backward,
  * without a deadlock.
- *   name  stands for the file in messages
+ *   name  replaces the file in messages
  * Errors: GSEL_ERR_PARSE and GSEL_ERR_PROGRAM with file, line (row), column and action. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_schedule_parse(gsel_str text, gsel_str name, gsel_schedule **out, gsel_error **err);
 
@@ -58,7 +59,7 @@ GSEL_API gsel_status gsel_schedule_action(const gsel_schedule *schedule, int32_t
 
 /* Durations of actions, all in the same unit of time.
  *   forward, backward_input, backward_weight
- *         of a rank's whole share of the model for one micro-batch; a stage takes 1 / chunks of it
+ *         of all stages of a rank for one micro-batch; one stage takes 1 / chunks of it
  *   hop   time from the end of an action on one rank until another rank can use its result
  *   stage_times  [3 * stages] forward, backward_input, backward_weight of each stage; replaces the first three; NULL:
  *                not given */
@@ -74,15 +75,15 @@ typedef struct gsel_schedule_times {
 #define GSEL_SCHEDULE_TIMES_INIT GSEL_STRUCT_INIT(gsel_schedule_times)
 GSEL_API void gsel_schedule_times_init(gsel_schedule_times *times, size_t struct_size);
 
-/* Result of a simulation. A rank runs one action at a time. An action begins as soon as the one before it on its rank
+/* Result of a simulation. A rank runs one action at a time. An action begins as soon as the previous action of its rank
  * has ended and its inputs have arrived. Sending costs the sender no time.
- *   makespan            from the first action's begin to the last one's end
+ *   makespan            from the begin of the first action to the end of the last
  *   ideal               work of the busiest rank: the time of a rank that never waits
  *   bubble_of_makespan  (makespan - ideal) / makespan: (p - 1) / (m + p - 1) for 1f1b
- *   bubble_of_ideal     (makespan - ideal) / ideal: (p - 1) / m for 1f1b, as papers quote it
+ *   bubble_of_ideal     (makespan - ideal) / ideal: (p - 1) / m for 1f1b, as quoted in papers
  *   longest_rank_span   the longest time from the first to the last action of a rank: the time per step if each rank
- *                       begins the next step when it is done. If ranks end a step together, that time is the makespan
- *                       */
+ *                       begins the next step when it is done. If all ranks end a step together, the time per step is
+ *                       the makespan */
 typedef struct gsel_simulation_report {
   uint32_t struct_size;
   uint32_t reserved;

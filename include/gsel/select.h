@@ -1,4 +1,4 @@
-/* gsel/select.h: which accelerators do I get, in what order, and why?
+/* gsel/select.h: selects accelerators: which ones, in which order, and why.
  *
  *     gsel_resolve_options options = GSEL_RESOLVE_OPTIONS_INIT;
  *     options.devices = gsel_str_from("count:2");
@@ -34,9 +34,9 @@ typedef struct gsel_device_info {
   int32_t capability_major;   /* compute capability, 0.0 when there is none */
   int32_t capability_minor;
   int32_t compute_units;      /* multiprocessors, or CPU cores */
-  int32_t process_count;      /* processes computing on it now, or -1 when not told */
+  int32_t process_count;      /* processes computing on it now, or -1 if unknown */
   gsel_str host;
-  gsel_str architecture;      /* "gfx942", "xe-hpc", ...; empty when not told */
+  gsel_str architecture;      /* "gfx942", "xe-hpc", ...; empty if unknown */
   gsel_str partition_uuid;    /* of the MIG instance that a selection chose, else empty */
   int64_t clock_khz;          /* highest clock of the compute units */
   int32_t partition;          /* of a selection: index of the MIG instance among the device's, or -1 */
@@ -45,8 +45,8 @@ typedef struct gsel_device_info {
   int32_t tiles;
   int32_t compute_mode;       /* GSEL_COMPUTE_MODE_... */
   int32_t integrated;         /* 1: shares the host's memory */
-  int32_t accessible;         /* 0: listed by its driver, and this user may not open it */
-  int32_t reserved_by;        /* process that holds a reservation of gsel/reserve.h on it, or 0 */
+  int32_t accessible;         /* 0: listed by its driver, but this user may not open it */
+  int32_t reserved_by;        /* process that has reserved it (gsel/reserve.h), or 0 */
 } gsel_device_info;
 
 /* How many processes may compute on an NVIDIA device: any, one, none. */
@@ -57,23 +57,23 @@ typedef struct gsel_device_info {
 #define GSEL_DEVICE_INFO_INIT GSEL_STRUCT_INIT(gsel_device_info)
 GSEL_API void gsel_device_info_init(gsel_device_info *info, size_t struct_size);
 
-/* Looks at this machine: CPUs through hwloc, accelerators through their drivers' management libraries, opened at run
- * time, and through sysfs (docs/inventory.md lists the sources; the absence of one is normal and becomes a note).
- * Creates no context and may be called before fork.
+/* Detects this machine: CPUs through hwloc, accelerators through their drivers' management libraries, opened at run
+ * time, and through sysfs (docs/inventory.md lists the sources; a missing source is normal and becomes a note). Creates
+ * no context and may be called before fork.
  *   out  given to the caller, free with gsel_inventory_free
- * Errors: GSEL_ERR_IO (a driver answered with a failure), GSEL_ERR_NOMEM. Any thread. Since 0.1. */
+ * Errors: GSEL_ERR_IO (a driver reported a failure), GSEL_ERR_NOMEM. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_inventory_detect(gsel_inventory **out, gsel_error **err);
 
-/* Reads machines from a JSON file: {"gsel_inventory": 1, "hosts": [{"name", "devices": [...], "links": [...]}]};
- * devices stand in bus order. docs/inventory.md lists the fields, docs/inventory.schema.json is their schema.
- * Errors: GSEL_ERR_IO, GSEL_ERR_PARSE (with line and column or the path of the field). Any thread. Since 0.1. */
+/* Reads machines from a JSON file: {"gsel_inventory": 1, "hosts": [{"name", "devices": [...], "links": [...]}]}, with
+ * devices in bus order. docs/inventory.md lists the fields, docs/inventory.schema.json is their schema. Errors:
+ * GSEL_ERR_IO, GSEL_ERR_PARSE (with line and column or the path of the field). Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_inventory_load(gsel_str path, gsel_inventory **out, gsel_error **err);
 
-/* The same from text; `name` stands for the file in messages. Any thread. Since 0.1. */
+/* The same from text; messages use `name` in place of the file. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_inventory_parse(gsel_str text, gsel_str name, gsel_inventory **out, gsel_error **err);
 
-/* Number of devices on all hosts, host after host. Writes device `index` of these to *info, whose struct_size the
- * caller has set. GSEL_ERR_ARG when index is out of range. Any thread. Since 0.1. */
+/* Number of devices on all hosts, and device `index` of these, grouped by host. The caller sets info->struct_size.
+ * GSEL_ERR_ARG when index is out of range. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_inventory_device_count(const gsel_inventory *inventory);
 GSEL_API gsel_status gsel_inventory_device(const gsel_inventory *inventory, int32_t index, gsel_device_info *info,
                                            gsel_error **err);
@@ -98,15 +98,15 @@ GSEL_API void gsel_partition_info_init(gsel_partition_info *info, size_t struct_
 GSEL_API gsel_status gsel_inventory_partition(const gsel_inventory *inventory, int32_t device, int32_t partition,
                                               gsel_partition_info *info, gsel_error **err);
 
-/* What connects two devices of one host. */
+/* A connection between two devices of one host. */
 typedef struct gsel_interconnect_info {
   uint32_t struct_size;
   uint32_t reserved;
   int32_t a; /* index in bus order on that host */
   int32_t b;
   gsel_str kind; /* "NV4", "PIX", "PXB", "PHB", "NODE", "SYS", or another */
-  double bytes_per_second; /* 0: not told */
-  double latency_s;        /* 0: not told */
+  double bytes_per_second; /* 0: unknown */
+  double latency_s;        /* 0: unknown */
 } gsel_interconnect_info;
 #define GSEL_INTERCONNECT_INFO_INIT GSEL_STRUCT_INIT(gsel_interconnect_info)
 GSEL_API void gsel_interconnect_info_init(gsel_interconnect_info *info, size_t struct_size);
@@ -115,8 +115,8 @@ GSEL_API int32_t gsel_inventory_interconnect_count(const gsel_inventory *invento
 GSEL_API gsel_status gsel_inventory_interconnect(const gsel_inventory *inventory, int32_t host, int32_t i,
                                                  gsel_interconnect_info *info, gsel_error **err);
 
-/* The inventory as JSON in the form gsel_inventory_load reads, and as a table for people. Borrowed until
- * gsel_inventory_free. The notes (what was looked for and not found) stand in both. Any thread. Since 0.1. */
+/* The inventory as JSON in the format of gsel_inventory_load, and as a text table. Both include the notes (what was
+ * searched and not found). Borrowed until gsel_inventory_free. Any thread. Since 0.1. */
 GSEL_API gsel_str gsel_inventory_json(const gsel_inventory *inventory);
 GSEL_API gsel_str gsel_inventory_text(const gsel_inventory *inventory);
 
@@ -133,17 +133,16 @@ typedef struct gsel_env_var {
 
 /* What to select. All pointers and text are borrowed for the call.
  *   inventory    NULL: gsel_inventory_detect is used
- *   env          [n_env] variables to honour; NULL with n_env 0 means the process's own environment,
- *                unless GSEL_RESOLVE_NO_ENV is set
- *   devices      a spec (docs/selection.md): count:N | index:a,b | pci:a,b | cuda:a,b | visible:a,b |
- *                uuid:PREFIX,... | mig:... | name:GLOB,... | all | none | auto | cuda | cpu | ..., filters joined
- *                by &, fallbacks by |. Not given means auto: every visible accelerator of one vendor; on a machine
- *                that has none, the CPU.
- *                In some compat systems it is that system's own option.
+ *   env          [n_env] variables to honour; NULL with n_env 0 means the process's own environment, unless
+ *                GSEL_RESOLVE_NO_ENV is set
+ *   devices      a spec (docs/selection.md): count:N | index:a,b | pci:a,b | cuda:a,b | visible:a,b | uuid:PREFIX,... |
+ *                mig:... | name:GLOB,... | all | none | auto | cuda | cpu | ..., filters joined by &, fallbacks by |.
+ *                Not given means auto: every visible accelerator of one vendor; on a machine without accelerators, the
+ *                CPU. In some compat systems it is that system's own option.
  *   accelerator  cuda | hip | ze | habana | ascend | mps | cpu | auto; not given means auto
- *   compat       a system, such as lightning, that reads `devices` and variables in its own way, which gsel then
+ *   compat       a system, such as lightning, with its own reading of `devices` and variables, which gsel then
  *                reproduces bug for bug; not given means strict
- *   order        visible | pci | fastest | most_free | near; not given means as the environment orders, else pci
+ *   order        visible | pci | fastest | most_free | near; not given means the order of the environment, else pci
  *   include, exclude  NAME[:SLOT[,SLOT]] joined by @; not given: every host
  *   hostfile     path of a file of lines "NAME slots=N"; hostfile_text, when given, is its content          */
 typedef struct gsel_resolve_options {
@@ -165,7 +164,7 @@ typedef struct gsel_resolve_options {
 } gsel_resolve_options;
 
 #define GSEL_RESOLVE_NO_ENV 1u   /* honour no variables */
-#define GSEL_RESOLVE_PER_RANK 2u /* each device goes to a process of its own, see gsel_selection_env */
+#define GSEL_RESOLVE_PER_RANK 2u /* each device goes to a separate process, see gsel_selection_env */
 
 #define GSEL_RESOLVE_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_resolve_options)
 GSEL_API void gsel_resolve_options_init(gsel_resolve_options *options, size_t struct_size);
@@ -174,11 +173,10 @@ typedef struct gsel_selection gsel_selection;
 
 /* Selects devices.
  *   out  given to the caller, free with gsel_selection_free; NULL on error
- * Errors: one of the selection codes of gsel/error.h, with the offending token and its column in the input that
+ * Errors: one of the selection codes of gsel/error.h, with the wrong token and its column in the input that
  * gsel_error_file names: "devices", "accelerator" or the variable, such as CUDA_VISIBLE_DEVICES; GSEL_ERR_ARG;
- * GSEL_ERR_IO (hostfile). GSEL_ERR_ALREADY_INITIALIZED: options name neither inventory nor env, and the CUDA driver of
- * this process was started with different variables.
- * Any thread. Since 0.1. */
+ * GSEL_ERR_IO (hostfile). GSEL_ERR_ALREADY_INITIALIZED: options have neither inventory nor env, and the CUDA driver of
+ * this process was initialised with different variables. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_resolve(const gsel_resolve_options *options, gsel_selection **out, gsel_error **err);
 
 /* Number of the systems that `compat` accepts; name and summary of system i. Text is never NULL, and empty past the
@@ -210,8 +208,8 @@ GSEL_API int32_t gsel_selection_candidate_count(const gsel_selection *selection)
 GSEL_API gsel_status gsel_selection_candidate(const gsel_selection *selection, int32_t i, gsel_candidate *candidate,
                                               gsel_error **err);
 
-/* What one token of a variable or of the request became, and by which rule. `layer` is the layer of software that reads
- * it: "container", "cgroup", "ROCr", "HIP", "CUDA", "request", or a framework. Text is borrowed until
+/* How one token of a variable or of the request was read, and by which rule. `layer` is the layer of software that
+ * reads it: "container", "cgroup", "ROCr", "HIP", "CUDA", "request", or a framework. Text is borrowed until
  * gsel_selection_free. Any thread. Since 0.1. */
 typedef struct gsel_decision {
   uint32_t struct_size;
@@ -231,18 +229,17 @@ GSEL_API int32_t gsel_selection_decision_count(const gsel_selection *selection);
 GSEL_API gsel_status gsel_selection_decision(const gsel_selection *selection, int32_t i,
                                               gsel_decision *decision, gsel_error **err);
 
-/* Warnings; in a compat system also the errors that strict reading would have given. Borrowed; empty past the end. Any
- * thread. Since 0.1. */
+/* Warnings; in a compat system also the errors of strict reading. Borrowed; empty past the end. Any thread. Since 0.1.
+ * */
 GSEL_API int32_t gsel_selection_warning_count(const gsel_selection *selection);
 GSEL_API gsel_str gsel_selection_warning(const gsel_selection *selection, int32_t i);
 
 /* Number of processes that the compat system would start on this host, or -1. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_selection_process_count(const gsel_selection *selection);
 
-/* Environment variables that make a child process see exactly this selection, with UUIDs where they are accepted.
- *   local_rank  -1: the whole selection; r >= 0: device r alone, as a launcher gives to local rank r
- *               (one selected device serves every rank; GSEL_ERR_RANK_OVERFLOW when there is none for r;
- *               a CPU serves every rank)
+/* Environment variables with which a child process sees exactly this selection, with UUIDs where they are accepted.
+ *   local_rank  -1: the whole selection; r >= 0: only device r, as a launcher gives to local rank r (a single selected
+ *               device, or a CPU, serves every rank; GSEL_ERR_RANK_OVERFLOW when there is no device for r)
  *   out         borrowed until gsel_selection_free; *n_out entries
  * gsel_selection_env is for the first host selected. gsel_selection_host_env takes the name of a host
  * (GSEL_ERR_UNKNOWN_HOST) and a local rank on it. Any thread. Since 0.1. */

@@ -1,5 +1,6 @@
-/* gsel/strategies.h: what libgsel_plugins.a holds, for programs that link it. Each plugin that is named comes into the
- * program, and no other; none is found before it is registered (gsel/registry.h). libgsel.so has none of these names.
+/* gsel/strategies.h: the contents of libgsel_plugins.a, for programs that link it. Naming a plugin links it, and no
+ * other, into the program; it must be registered before it is found (gsel/registry.h). libgsel.so has none of these
+ * names.
  *
  *     for (int i = 0; gsel_strategies_v1[i]; ++i)
  *       if (gsel_plugin_register(gsel_strategies_v1[i], &err)) ... */
@@ -21,7 +22,7 @@ extern const struct gsel_plugin_v1 gsel_plugin_v1_zero;
 /* All of the above; NULL ends the list. */
 extern const struct gsel_plugin_v1* const gsel_strategies_v1[];
 
-/* A transport, which opens NVIDIA's NCCL at run time; and a device, in builds with a CUDA toolkit. */
+/* A transport, which opens NVIDIA's NCCL at run time; and a device, only in builds with a CUDA toolkit. */
 extern const struct gsel_plugin_v1 gsel_plugin_v1_nccl;
 extern const struct gsel_plugin_v1 gsel_plugin_v1_cuda;
 
