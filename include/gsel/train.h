@@ -1,6 +1,6 @@
 /* gsel/train.h: trains a model on the ranks of a communicator, under the strategy that the configuration names.
  *
- * There are two ways to drive a step, with the same program and the same results:
+ * A step can be driven in two ways, with the same program and the same results:
  *   push  gsel_trainer_step calls the model's callbacks on the calling thread
  *   pull  gsel_trainer_next_work returns a piece of work; the caller runs its kernel and calls gsel_trainer_complete,
  *         and repeats both until GSEL_WORK_DONE
@@ -19,7 +19,7 @@ typedef struct gsel_trainer gsel_trainer;
 
 /* Asks the embedder to fill an input value. Borrowed for the call.
  *   sample_ids  [n_samples] global sample ids: over all ranks, step k has the same ids under every strategy
- *   dst         [n_samples][value's dims] all of it is to be written */
+ *   dst         [n_samples][value's dims], to be written completely */
 typedef struct gsel_data_request {
   uint32_t struct_size;
   uint32_t reserved;
@@ -33,7 +33,7 @@ typedef struct gsel_data_request {
   void *stream;                 /* as in gsel_call */
 } gsel_data_request;
 
-/* A gsel_data_fn returns this, or gsel_trainer_complete gets this, when this rank has no samples left. The micro-batch
+/* Returned by a gsel_data_fn, or passed to gsel_trainer_complete, when this rank has no samples left. The micro-batch
  * then has weight 0 and runs no callback, and the rank still takes part in every collective. Refused in a pipeline, and
  * if the samples of one rank are scattered to others (`dp`): other ranks count on these samples. */
 #define GSEL_NO_SAMPLES 1
@@ -42,8 +42,8 @@ typedef struct gsel_data_request {
  * does. Called on the thread that drives the trainer. */
 typedef gsel_status (*gsel_data_fn)(const gsel_data_request *request, void *user_data);
 
-/* A call of an optimizer of the embedder's, which replaces train.optimizer. It steps the elements of a parameter that
- * this rank owns, piece by piece, in f32.
+/* A call of the embedder's optimizer, which replaces train.optimizer. It steps the elements of a parameter that this
+ * rank owns, piece by piece, in f32.
  *   param          id; the call is for elements [first, first + count) of this parameter
  *   values         [count] to be updated; the library rounds them to the parameter's dtype
  *   gradient       [count] gradient of the mean loss, clipped; may be overwritten
@@ -79,12 +79,12 @@ typedef struct gsel_optimizer_call {
 /* Steps elements of a parameter. Results and threads as for gsel_layer_fn. */
 typedef gsel_status (*gsel_optimizer_fn)(const gsel_optimizer_call *call, void *user_data);
 
-/* What an optimizer needs of a parameter. */
-#define GSEL_NEEDS_ELEMENTS 0    /* each element by itself: a call gets any piece */
-#define GSEL_NEEDS_PARAM_NORM 1  /* norms of the parameter and of its update (LAMB) */
+/* How an optimizer gets a parameter. */
+#define GSEL_NEEDS_ELEMENTS 0    /* any pieces: each element is stepped independently */
+#define GSEL_NEEDS_PARAM_NORM 1  /* any pieces, with norms of the parameter and its update (LAMB) */
 #define GSEL_NEEDS_WHOLE_PARAM 2 /* the whole parameter in one call (Muon): shards end between parameters */
 
-/* An optimizer of the embedder, in place of train.optimizer. */
+/* The embedder's optimizer, which replaces train.optimizer. */
 typedef struct gsel_optimizer_options {
   uint32_t struct_size;
   int32_t needs;                /* GSEL_NEEDS_* */
@@ -117,22 +117,22 @@ GSEL_API void gsel_trainer_options_init(gsel_trainer_options *options, size_t st
 
 /* Loads the strategies' plugins, checks that all ranks described the same model, compiles it to programs, and
  * initialises the parameters. A collective: every rank of comm calls it.
- *   comm     borrowed until gsel_trainer_free. Between the calls of the trainer the caller may use it as well; from the
- *            first gsel_trainer_next_work of a step until GSEL_WORK_DONE it may not
+ *   comm     borrowed until gsel_trainer_free. The caller may also use it between calls of the trainer, but not from
+ *            the first gsel_trainer_next_work of a step until GSEL_WORK_DONE
  *   model    finished here if it is not; the trainer keeps a reference to it
  *   options  NULL: defaults
  *   out      given to the caller, free with gsel_trainer_free
  * Errors: GSEL_ERR_ARG, GSEL_ERR_MODEL (also for a kernel that breaks its contract, under [train] check = "kernels";
- * see gsel/check.h), GSEL_ERR_CONFIG (with file, line, key), GSEL_ERR_NOT_FOUND (no such plugin),
- * GSEL_ERR_PLUGIN (refused or failed), GSEL_ERR_PROGRAM, GSEL_ERR_UNSUPPORTED (the text says which combination),
- * GSEL_ERR_CALLBACK (an initialiser), GSEL_ERR_MISMATCH (names the setting by its key, or the parameter, value or layer
- * with its field, two ranks, and what it is on each of them), GSEL_ERR_PEER (names a rank that could not make its
- * trainer), GSEL_ERR_NOMEM (also when train.memory_bytes is not enough: with a table of what is needed and a change that
- * would fit), those of gsel_broadcast. Since 0.1. */
+ * see gsel/check.h), GSEL_ERR_CONFIG (with file, line, key), GSEL_ERR_NOT_FOUND (no such plugin), GSEL_ERR_PLUGIN
+ * (refused or failed), GSEL_ERR_PROGRAM, GSEL_ERR_UNSUPPORTED (the text says which combination), GSEL_ERR_CALLBACK (an
+ * initialiser), GSEL_ERR_MISMATCH (names the setting by its key, or the parameter, value or layer with its field, two
+ * ranks, and the value on each), GSEL_ERR_PEER (names a rank that could not create its trainer), GSEL_ERR_NOMEM (also
+ * when train.memory_bytes is not enough: with a table of the memory needed and a change that fits), those of
+ * gsel_broadcast. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_create(gsel_comm *comm, gsel_model *model, const gsel_trainer_options *options,
                                          gsel_trainer **out, gsel_error **err);
 
-/* What a step did. Times in seconds on this rank. */
+/* Results of a step. Times in seconds on this rank. */
 typedef struct gsel_step_report {
   uint32_t struct_size;
   uint32_t reserved;
@@ -148,47 +148,47 @@ typedef struct gsel_step_report {
   double optimizer_s;
   uint64_t bytes_sent;           /* by this rank in this step */
   int32_t n_reduces;             /* gradient buckets reduced */
-  int32_t n_overlapped;          /* those of them that began before the last backward callback had ended */
+  int32_t n_overlapped;          /* reduces that began before the last backward callback had ended */
   int32_t n_allgathers;          /* allgathers of parameters */
   int32_t skipped;               /* 1: a gradient of some rank was not finite; nothing was updated (train.non_finite) */
   double allgather_s;            /* duration of the allgathers */
-  double exposed_allgather_s;    /* the part of allgather_s that was waited for; included in exposed_comm_s */
+  double exposed_allgather_s;    /* the part of allgather_s spent waiting; included in exposed_comm_s */
   double learning_rate;          /* of this step */
   double loss_scale;             /* of this step; 1 unless train.precision is "fp16" */
-  uint64_t peak_bytes;           /* most memory that this rank's trainer has held at once */
+  uint64_t peak_bytes;           /* peak memory of this rank's trainer */
   uint64_t offload_bytes_in;     /* read from offload memory in this step */
   uint64_t offload_bytes_out;    /* written to offload memory in this step */
   int64_t validated_step;        /* the step that gradient_norm, skipped and non_finite_* belong to: this step, or with
                                   * optimistic steps of a pipeline (post_validate) the previous one; -1: none yet */
   int32_t restarts;              /* 1: the previous step should have clipped or been skipped, so it was undone and
-                                  * repeated, and this step was begun a second time. Times and bytes include both */
-  int32_t non_finite_rank;       /* where the first number that was not finite came from, in the order of */
+                                  * repeated, and this step was restarted. Times and bytes include both attempts */
+  int32_t non_finite_rank;       /* origin of the first non-finite number, in the order of */
   int32_t non_finite_layer;      /* micro-batches, of forward, and of backward: rank, ids of layer and parameter, */
-  int32_t non_finite_param;      /* micro-batch of that rank. -1: all were finite, or only a sum over ranks was not */
+  int32_t non_finite_param;      /* micro-batch of that rank. -1: all finite, or only a sum over ranks was not */
   int32_t non_finite_microbatch;
-  int32_t non_finite_value;      /* id of the value that was not finite already, made by the forward of non_finite_layer
-                                  * (-1: an input); non_finite_param is then -1. -1: a backward made the gradient,
-                                  * of the parameter, or of its inputs where non_finite_param is -1 as well */
+  int32_t non_finite_value;      /* id of the first non-finite value, written by the forward of non_finite_layer
+                                  * (-1: an input); non_finite_param is then -1. -1: a backward wrote the gradient:
+                                  * of the parameter, or of its inputs if non_finite_param is also -1 */
 } gsel_step_report;
 #define GSEL_STEP_REPORT_INIT GSEL_STRUCT_INIT(gsel_step_report)
 GSEL_API void gsel_step_report_init(gsel_step_report *report, size_t struct_size);
 
-/* Runs one step, push. report may be NULL.
+/* Runs one step in push mode. report may be NULL.
  * Errors: GSEL_ERR_CALLBACK (layer, rank, message; the other ranks get GSEL_ERR_ABORTED with the same text, cut to 1900
- * bytes), GSEL_ERR_MISMATCH if another rank makes another call of the trainer, such as gsel_trainer_evaluate (names both
- * calls and ranks, on every rank), those of the collectives; GSEL_ERR_STATE for a layer without callbacks (nothing
- * happened); GSEL_ERR_IO if train.timeline cannot be written (the step was taken, gsel_trainer_report has it, and the
+ * bytes), GSEL_ERR_MISMATCH if another rank makes a different call of the trainer, such as gsel_trainer_evaluate (names
+ * both calls and ranks, on every rank), those of the collectives; GSEL_ERR_STATE for a layer without callbacks (nothing
+ * happened); GSEL_ERR_IO if train.timeline cannot be written (the step is complete, gsel_trainer_report has it, and the
  * next one can follow). After any other error, trainer and communicator are broken on every rank: free them. In a
  * pipeline, a rank may return while others still work on the step; their failure is then an error of this rank's next
  * step. docs/pipeline.md. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_step(gsel_trainer *trainer, gsel_step_report *report, gsel_error **err);
 
-/* A piece of work of pull mode. Borrowed until gsel_trainer_complete.
+/* A piece of work in pull mode. Borrowed until gsel_trainer_complete.
  *   kind    GSEL_INPUT, GSEL_FORWARD, GSEL_BACKWARD_INPUT, GSEL_BACKWARD_WEIGHT or GSEL_BACKWARD; GSEL_WORK_DONE: the
  *           step is over
  *   ticket  to be passed to gsel_trainer_complete
- *   call    what the callback of a layer would get; NULL for GSEL_INPUT
- *   input   what a gsel_data_fn would get; NULL for other kinds */
+ *   call    the argument that the layer's callback would get; NULL for GSEL_INPUT
+ *   input   the argument that a gsel_data_fn would get; NULL for other kinds */
 #define GSEL_WORK_DONE 0
 typedef struct gsel_work {
   uint32_t struct_size;
@@ -202,15 +202,15 @@ typedef struct gsel_work {
 #define GSEL_WORK_INIT GSEL_STRUCT_INIT(gsel_work)
 GSEL_API void gsel_work_init(gsel_work *work, size_t struct_size);
 
-/* Returns the next work of the step; begins a step when none is under way. GSEL_WORK_DONE says that the step is over;
- * it is not to be completed.
- * Errors: GSEL_ERR_STATE (the work handed out before is not complete), those of gsel_trainer_step and, in an
- * evaluation, those of gsel_trainer_evaluate in place of GSEL_WORK_DONE. Since 0.1. */
+/* Returns the next work of the step; begins a step if none is in progress. GSEL_WORK_DONE says that the step is over,
+ * and must not be completed.
+ * Errors: GSEL_ERR_STATE (the previous work is not complete), those of gsel_trainer_step and, in an evaluation, those
+ * of gsel_trainer_evaluate in place of GSEL_WORK_DONE. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_next_work(gsel_trainer *trainer, gsel_work *out, gsel_error **err);
 
-/* Says that the work is done (status GSEL_OK) or has failed (any other code; message says why). GSEL_ERR_STATE for a
- * ticket that was not handed out; GSEL_ERR_CALLBACK when status is not GSEL_OK: the step is over on every rank.
- * Since 0.1. */
+/* Reports that the work is done (status GSEL_OK) or has failed (any other code; message says why). GSEL_ERR_STATE for a
+ * ticket that was not handed out; GSEL_ERR_CALLBACK when status is not GSEL_OK: the step is over on every rank. Since
+ * 0.1. */
 GSEL_API gsel_status gsel_trainer_complete(gsel_trainer *trainer, uint64_t ticket, gsel_status status, gsel_str message,
                                            gsel_error **err);
 
@@ -221,59 +221,59 @@ GSEL_API gsel_status gsel_trainer_report(const gsel_trainer *trainer, gsel_step_
  * next step; layers get call->evaluating = 1.
  *   first_sample  global id of the batch's first sample
  *   data          fills the inputs; NULL: the trainer's
- *   report        loss, loss_sum, weight, times and bytes; may be NULL. gsel_trainer_report still gives the last step
+ *   report        loss, loss_sum, weight, times and bytes; may be NULL. gsel_trainer_report still returns the last step
  * Errors: those of gsel_trainer_step; GSEL_ERR_MODEL if the loss weights of all ranks sum to 0, as without samples:
  * nothing is broken. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_evaluate(gsel_trainer *trainer, int64_t first_sample, gsel_data_fn data,
                                            void *user_data, gsel_step_report *report, gsel_error **err);
 
 /* Begins an evaluation in pull mode. gsel_trainer_next_work then hands out its work until GSEL_WORK_DONE. The next call
- * of gsel_trainer_report, but no later one, gives the report of the evaluation, unless a step has begun by then.
- * GSEL_ERR_STATE while a step is under way. Since 0.1. */
+ * of gsel_trainer_report, but no later one, returns the report of the evaluation, unless a step has begun by then.
+ * GSEL_ERR_STATE while a step is in progress. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_begin_evaluation(gsel_trainer *trainer, int64_t first_sample, gsel_error **err);
 
 /* Returns 1 if this rank has every parameter whole and exact between steps. Returns 0 otherwise: then
- * gsel_trainer_infer and gsel_trainer_read_param are collectives, which all ranks must call alike. It is 0 for `zero`
- * stage 3, for every stage of `zero` if parameters are kept in 16 bits (master copies are in shards), for `dp`, and if
- * the pipeline, tensor or context axis has several ranks. Any thread. Since 0.1. */
+ * gsel_trainer_infer and gsel_trainer_read_param are collectives, which all ranks must call in the same way. It is 0
+ * for `zero` stage 3, for every stage of `zero` if parameters are kept in 16 bits (master copies are sharded), for
+ * `dp`, and if the pipeline, tensor or context axis has several ranks. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_trainer_holds_params(const gsel_trainer *trainer);
 
 /* Runs forward callbacks until `value` is written, and copies the value to dst. The ranks of a replica (they differ
  * only in their coordinates on the tensor, context and pipeline axes) compute the value together on the same samples,
- * and each gets the whole value. Different replicas have samples of their own. A collective if
- * gsel_trainer_holds_params is 0: parameters in shards are gathered layer by layer.
+ * and each gets the whole value. Different replicas have different samples. A collective if gsel_trainer_holds_params
+ * is 0: sharded parameters are gathered layer by layer.
  *   n_samples  1 or more; `data` is asked for inputs (push) with sample ids 0 .. n_samples-1
- *   data       fills the inputs that the value depends on, alike on all ranks whose layers read them; called on this
+ *   data       fills the inputs on which the value depends, equally on all ranks whose layers read them; called on this
  *              thread
  *   dst        [dst_bytes] exactly the bytes of n_samples samples of the value
  * Errors: GSEL_ERR_ARG, GSEL_ERR_CALLBACK (other ranks of the replica get GSEL_ERR_PEER with the same text; the trainer
- * stays usable), GSEL_ERR_STATE (a step is under way or has failed, or a layer has no callbacks), GSEL_ERR_NOMEM.
+ * stays usable), GSEL_ERR_STATE (a step is in progress or has failed, or a layer has no callbacks), GSEL_ERR_NOMEM.
  * Since 0.1. */
 GSEL_API gsel_status gsel_trainer_infer(gsel_trainer *trainer, int32_t value, int64_t n_samples, gsel_data_fn data,
                                         void *user_data, void *dst, size_t dst_bytes, gsel_error **err);
 
 /* Copies the whole parameter to dst as f32; if it is kept in 16 bits, this is its master copy. dst_bytes is exactly 4
- * bytes per element. A collective if gsel_trainer_holds_params is 0. GSEL_ERR_ARG; GSEL_ERR_STATE while a step is under
- * way. Since 0.1. */
+ * bytes per element. A collective if gsel_trainer_holds_params is 0. GSEL_ERR_ARG; GSEL_ERR_STATE while a step is in
+ * progress. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_read_param(gsel_trainer *trainer, int32_t param, void *dst, size_t dst_bytes,
                                              gsel_error **err);
 
-/* Copies the gradient of the whole parameter in the last step to dst as f32: of the mean loss, so the sum over all samples
- * divided by the sum of weights, before clipping. dst_bytes is exactly 4 bytes per element. A collective, which all ranks
- * call alike.
- * Errors: GSEL_ERR_ARG (also for a frozen parameter, which has none); GSEL_ERR_STATE when no step is finished yet or one
- * is under way; GSEL_ERR_UNSUPPORTED with an optimizer of the embedder's, which may overwrite gradients and is given them
+/* Copies the gradient of the whole parameter in the last step to dst as f32. It is the gradient of the mean loss: the
+ * sum over all samples divided by the sum of weights, before clipping. dst_bytes is exactly 4 bytes per element. A
+ * collective, which all ranks call in the same way.
+ * Errors: GSEL_ERR_ARG (also for a frozen parameter, which has none); GSEL_ERR_STATE when no step is finished yet or
+ * one is in progress; GSEL_ERR_UNSUPPORTED with the embedder's optimizer, which may overwrite gradients and gets them
  * in its call. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_read_gradient(gsel_trainer *trainer, int32_t param, void *dst, size_t dst_bytes,
                                                 gsel_error **err);
 
-/* Sets the learning rate of the next step and of those that follow, in place of what train.learning_rate, its warm-up and
- * train.schedule give; lr_factor of parameters still multiplies it. For a schedule of the caller's: call it before each
- * step. A step that has begun is not changed. All ranks make this call with the same number, between the same steps;
- * they do not wait for each other.
+/* Sets the learning rate of the next step and all later steps, in place of train.learning_rate, its warm-up and
+ * train.schedule; lr_factor of parameters still multiplies it. For the caller's own schedule: call it before each step.
+ * A step that has begun is not changed. All ranks make this call with the same number, between the same steps; they do
+ * not wait for each other.
  *   learning_rate  finite, 0 or more
- * Errors: GSEL_ERR_ARG; GSEL_ERR_STATE while a step is under way; GSEL_ERR_MISMATCH if another rank sets another number or
- * makes another call (on this rank, or on the other one in a later call). Since 0.1. */
+ * Errors: GSEL_ERR_ARG; GSEL_ERR_STATE while a step is in progress; GSEL_ERR_MISMATCH if another rank sets another
+ * number or makes another call (on this rank, or on the other one in a later call). Since 0.1. */
 GSEL_API gsel_status gsel_trainer_set_learning_rate(gsel_trainer *trainer, double learning_rate, gsel_error **err);
 
 /* This rank's program; borrowed until gsel_trainer_free. Any thread. Since 0.1. */
@@ -299,9 +299,9 @@ typedef struct gsel_memory_part {
 #define GSEL_MEMORY_PART_INIT GSEL_STRUCT_INIT(gsel_memory_part)
 GSEL_API void gsel_memory_part_init(gsel_memory_part *part, size_t struct_size);
 
-/* Number of parts of the trainer's memory; part i, from 0, empty parts included. Memory that only gsel_trainer_infer
- * and gsel_trainer_read_param need is in the peak and not in the forecast. Text lives as long as the library. Since
- * 0.1. */
+/* Number of parts of the trainer's memory, and part i, from 0, empty parts included. Memory that only
+ * gsel_trainer_infer and gsel_trainer_read_param need is in the peak, but not in the forecast. Text lives as long as
+ * the library. Since 0.1. */
 GSEL_API int32_t gsel_trainer_memory_count(const gsel_trainer *trainer);
 GSEL_API gsel_status gsel_trainer_memory(const gsel_trainer *trainer, int32_t i, gsel_memory_part *out,
                                          gsel_error **err);
@@ -315,11 +315,11 @@ GSEL_API gsel_status gsel_trainer_step_json(gsel_trainer *trainer, gsel_str *out
  * for a wrong argument. Since 0.1. */
 GSEL_API int32_t gsel_trainer_param_used(const gsel_trainer *trainer, int32_t param);
 
-/* Releases the trainer; NULL is fine. Does not free the communicator. If a step or an evaluation is under way, it ends
- * on every rank: the others get GSEL_ERR_ABORTED, and the communicator is broken. Since 0.1. */
+/* Releases the trainer; NULL is fine. Does not free the communicator. If a step or an evaluation is in progress, it
+ * ends on every rank: the others get GSEL_ERR_ABORTED, and the communicator is broken. Since 0.1. */
 GSEL_API void gsel_trainer_free(gsel_trainer *trainer);
 
-/* Every function above: one thread at a time per trainer, unless it says "any thread". In a forked child they return
+/* All functions above: one thread at a time per trainer, unless stated otherwise. In a forked child they return
  * GSEL_ERR_FORKED; gsel_trainer_free then releases only what no thread of the parent can be using. */
 
 GSEL_EXTERN_C_END

@@ -1,9 +1,9 @@
-/* gsel/transport.h: for authors of transports. A transport moves bytes between ranks whose buffers are memory of devices:
- * collectives and messages, enqueued on a stream; or between hosts, from memory of the host: bytes from rank to rank,
- * of which the host makes collectives and messages. It is small, because the control of the communicator keeps every
- * promise of gsel/comm.h: whether ranks make the same calls, whether all of them live, timeouts, recordings, and links
- * made from links, which join anew. Memory, streams and kernels are another table: gsel/device.h. Ranks of one host and
- * memory of the host need no transport. */
+/* gsel/transport.h: for authors of transports. A transport moves bytes between ranks. For device memory it runs
+ * collectives and messages, enqueued on a stream. Between hosts, for host memory, it only moves bytes from rank to
+ * rank, and the host (libgsel) builds collectives and messages on top. A transport is small, because the communicator's
+ * control keeps every promise of gsel/comm.h: whether ranks make the same calls, whether all ranks are alive, timeouts,
+ * recordings, and links made from links, which join anew. Memory, streams and kernels are in another table:
+ * gsel/device.h. Host memory of ranks on one host needs no transport. */
 #ifndef GSEL_TRANSPORT_H
 #define GSEL_TRANSPORT_H
 
@@ -16,18 +16,18 @@
 GSEL_EXTERN_C_BEGIN
 
 typedef struct gsel_link gsel_link;     /* one rank's end of a communicator */
-typedef struct gsel_window gsel_window; /* memory that a link knows */
-typedef struct gsel_posted gsel_posted; /* bytes that are on their way */
+typedef struct gsel_window gsel_window; /* memory registered with a link */
+typedef struct gsel_posted gsel_posted; /* a transfer in flight */
 
 /* The control of the communicator that a link belongs to. Lives until link_leave has returned.
  *   ctx          the first argument of all functions
  *   exchange     all[world_size][bytes] is mine[bytes] of each rank. Each rank calls it equally often, and only within
  *                link_join and window_register, which all ranks call together
- *   announce     makes a call known that the transport makes of its own accord. The host announces every call that it
- *                gives to enqueue: a rank that disagrees is told before anything is enqueued
+ *   announce     announces a call that the transport makes on its own. The host announces every call that it passes to
+ *                enqueue: a rank that disagrees gets an error before anything is enqueued
  *   look         fails once a rank has died or the communicator is broken, so that a function that waits for other
  *                ranks can stop. Any thread
- *   await_break  waits until look fails, at most so long; 1: it does. Any thread */
+ *   await_break  waits at most `seconds` until look fails; returns 1 if it does. Any thread */
 typedef struct gsel_control_v1 {
   uint32_t struct_size;
   uint32_t reserved;
@@ -43,8 +43,8 @@ typedef struct gsel_control_v1 {
  *   join_timeout_s  bound on link_join, seconds
  *   device_table, device_ctx  the opened device of this rank
  *   flags           GSEL_COMM_*
- *   address         at which the other hosts have reached this one, a number or a name; empty: not known, or all ranks
- *                   are on one host. Lives until link_join has returned */
+ *   address         at which other hosts have reached this one, a number or a name; empty: unknown, or all ranks are on
+ *                   one host. Lives until link_join has returned */
 typedef struct gsel_join {
   uint32_t struct_size;
   uint32_t flags;
@@ -58,20 +58,20 @@ typedef struct gsel_join {
   gsel_str address;
 } gsel_join;
 
-/* What a transport is.
+/* Describes a transport.
  *   flags         GSEL_TRANSPORT_*
- *   dlpack_types  bits 1 << device type, as in dlpack.h, of the devices whose memory it takes
- *   version       of the library behind it; ranks with different ones do not join
- *   library       the file it was found in, for people; lives as long as ctx */
-#define GSEL_TRANSPORT_BITWISE 1u    /* all ranks get the same bits, the same ones in every run */
-#define GSEL_TRANSPORT_OWN_DEVICE 2u /* each rank has a device of its own */
+ *   dlpack_types  bits 1 << device type, as in dlpack.h, of the devices whose memory it accepts
+ *   version       of the library that it wraps; ranks with different ones do not join
+ *   library       the file of this library, for display; lives as long as ctx */
+#define GSEL_TRANSPORT_BITWISE 1u    /* all ranks get the same bits, in every run */
+#define GSEL_TRANSPORT_OWN_DEVICE 2u /* each rank needs its own device */
 #define GSEL_TRANSPORT_HOST_SYNCHRONOUS 4u /* a call has ended when enqueue returns */
 #define GSEL_TRANSPORT_ONE_ORDER 8u /* the calls of a link run in the order enqueued, also on several streams */
 #define GSEL_TRANSPORT_CAPTURE 16u  /* calls may be captured in a graph */
 #define GSEL_TRANSPORT_TAGS 32u     /* messages have tags, can be probed, and can come from any rank */
-#define GSEL_TRANSPORT_IN_PLACE 64u /* devices of one process reach the buffers of a call where they are */
-#define GSEL_TRANSPORT_PROMPT 128u  /* short bytes between hosts take no longer than over a socket, and what is received
-                                     * may be shorter than what was asked for */
+#define GSEL_TRANSPORT_IN_PLACE 64u /* devices of one process access each other's buffers in place */
+#define GSEL_TRANSPORT_PROMPT 128u  /* short transfers between hosts take no longer than over a socket, and received
+                                     * data may be shorter than the receive */
 typedef struct gsel_transport_description {
   uint32_t struct_size;
   uint32_t flags;
@@ -88,50 +88,50 @@ typedef struct gsel_enqueued {
   gsel_stream *stream;
 } gsel_enqueued;
 
-/* Bytes that go to a rank of the link, or come from one. Those that go from one rank to another under one tag arrive in
- * the order posted, each in one that takes as many bytes. Layout is frozen.
+/* A transfer of bytes to a rank of the link, or from one. Transfers from one rank to another with one tag arrive in the
+ * order posted, each in a receive of the same size. Layout is frozen.
  *   peer   not this rank
  *   tag    0 to 2^24 - 1
- *   bytes  at most 2^40; 0 is a message as well */
+ *   bytes  at most 2^40; 0 is also a transfer */
 typedef struct gsel_transfer {
   int32_t peer;
   uint32_t tag;
-  const void *send; /* NULL: the bytes come */
+  const void *send; /* NULL: a receive */
   void *recv;
   uint64_t bytes;
 } gsel_transfer;
 
 /* One thread at a time calls the functions of a link, except link_abort and link_error, which any thread may call.
- *   open, close       what the transport needs once for all its links. `ctx` is the first argument of link_join
- *   describe          what it is; starts nothing on a device
+ *   open, close       set up what all links of the transport share. `ctx` is the first argument of link_join
+ *   describe          describes the transport; starts nothing on a device
  *   link_join         waits for the other ranks, at most join_timeout_s
- *   link_leave        while no call is being enqueued: waits for what the link has enqueued, as long as the control does
- *                     not say that the communicator is broken
- *   link_abort        ends the work of the link that waits for other ranks, and calls that other threads are in. May
- *                     wait; the host gives it a thread of its own
+ *   link_leave        called while no call is being enqueued: waits for the enqueued work of the link, unless the
+ *                     control says that the communicator is broken
+ *   link_abort        ends the link's work that waits for other ranks, and calls in other threads. May wait; the host
+ *                     calls it on a separate thread
  *   link_error        what has failed since the calls were enqueued; does not wait
- *   supports          whether the link makes such a call; if not, writes why not to reason[capacity]. Alike on all
- *                     ranks. What it does not make goes through host memory
- *   enqueue           makes the calls together, as ncclGroupStart and ncclGroupEnd do, and returns when all are on their
- *                     streams; the links are of this transport. Where it must wait for other ranks, such as for a first
- *                     connection, it ends with GSEL_ERR_TIMEOUT after timeout_s
- *   memory_alloc, memory_free       memory of a device that the transport can register; NULL: that of the device's own
- *                     table. It belongs to no link
- *   window_register   all ranks of a link: memory[bytes] of each of them may be read and written by the others in place;
- *                     NULL: not needed. window_release: no call on the memory is under way
- *   link_native       the handle of the library behind it, such as ncclComm_t; NULL: none. For people who know it
- * Between hosts, for memory of the host (dlpack_types has kDLCPU, GSEL_TRANSPORT_HOST_SYNCHRONOUS is set); supports and
+ *   supports          whether the link can make a call; if not, writes the reason to reason[capacity]. The same on all
+ *                     ranks. Unsupported calls go through host memory
+ *   enqueue           makes the calls together, as ncclGroupStart and ncclGroupEnd do, and returns when all are on
+ *                     their streams; the links are of this transport. If it must wait for other ranks, for example for
+ *                     a first connection, it ends with GSEL_ERR_TIMEOUT after timeout_s
+ *   memory_alloc, memory_free       memory of a device that the transport can register; NULL: the device's own
+ *                                   functions are used. The memory belongs to no link
+ *   window_register   called by all ranks of a link: the other ranks may read and write each rank's memory[bytes] in
+ *                     place; NULL: not needed. window_release: no unfinished call uses the memory
+ *   link_native       the handle of the wrapped library, such as ncclComm_t, for programs that know it; NULL: none
+ * Between hosts, for host memory (dlpack_types has kDLCPU, GSEL_TRANSPORT_HOST_SYNCHRONOUS is set); supports and
  * enqueue need not make any call then:
- *   post              begins to move bytes and returns at once, whatever other ranks do; the memory stays as it is, and
- *                     allocated, until they have gone or come
- *   test              *done: 1 once the bytes have gone, so that their memory can be used again, or come. Waits for at
- *                     most so long, without a lock that another thread's post or test needs; 0: only looks. It may
- *                     return before either. An error says that the link is broken: GSEL_ERR_PEER, GSEL_ERR_ABORTED;
- *                     GSEL_ERR_STATE where this rank's own program has ended the library behind it
- *   release           the memory is used no more when it returns. Before the end of what was posted only behind
+ *   post              begins a transfer and returns immediately, whatever other ranks do; the memory must stay
+ *                     unchanged and allocated until the transfer is done
+ *   test              *done: 1 once the bytes were sent, so that their memory can be reused, or received. Waits at most
+ *                     `seconds`, without a lock that another thread's post or test needs; 0: does not block. It may
+ *                     return before either. An error means that the link is broken: GSEL_ERR_PEER,
+ *                     GSEL_ERR_ABORTED; GSEL_ERR_STATE if this rank's own program has shut down the wrapped library
+ *   release           after it returns, the memory is not used any more. Before the end of the transfer only after
  *                     link_abort. Any thread; before link_leave
  *                     post and test may be called by several threads at the same time
- *   link_note         what a program must know of the link, in one line, for gsel_comm_explain; lives as long as the
+ *   link_note         what a program must know about the link, in one line, for gsel_comm_explain; lives as long as the
  *                     link; NULL: nothing */
 typedef struct gsel_transport_v2 {
   uint32_t struct_size;

@@ -1,5 +1,5 @@
-/* gsel/types.h: the plain types that every other header uses: status, text, element types, tensors.
- * Does not know devices, ranks and strategies. C99, freestanding headers only. */
+/* gsel/types.h: the plain types that all other headers use: status, text, element types, tensors. C99, freestanding
+ * headers only. */
 #ifndef GSEL_TYPES_H
 #define GSEL_TYPES_H
 
@@ -34,7 +34,7 @@ GSEL_API int32_t gsel_version(void);
 /* Version of the loaded library as text, such as "0.1.0"; static. Any thread. Since 0.1. */
 GSEL_API const char *gsel_version_text(void);
 
-/* Result of a fallible call: 0 (GSEL_OK) or one of the negative GSEL_ERR_* codes of gsel/error.h. */
+/* Result of a function that can fail: 0 (GSEL_OK) or one of the negative GSEL_ERR_* codes of gsel/error.h. */
 typedef int32_t gsel_status;
 
 /* UTF-8 text as pointer and length in bytes. Layout is frozen. len == GSEL_NUL means NUL-terminated; data == NULL means
@@ -48,17 +48,17 @@ typedef struct gsel_str {
 /* Length of a gsel_str that ends with NUL. */
 #define GSEL_NUL ((size_t)-1)
 
-/* A C string or literal as gsel_str: macro for initialisers, function for foreign callers.
- * `text` is borrowed for as long as the result is used; NULL gives "not given". Any thread. Since 0.1. */
+/* A C string or literal as gsel_str: macro for initialisers, function for foreign callers. `text` is borrowed for as
+ * long as the result is used; NULL gives "not given". Any thread. Since 0.1. */
 #define GSEL_STR(text) {(text), GSEL_NUL}
 GSEL_API gsel_str gsel_str_from(const char *text);
 
 /* Rules of all headers.
- *   Objects    A _create, _load, _parse or _init call makes an object; the _free function of its name releases it,
+ *   Objects    A _create, _load, _parse or _init call makes an object; the _free function with its name releases it,
  *              once, and accepts NULL. An object may be used from any thread and passed from one thread to another. Its
  *              header says which calls may overlap; by default calls on one object must not overlap, calls on two
  *              objects may
- *   Lists      have a _count function and a function of the index i from 0. An index outside is GSEL_ERR_ARG; a
+ *   Lists      have a _count function and a function of the index i from 0. An index out of range is GSEL_ERR_ARG; a
  *              function that returns text returns empty text
  *   Callbacks  must return: no C++ exception, longjmp or Rust panic may leave them
  *   user_data  is passed to the callback unchanged. If the library keeps it beyond the call, there is a free_user_data
@@ -67,16 +67,16 @@ GSEL_API gsel_str gsel_str_from(const char *text);
  *   Since 0.1  means that version 0.1 of the library is the first that has the function */
 typedef void (*gsel_free_fn)(void *user_data);
 
-/* Every transparent struct starts with `uint32_t struct_size` and grows only at its end. Fields named reserved are zero,
- * and bits of `flags` that have no name are refused. A struct with a smaller size comes from an older caller, and its
+/* Every transparent struct starts with `uint32_t struct_size` and grows only at its end. Fields named reserved are
+ * zero, and unnamed bits of `flags` are refused. A struct with a smaller size comes from an older caller, and its
  * missing fields take defaults. One with a larger size is accepted if the tail that this library does not know is zero.
- * Each such type that a program passes has an initialiser GSEL_<TYPE>_INIT, made with this macro, and for foreign callers
- * a function gsel_<type>_init(s, struct_size). The function zeroes struct_size bytes and stores the size. struct_size is
- * the size that the caller was compiled with, and the library writes no byte behind it. Nothing is written if s is NULL,
- * or if struct_size is less than the two first fields or 4 GiB and more. In C++ the initialiser is a value, because
- * braces would warn about each field left out.
- * All structs of an array state the same size, which is the distance between them. Structs whose layout is frozen say
- * so and have no struct_size. */
+ * Each such type that a program passes has an initialiser GSEL_<TYPE>_INIT, made with this macro, and for foreign
+ * callers a function gsel_<type>_init(s, struct_size). The function zeroes struct_size bytes and stores the size.
+ * struct_size is the size that the caller was compiled with, and the library never writes past it. Nothing is written
+ * if s is NULL, or if struct_size is smaller than the first two fields or at least 4 GiB. In C++ the initialiser is a
+ * value, because braces would warn about each omitted field.
+ * All structs of an array state the same size, which is the distance between them. Structs with a frozen layout say so
+ * and have no struct_size. */
 #ifdef __cplusplus
 extern "C++" {
 template <class T>
@@ -159,8 +159,8 @@ typedef int32_t gsel_axis;
 GSEL_API int32_t gsel_axis_count(void);
 GSEL_API const char *gsel_axis_name(gsel_axis axis);
 
-/* Which part of a layer or stage is computed: in work of pull mode, in schedules, in checks, and as instructions of a
- * program. gsel/program.h continues this list. Numbers never change. */
+/* The part of a layer or stage that is computed: in work of pull mode, in schedules, in checks, and in instructions of
+ * a program. gsel/program.h continues this list. Numbers never change. */
 #define GSEL_INPUT 1
 #define GSEL_FORWARD 2
 #define GSEL_BACKWARD_INPUT 3
@@ -186,9 +186,9 @@ typedef struct gsel_range {
   int64_t end;
 } gsel_range;
 
-/* What a rank has of a tensor that is split along one dimension. The dimension consists of `blocks` equal
- * blocks of `whole` elements each (q, k and v in one matrix are three blocks); the rank has elements [begin, end) of
- * each block. Layout is frozen: arrays of it are passed.
+/* The shard of a tensor that is split along one dimension. The dimension consists of `blocks` equal blocks of `whole`
+ * elements each (q, k and v in one matrix are three blocks); the rank has elements [begin, end) of each block. Layout
+ * is frozen: arrays of it are passed.
  *   dim  the dimension; -1: the rank has the whole tensor, blocks is 1, and the other fields are 0 */
 typedef struct gsel_shard {
   int32_t dim;
@@ -198,9 +198,9 @@ typedef struct gsel_shard {
   int64_t whole;
 } gsel_shard;
 
-/* The range of part `index` when n items are divided in `parts` parts: sizes differ by at most one, larger parts first.
- * A pure function, so that a loader can read only the bytes of its part. Out-of-range arguments (n < 0, parts < 1,
- * index outside 0..parts-1) give the empty range {0, 0}. Any thread. Since 0.1. */
+/* The range of shard `index` when n items are divided into `parts` shards: sizes differ by at most one, larger shards
+ * first. A pure function, so that a loader can read only the bytes of its shard. Out-of-range arguments (n < 0, parts <
+ * 1, index outside 0..parts-1) give the empty range {0, 0}. Any thread. Since 0.1. */
 GSEL_API gsel_range gsel_shard_range(int64_t n, int64_t parts, int64_t index);
 
 /* Numbers of calls made and of payload bytes sent. */
