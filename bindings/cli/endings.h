@@ -12,7 +12,7 @@ namespace gsel::cli {
 
 class Endings {
  public:
-  // If no socket can be opened, nobody is told.
+  // If no socket can be opened, the other functions have no effect.
   explicit Endings(const std::string& job);
   ~Endings();
   Endings(const Endings&) = delete;

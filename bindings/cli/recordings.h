@@ -23,7 +23,7 @@ class Recordings {
   Recordings(const Recordings&) = delete;
   Recordings& operator=(const Recordings&) = delete;
 
-  // True once when a process asks and no request is under way; then answers of `hosts` hosts are expected.
+  // True once when a process asks and no request is in progress; then answers of `hosts` hosts are expected.
   bool begins(size_t hosts);
   void add(const std::string& json);  // of some ranks
   void end_of_host();                 // it sent everything, or was lost

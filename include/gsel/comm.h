@@ -133,7 +133,7 @@ GSEL_API void gsel_comm_options_init(gsel_comm_options *options, size_t struct_s
  *   options NULL, or world_size 0: rank and size are read from the first complete set of
  *           RANK + WORLD_SIZE (gsel run, torchrun; needs MASTER_ADDR and MASTER_PORT unless WORLD_SIZE is 1),
  *           OMPI_COMM_WORLD_RANK + _SIZE, PMI_RANK + PMI_SIZE, SLURM_PROCID + SLURM_STEP_NUM_TASKS,
- *           JOB_COMPLETION_INDEX + WORLD_SIZE, PMIX_RANK + what the process manager of PMIX_NAMESPACE tells;
+ *           JOB_COMPLETION_INDEX + WORLD_SIZE, PMIX_RANK + the size from the process manager of PMIX_NAMESPACE;
  *           without a complete set the communicator has one rank
  *   out     given to the caller, free with gsel_comm_free; NULL on error
  * Errors: GSEL_ERR_ARG, GSEL_ERR_CONFIG (environment incomplete, or no rendezvous; the variable is named),
@@ -414,11 +414,11 @@ GSEL_API gsel_status gsel_group_start(gsel_comm *comm, const gsel_collective *co
  * arguments are checked once, here. Since 0.1. */
 GSEL_API gsel_status gsel_request_create(gsel_comm *comm, const gsel_collective *call, gsel_request **out,
                                          gsel_error **err);
-/* Starts a persistent request. GSEL_ERR_STATE if it is under way. Since 0.1. */
+/* Starts a persistent request. GSEL_ERR_STATE if it is in progress. Since 0.1. */
 GSEL_API gsel_status gsel_request_start(gsel_request *request, gsel_error **err);
 /* Runs a persistent request on the calling thread: start and wait without a second thread. Other threads may make calls
- * on the communicator and run other requests meanwhile. GSEL_ERR_STATE if the request is under way or was made by
- * gsel_comm_start. Since 0.1. */
+ * on the communicator and run other requests at the same time. GSEL_ERR_STATE if the request is in progress or was made
+ * by gsel_comm_start. Since 0.1. */
 GSEL_API gsel_status gsel_request_run(gsel_request *request, gsel_error **err);
 /* Sets *done to 1 if the call has ended, else to 0. Returns the result of the call if it has ended, else GSEL_OK. Never
  * blocks. A request that was never started is done. Since 0.1. */

@@ -20,7 +20,7 @@ typedef struct gsel_reservation gsel_reservation;
 /* How to reserve.
  *   folder  folder of the locks, shared by all processes that reserve, such as one mounted into containers. Not given:
  *           the variable GSEL_RESERVE_FOLDER, else /run/lock/gsel, else /tmp/gsel-lock; created if it does not exist
- *   wait_s  seconds to wait for devices to become free; 0: return at once                                          */
+ *   wait_s  seconds to wait for devices to become free; 0: do not wait                                             */
 typedef struct gsel_reserve_options {
   uint32_t struct_size;
   uint32_t reserved;

@@ -45,7 +45,7 @@ struct Config {
   } comm;
   std::array<int64_t, kAxes> mesh{1, 0, 1, 1};  // by gsel_axis; 0 means "auto"
   std::array<std::optional<StrategySection>, kAxes> strategy;
-  std::string plan = "none";  // none | auto: who chooses the strategies
+  std::string plan = "none";  // none | auto: whether gsel chooses the strategies
   struct {
     std::string optimizer = "adamw";  // adamw | adam | adamw_8bit | lion | sgd | sign_sgd
     double learning_rate = 1e-3, weight_decay = 0.01, momentum = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;

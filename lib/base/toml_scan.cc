@@ -18,7 +18,7 @@ bool beyond_ascii(char c) {
   return static_cast<unsigned char>(c) >= 0x80;
 }
 
-// What ends a bare value.
+// Whether the character ends a bare value.
 bool ends_word(char c) {
   return std::string_view("\t\n\v\f\r ]},#").find(c) != std::string_view::npos;
 }

@@ -43,7 +43,7 @@ class Shortage {
 
   // For a selection without any accelerator.
   std::string nothing() const;
-  // For a selection with `found` devices, too few.
+  // For a selection that has only `found` devices.
   std::string count(size_t found) const;
   // "; a part of a name is written name:*A100*" when the request has a name without a wildcard, else nothing.
   std::string glob_hint() const;

@@ -20,14 +20,14 @@ struct LightningIndex {
 // A Python literal, the bare word auto, or find_usable(n), whose n is the first item. GSEL_ERR_SYNTAX.
 PythonValue parse_lightning_devices(const Input& input);
 
-// Of the CUDA and MPS accelerators. `elastic`: torchelastic started this process.
+// Indexes for the CUDA and MPS accelerators. `elastic`: torchelastic started this process.
 std::vector<LightningIndex> lightning_gpus(const Input& input, const PythonValue& devices, int64_t there, bool elastic,
                                            Trace& trace);
-// Of the TPU accelerator.
+// Indexes for the TPU accelerator.
 std::vector<LightningIndex> lightning_tpus(const Input& input, const PythonValue& devices, int64_t there);
-// Of the HPU accelerator.
+// Indexes for the HPU accelerator.
 std::vector<LightningIndex> lightning_hpus(const Input& input, const PythonValue& devices);
-// Of the CPU accelerator: how many processes.
+// Number of processes for the CPU accelerator.
 int64_t lightning_processes(const Input& input, const PythonValue& devices);
 
 // find_usable_cuda_devices: returns visible devices, where `usable` says on which a tensor can be allocated.

@@ -46,7 +46,7 @@ struct Clause {
     busy,
   };
   Kind kind = Kind::automatic;
-  bool excluded = false;  // stands after "!"
+  bool excluded = false;  // follows "!"
   std::string name;       // of an accelerator
   uint64_t number = 0;
   std::vector<Kind> spaces;   // of a list: the space of each token
