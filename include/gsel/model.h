@@ -179,8 +179,8 @@ GSEL_API void gsel_value_options_init(gsel_value_options *options, size_t struct
 #define GSEL_LAYER_RECOMPUTABLE 4u /* forward may run again before backward (train.recompute) */
 #define GSEL_LAYER_OWN_PARAMS 8u  /* the layer has undeclared parameters of its own; its backward_weight is called
                                    * although no parameters are declared. Only for gsel_pipeline_create */
-#define GSEL_LAYER_POSITIONWISE 16u /* computes each position independently of the others (norm, residual, linear): given
-                                     * a shard of the positions (sequence_dim) of all values it computes just these */
+#define GSEL_LAYER_POSITIONWISE 16u /* computes each position independently (norm, residual, linear): given a shard of the
+                                     * positions (sequence_dim) of all values it computes just these */
 #define GSEL_LAYER_SAVES_WHOLE 32u  /* the size of what it saves does not shrink when its values are split, unless they
                                      * are split by positions */
 #define GSEL_LAYER_ALWAYS_ACCUMULATES 64u /* its backward always adds to d_params and d_inputs, or overwrites d_inputs:
