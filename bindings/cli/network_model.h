@@ -76,7 +76,7 @@ struct Tree {
   struct Level {
     int64_t children, below;  // direct children, and all hosts below
   } of[16] = {};
-  int64_t lowest = 0;      // connections that the lowest hosts make to find their parent
+  int64_t lowest = 0;      // connections with which lower hosts find their parent
   int64_t most_lines = 0;  // of one host, to its parent and children
 };
 Tree tree_of(int64_t hosts);
