@@ -80,7 +80,7 @@ void shift_times(Json& rank, double us, const std::map<int64_t, int64_t>& number
   if (!rank["awaits"].is_null()) rank["awaits"] = numbers.at(rank["awaits"].get<int64_t>());
 }
 
-// Of the ranks that delay their own hosts (only dead ones, if any), those with the fewest calls: the rest wait for them.
+// Of the ranks that delay their own hosts (dead ones, if any), those with the fewest calls: the rest wait for them.
 Json last_of(const std::vector<int64_t>& late, const Json& ranks) {
   const auto calls_of = [&](int64_t number) {
     for (const Json& rank : ranks)
