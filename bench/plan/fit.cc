@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/read_file.h"
+#include "base/file.h"
 #include "plan/rows.h"
 
 namespace {

@@ -6,7 +6,6 @@
 #include <cstdlib>
 
 #include "base/log.h"
-#include "base/printable.h"
 #include "base/text.h"
 #include "plugin/loader.h"
 #include "plugin/registry.h"

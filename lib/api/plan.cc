@@ -11,7 +11,6 @@
 #include "api/select_handle.h"
 #include "base/guard.h"
 #include "base/options.h"
-#include "base/printable.h"
 #include "base/text.h"
 #include "plan/breakdown_svg.h"
 #include "plan/config_layout.h"

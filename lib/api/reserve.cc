@@ -10,7 +10,7 @@
 #include "api/select_request.h"
 #include "base/guard.h"
 #include "base/options.h"
-#include "base/printable.h"
+#include "base/text.h"
 
 struct gsel_reservation {
   gsel_reservation(const gsel::FullRequest& full, const gsel::Reservation::Options& options)

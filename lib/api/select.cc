@@ -11,7 +11,7 @@
 #include "api/select_request.h"
 #include "base/guard.h"
 #include "base/options.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "select/compat/compat.h"
 
 using gsel::guard;

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "api/select_handle.h"
+#include "base/file.h"
 #include "base/options.h"
-#include "base/read_file.h"
 #include "base/text.h"
 #include "select/reserve/reserve.h"
 #include "select/resolve.h"

@@ -7,10 +7,10 @@
 #include "api/init_struct.h"
 #include "base/axis.h"
 #include "base/dtype.h"
+#include "base/error.h"
 #include "base/guard.h"
 #include "base/log.h"
 #include "base/shard.h"
-#include "base/status.h"
 #include "base/text.h"
 #include "base/version.h"
 

@@ -5,8 +5,7 @@
 #include <cstdlib>
 
 #include "base/config_keys.h"
-#include "base/printable.h"
-#include "base/read_file.h"
+#include "base/file.h"
 #include "base/text.h"
 
 namespace gsel {

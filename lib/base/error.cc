@@ -3,16 +3,13 @@
 
 #include <cstring>
 
-#include "base/current_error.h"
-#include "base/printable.h"
-#include "base/status.h"
-
-// NOLINTNEXTLINE(misc-no-recursion): depth is the length of the cause chain
+// NOLINTNEXTLINE(misc-no-recursion): as deep as the chain of causes
 gsel_error::gsel_error(gsel::Error e) : error(std::move(e)) {
   if (error.cause()) cause = std::make_unique<gsel_error>(*error.cause());
 }
 
 namespace gsel {
+
 namespace {
 
 gsel_error& out_of_memory() noexcept {
@@ -88,6 +85,22 @@ void take_over(gsel_status status, gsel_error* handle) {
   Error error = handle ? handle->error : Error(status, status_text(status));
   free_handle(handle);
   throw error;
+}
+
+const char* status_text(gsel_status status) {
+#define GSEL_CASE(constant, number, text) \
+  case number:                            \
+    return text;
+  switch (status) { GSEL_ERROR_LIST(GSEL_CASE) default : return "unknown code"; }
+#undef GSEL_CASE
+}
+
+const char* status_name(gsel_status status) {
+#define GSEL_CASE(constant, number, text) \
+  case number:                            \
+    return #constant;
+  switch (status) { GSEL_ERROR_LIST(GSEL_CASE) default : return "unknown"; }
+#undef GSEL_CASE
 }
 
 }  // namespace gsel

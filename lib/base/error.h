@@ -92,4 +92,9 @@ inline void throw_if_failed(gsel_status status, gsel_error* handle) {
   if (status != GSEL_OK || handle) take_over(status, handle);
 }
 
+const char* status_text(gsel_status status);  // "invalid argument"
+const char* status_name(gsel_status status);  // "GSEL_ERR_ARG"
+
+Error current_error();
+
 }  // namespace gsel

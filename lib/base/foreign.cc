@@ -1,8 +1,8 @@
 // base/foreign.cc: see foreign.h.
 #include "base/foreign.h"
 
-#include "base/printable.h"
-#include "base/status.h"
+#include "base/error.h"
+#include "base/text.h"
 
 namespace gsel {
 namespace {

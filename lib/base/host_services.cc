@@ -5,8 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/printable.h"
-#include "base/status.h"
+#include "base/text.h"
 
 namespace gsel {
 namespace {

@@ -10,8 +10,7 @@
 
 #include "base/error.h"
 #include "base/json_place.h"
-#include "base/nearest.h"
-#include "base/printable.h"
+#include "base/text.h"
 
 namespace gsel {
 namespace {

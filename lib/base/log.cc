@@ -8,7 +8,6 @@
 #include <optional>
 #include <set>
 
-#include "base/printable.h"
 #include "base/text.h"
 #include "base/user_data.h"
 

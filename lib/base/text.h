@@ -1,4 +1,5 @@
-// base/text.h: conversion between gsel_str and C++ text, character tests, and numbers with nouns and units.
+// base/text.h: conversion between gsel_str and C++ text, character tests, numbers with nouns and units, foreign text in
+// one-line messages, and "did you mean".
 #pragma once
 
 #include <gsel/types.h>
@@ -7,6 +8,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gsel {
 
@@ -46,5 +48,17 @@ inline std::string with_noun(std::integral auto n, std::string_view noun) {
 
 // "0.3 s": with as many digits as a person writes.
 std::string seconds_text(double seconds);
+
+// `text` in double quotes: control characters, quotes and backslashes escaped, cut after `most` bytes.
+std::string in_quotes(std::string_view text, size_t most = 60);
+
+// `text` on one line: each control character becomes a blank, blanks at the end are removed.
+std::string one_line(std::string_view text);
+
+// The number of insertions, deletions and replacements that turn a into b.
+int edit_distance(std::string_view a, std::string_view b);
+
+// The nearest of `known`, the first among equals; empty when none is near enough.
+std::string nearest(std::string_view word, const std::vector<std::string_view>& known);
 
 }  // namespace gsel

@@ -7,8 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/current_error.h"
-#include "base/printable.h"
+#include "base/error.h"
 #include "base/text.h"
 #include "comm/call/check.h"
 #include "comm/call/collective.h"

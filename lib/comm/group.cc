@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/current_error.h"
+#include "base/error.h"
 #include "comm/call/check.h"
 #include "comm/call/collective.h"
 #include "comm/communicator.h"

@@ -8,7 +8,6 @@
 #include "base/axis.h"
 #include "base/dtype.h"
 #include "base/options.h"
-#include "base/printable.h"
 #include "base/text.h"
 
 namespace gsel {

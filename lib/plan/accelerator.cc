@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/nearest.h"
-#include "base/printable.h"
+#include "base/text.h"
 
 namespace gsel::plan {
 namespace {

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/printable.h"
 #include "base/text.h"
 #include "plan/cluster_parts.h"
 

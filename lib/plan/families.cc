@@ -2,7 +2,7 @@
 #include "plan/families.h"
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text.h"
 
 namespace gsel::plan {
 namespace {

@@ -4,8 +4,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/nearest.h"
-#include "base/printable.h"
 #include "base/text.h"
 #include "plan/search.h"
 

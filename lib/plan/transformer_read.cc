@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "plan/families.h"
 #include "plan/shape_reader.h"
 #include "plan/transformer.h"

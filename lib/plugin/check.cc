@@ -14,7 +14,7 @@
 
 #include "base/axis.h"
 #include "base/options.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "plugin/loader.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/host_services.h"
-#include "base/printable.h"
+#include "base/text.h"
 
 namespace gsel {
 namespace {

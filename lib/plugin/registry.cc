@@ -11,8 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/nearest.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "plugin/loader.h"
 #include "plugin/search.h"
 #include "plugin/trust.h"

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/nearest.h"
-#include "base/printable.h"
 #include "base/text.h"
 #include "schedule/schedule_rows.h"
 

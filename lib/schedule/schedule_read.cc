@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/printable.h"
+#include "base/text.h"
 #include "schedule/schedule.h"
 
 namespace gsel {

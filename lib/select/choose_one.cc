@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/nearest.h"
+#include "base/text.h"
 #include "select/choose.h"
 #include "select/filter.h"
 #include "select/picker.h"

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/nearest.h"
-#include "base/status.h"
+#include "base/error.h"
+#include "base/text.h"
 #include "select/choose.h"
 #include "select/compat/compat.h"
 #include "select/request/hosts.h"

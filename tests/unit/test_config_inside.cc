@@ -6,8 +6,7 @@
 
 #include "base/config.h"
 #include "base/config_keys.h"
-#include "base/nearest.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "support/check.h"
 
 namespace {

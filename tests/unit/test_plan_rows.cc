@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/read_file.h"
+#include "base/file.h"
 #include "plan/rows.h"
 #include "plan/rows_device.h"
 #include "support/check.h"

@@ -10,7 +10,6 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "base/printable.h"
 #include "base/text.h"
 
 namespace gsel {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/current_error.h"
+#include "base/error.h"
 #include "base/forked.h"
 #include "base/log.h"
 #include "base/quiet_thread.h"

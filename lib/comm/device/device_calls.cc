@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/current_error.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "comm/call/check.h"
 #include "comm/call/collective.h"

@@ -2,7 +2,6 @@
 // announcer.h.
 #include <utility>
 
-#include "base/current_error.h"
 #include "base/error.h"
 #include "base/forked.h"
 #include "comm/call/collective.h"

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "comm/call/collective.h"
 
 namespace gsel::hosts {

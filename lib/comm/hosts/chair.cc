@@ -7,7 +7,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/current_error.h"
 #include "base/error.h"
 #include "base/os.h"
 #include "base/text.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "base/current_error.h"
+#include "base/error.h"
 #include "base/text.h"
 #include "comm/hosts/delegate.h"
 #include "comm/hosts/meeting.h"

@@ -10,9 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "base/current_error.h"
+#include "base/error.h"
 #include "base/log.h"
-#include "base/printable.h"
 #include "base/quiet_thread.h"
 #include "base/text.h"
 #include "comm/shm/members/membership.h"

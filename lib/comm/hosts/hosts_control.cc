@@ -8,7 +8,6 @@
 #include <numeric>
 #include <utility>
 
-#include "base/current_error.h"
 #include "base/error.h"
 #include "base/os.h"
 #include "base/text.h"

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/current_error.h"
 #include "base/error.h"
 #include "base/forked.h"
 #include "base/os.h"

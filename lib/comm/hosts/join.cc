@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/current_error.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "comm/hosts/hosts_control.h"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/current_error.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "comm/hosts/wire.h"

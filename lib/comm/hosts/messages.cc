@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/current_error.h"
 #include "base/dtype.h"
+#include "base/error.h"
 #include "base/forked.h"
 #include "base/text.h"
 #include "comm/call/collective.h"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <ctime>
 
-#include "base/current_error.h"
+#include "base/error.h"
 #include "comm/hosts/wire.h"
 
 namespace gsel::hosts {

@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text.h"
 
 namespace gsel::hosts {
 namespace {

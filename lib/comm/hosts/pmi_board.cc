@@ -8,7 +8,7 @@
 #include <atomic>
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "comm/hosts/board.h"
 #include "comm/hosts/stream.h"
 

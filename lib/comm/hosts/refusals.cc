@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "base/printable.h"
 #include "base/text.h"
 
 namespace gsel::hosts {

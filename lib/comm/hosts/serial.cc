@@ -5,7 +5,7 @@
 #include <chrono>
 #include <utility>
 
-#include "base/current_error.h"
+#include "base/error.h"
 #include "base/forked.h"
 #include "base/os.h"
 #include "comm/shm/engine/request_thread.h"

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text.h"
 
 namespace gsel::hosts {
 namespace {

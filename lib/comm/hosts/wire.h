@@ -14,7 +14,7 @@
 #include <type_traits>
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "comm/hosts/secret.h"
 
 namespace gsel::hosts {

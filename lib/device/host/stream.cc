@@ -1,7 +1,7 @@
 // device/host/stream.cc: see stream.h.
 #include "device/host/stream.h"
 
-#include "base/current_error.h"
+#include "base/error.h"
 #include "base/options.h"
 #include "base/os.h"
 #include "base/quiet_thread.h"

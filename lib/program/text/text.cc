@@ -1,11 +1,12 @@
 // program/text/text.cc: prints the text form of a program: one item per line, as words and key=value pairs
 // (docs/program.md). Default values are left out. Parsing is in text_read.cc.
+#include "base/text.h"
+
 #include <functional>
 #include <span>
 
 #include "base/axis.h"
 #include "base/dtype.h"
-#include "base/printable.h"
 #include "program/program.h"
 #include "program/words/attributes.h"
 #include "program/words/shard.h"

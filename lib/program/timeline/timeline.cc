@@ -10,7 +10,7 @@
 #include "base/axis.h"
 #include "base/error.h"
 #include "base/json_object.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "program/timeline/timeline_chart.h"
 
 namespace gsel {

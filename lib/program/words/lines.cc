@@ -9,7 +9,7 @@
 #include "base/axis.h"
 #include "base/dtype.h"
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text.h"
 
 namespace gsel {
 

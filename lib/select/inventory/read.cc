@@ -9,9 +9,8 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json_object.h"
-#include "base/printable.h"
-#include "base/read_file.h"
 #include "base/text.h"
 #include "select/inventory/inventory.h"
 #include "select/inventory/known.h"

@@ -3,7 +3,6 @@
 #include <map>
 #include <set>
 
-#include "base/nearest.h"
 #include "base/text.h"
 #include "select/request/hosts.h"
 

@@ -8,7 +8,6 @@
 #include <set>
 #include <string_view>
 
-#include "base/nearest.h"
 #include "base/text.h"
 #include "select/rules/rules.h"
 

@@ -10,7 +10,6 @@
 #include <ctime>
 
 #include "base/error.h"
-#include "base/printable.h"
 #include "base/text.h"
 #include "base/uninterrupted.h"
 

@@ -1,7 +1,7 @@
 // select/rules/lint.cc: see rules.h.
 #include <algorithm>
 
-#include "base/nearest.h"
+#include "base/text.h"
 #include "select/rules/rules.h"
 
 namespace gsel {

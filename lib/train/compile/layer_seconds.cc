@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <map>
 
+#include "base/file.h"
 #include "base/json_object.h"
-#include "base/read_file.h"
 
 namespace gsel {
 namespace {

@@ -4,10 +4,9 @@
 #include <bit>
 #include <span>
 
+#include "base/file.h"
 #include "base/guard.h"
-#include "base/printable.h"
 #include "base/random.h"
-#include "base/read_file.h"
 #include "base/text.h"
 #include "program/stages.h"
 #include "train/compile/layer_seconds.h"

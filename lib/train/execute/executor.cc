@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/current_error.h"
+#include "base/error.h"
 #include "base/foreign.h"
 #include "base/os.h"
 #include "program/forward_programs.h"

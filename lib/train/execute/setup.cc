@@ -1,5 +1,5 @@
 // train/execute/setup.cc: makes initial values equal on all ranks and runs the setup program.
-#include "base/current_error.h"
+#include "base/error.h"
 #include "base/text.h"
 #include "program/stages.h"
 #include "train/execute/executor.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/current_error.h"
+#include "base/error.h"
 #include "model/views.h"
 #include "program/forward_programs.h"
 

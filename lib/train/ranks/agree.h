@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/current_error.h"
+#include "base/error.h"
 #include "comm/communicator.h"
 #include "model/model.h"
 

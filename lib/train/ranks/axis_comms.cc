@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "base/axis.h"
-#include "base/current_error.h"
 #include "base/dtype.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "program/optimistic.h"

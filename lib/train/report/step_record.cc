@@ -3,10 +3,9 @@
 
 #include "base/axis.h"
 #include "base/dtype.h"
+#include "base/file.h"
 #include "base/json.h"
-#include "base/read_file.h"
 #include "base/version.h"
-#include "base/write_file.h"
 
 namespace gsel {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
-#include "base/printable.h"
+#include "base/text.h"
 
 namespace gsel::shm {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/current_error.h"
+#include "base/error.h"
 #include "base/text.h"
 #include "comm/call/collective.h"
 

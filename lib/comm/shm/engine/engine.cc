@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/current_error.h"
 #include "base/dtype.h"
+#include "base/error.h"
 #include "comm/call/collective.h"
 
 namespace gsel::shm {

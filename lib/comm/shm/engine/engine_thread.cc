@@ -2,7 +2,7 @@
 // with exclusive use of the rank; see engine.h.
 #include <algorithm>
 
-#include "base/current_error.h"
+#include "base/error.h"
 #include "base/threads.h"
 #include "comm/shm/engine/engine.h"
 #include "comm/shm/engine/request_thread.h"

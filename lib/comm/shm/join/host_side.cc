@@ -10,7 +10,6 @@
 #include <map>
 #include <string_view>
 
-#include "base/printable.h"
 #include "base/text.h"
 #include "comm/shm/members/membership.h"
 #include "comm/shm/message/peer_memory.h"

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "comm/shm/join/socket.h"
 
 namespace gsel::shm {

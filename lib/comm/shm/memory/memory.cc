@@ -16,7 +16,7 @@
 #include "base/available.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "comm/shm/memory/family.h"
 
 namespace gsel::shm {

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "base/current_error.h"
+#include "base/error.h"
 #include "base/forked.h"
 #include "comm/shm/engine/request_thread.h"
 

@@ -11,12 +11,11 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "base/status.h"
 #include "base/version.h"
-#include "base/write_file.h"
 #include "comm/call/collective.h"
 #include "comm/call/operation.h"
 

@@ -10,9 +10,9 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "base/read_file.h"
 #include "comm/shm/tuning/tuning_file.h"
 
 namespace gsel::shm {

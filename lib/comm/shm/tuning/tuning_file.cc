@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "comm/call/collective.h"
 

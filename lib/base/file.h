@@ -1,5 +1,5 @@
-// base/read_file.h: reads a whole file as text. Only regular files: reading a pipe could block indefinitely, and a
-// device may never end. Does not know what is in the file.
+// base/file.h: reads and writes a whole file as text. Reads regular files only: a pipe could block the caller without
+// end, and a device never ends. A written file appears whole or not at all. Does not know what is in the file.
 #pragma once
 
 #include <cstddef>
@@ -14,5 +14,8 @@ std::string absolute_path(std::string_view what, const std::string& path);
 
 // GSEL_ERR_IO, about the file, when it cannot be read or has more than `max_bytes` bytes.
 std::string read_file(std::string_view what, const std::string& path, size_t max_bytes);
+
+// Replaces an existing file. GSEL_ERR_IO, about the file.
+void write_file(const std::string& path, std::string_view content);
 
 }  // namespace gsel
