@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "client.h"
@@ -79,14 +80,23 @@ void RemoteHost::hear_hello(const Frame& frame) {
   state_ = State::greeted;
 }
 
+namespace {
+
+// GSEL_INTERFACE is given to all hosts and decides which address they have.
+std::string by_interface() {
+  const char* name = std::getenv("GSEL_INTERFACE");
+  return name && *name ? " on the interface that GSEL_INTERFACE names, \"" + std::string(name) + "\"" : std::string();
+}
+
+}  // namespace
+
 // The address through which we reached the host, unless it is loopback; else its own address.
 std::string RemoteHost::rendezvous() const {
   std::string address = hello_.reached;
   if (address.empty() || is_loopback(address)) address = hello_.address;
   if (address.empty())
-    refuse(GSEL_ERR_NOT_FOUND, "host " + name_ +
-                                   " has no address that others could reach; give one by --rendezvous "
-                                   "tcp://ADDRESS:PORT");
+    refuse(GSEL_ERR_NOT_FOUND, "host " + name_ + " has no address that others could reach" + by_interface() +
+                                   "; give one by --rendezvous tcp://ADDRESS:PORT");
   const bool is_v6 = address.find(':') != address.npos;
   return "tcp://" + (is_v6 ? "[" + address + "]" : address) + ":" + std::to_string(hello_.port);
 }

@@ -57,8 +57,8 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *   config            borrowed for the call: its [comm] timeout_s is used if timeout_s is 0 here; NULL: the file that
  *                     GSEL_CONFIG names in the environment, as `gsel run --config` sets it, if any
  *   device            borrowed for the call: identity of the device that this rank computes on, such as the uuid of its
- *                     selection, at most 95 bytes. Two ranks that name the same device are refused before any rank has
- *                     a communicator. Not given: the environment variable GSEL_DEVICE, which `gsel run --devices` sets,
+ *                     selection, at most 95 bytes. Two ranks of one host that name the same device are refused before any
+ *                     rank has a communicator. Not given: the environment variable GSEL_DEVICE, which `gsel run --devices` sets,
  *                     if rank and size are also read from the environment; empty: not checked
  *   order             order of reductions: GSEL_ORDER_RANKS (0) or GSEL_ORDER_TREE, the same on every rank
  *   flags             GSEL_COMM_NO_THREAD: the library starts no thread; then only waiting ranks notice a death, and

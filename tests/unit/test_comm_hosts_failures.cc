@@ -142,9 +142,51 @@ void aborts_one_of_two(rank_run* run) {
   gsel_comm_free(comm);
 }
 
+// Its process ends as soon as the abort has returned: the other hosts know the reason, not only that it is gone.
+template <int32_t who>
+void aborts_and_ends(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  rank_ok(run, join(run, &comm, &err), err);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  if (run->rank == who) {
+    gsel_comm_abort(comm, gsel_str_from("no more data"));
+    kill(getpid(), SIGKILL);
+  }
+  int32_t x = 1;
+  rank_fails(run, gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err, GSEL_ERR_ABORTED,
+             "aborted the communicator: no more data", who);
+  gsel_comm_free(comm);
+}
+
 void test_an_abort_is_told_on_all_hosts(void**) {
   on_hosts("0011", aborts);
   on_hosts("0011", aborts_one_of_two);
+  on_hosts_but("0011", aborts_and_ends<0>, {0});
+  on_hosts_but("0011", aborts_and_ends<2>, {2});
+}
+
+// Sums in another order would differ in their bits.
+void has_another_order(rank_run* run) {
+  const auto* job = static_cast<const Job*>(run->user);
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  const char host[] = {'h', job->hosts[run->rank], '\0'};
+  setenv("GSEL_HOST_ID", host, 1);
+  gsel_comm_options options;
+  gsel_comm_options_init(&options, sizeof options);
+  options.rank = run->rank;
+  options.world_size = run->world_size;
+  options.id = &run->id;
+  options.join_timeout_s = 20;
+  options.order = run->rank >= 2 ? GSEL_ORDER_TREE : GSEL_ORDER_RANKS;
+  options.rendezvous = gsel_str_from(job->place);
+  const gsel_status status = gsel_comm_init(&options, &comm, &err);
+  rank_fails(run, status, err, GSEL_ERR_MISMATCH, "give every rank the same gsel_comm_options.order", -1);
+}
+
+void test_hosts_with_another_order_are_refused(void**) {
+  on_hosts("0011", has_another_order);
 }
 
 void test_a_death_is_told_on_all_hosts(void**) {
@@ -292,6 +334,7 @@ int main() {
       cmocka_unit_test(test_ranks_that_disagree_are_told_and_go_on),
       cmocka_unit_test(test_an_operation_that_fails_is_told_on_all_hosts),
       cmocka_unit_test(test_an_abort_is_told_on_all_hosts),
+      cmocka_unit_test(test_hosts_with_another_order_are_refused),
       cmocka_unit_test(test_a_death_is_told_on_all_hosts),
       cmocka_unit_test(test_who_has_left_is_told_on_all_hosts),
       cmocka_unit_test(test_a_late_rank_is_named_on_all_hosts),

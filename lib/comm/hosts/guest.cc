@@ -38,6 +38,8 @@ class Guest {
     own_.space = key_of(name_space());
     write_text(own_.version, version_text());
     write_job(own_.job, meeting_.job_name);
+    own_.order = meeting_.order;
+    own_.accelerator = meeting_.accelerator;
     if (board_ && board_->asks_all()) seats_ = read_seats();
     int64_t pause = kFirstPauseNs;
     for (;;) {

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +21,7 @@ namespace gsel::hosts {
 namespace {
 
 constexpr int64_t kNoticeNs = 200'000'000;
+constexpr useconds_t kLookUs = 20;
 constexpr uint32_t kMostText = 4096;
 constexpr double kLeastSilence = 1, kMostSilence = 86400;
 
@@ -87,6 +89,12 @@ void Herald::tell_what_broke() noexcept {
     const std::string text = error.message().substr(0, kMostText);
     tell_all({Say::broken, error.code(), error.rank(), static_cast<uint32_t>(text.size())}, text);
   }
+  all_told_.store(true, std::memory_order_release);
+}
+
+void Herald::await_told() const noexcept {
+  const int64_t end = os::now_ns() + kNoticeNs;
+  while (!all_told_.load(std::memory_order_acquire) && os::now_ns() < end) usleep(kLookUs);
 }
 
 void Herald::tell() {

@@ -28,6 +28,9 @@ class Herald {
   ~Herald();  // notifies that this rank leaves
   Herald(const Herald&) = delete;
   Herald& operator=(const Herald&) = delete;
+  // The communicator is broken: returns once the other hosts have been told, or after a short time. So a rank that ends
+  // with its error has told them what broke.
+  void await_told() const noexcept;
   // Called once, when the doors of all ranks are known.
   void begin_inquiries(const Heritage& heritage, const Secret& secret);
 
@@ -56,6 +59,7 @@ class Herald {
   os::Fd stop_;
   std::atomic<bool> stopping_{false};
   bool told_ = false;  // tell_what_broke() was called; used by the telling thread
+  std::atomic<bool> all_told_{false};
   struct Heard {
     int64_t last_ns;
     bool has_left;

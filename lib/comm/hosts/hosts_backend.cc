@@ -46,6 +46,15 @@ int64_t HostsBackend::timeout_ns() const {
 
 void HostsBackend::run(const gsel_collective& checked, gsel_stream* stream) {
   if (stream) return stream->enqueue([this, copy = checked] { run(copy, nullptr); });
+  try {
+    run_now(checked);
+  } catch (...) {
+    if (await_told_ && local_.is_broken()) await_told_();
+    throw;
+  }
+}
+
+void HostsBackend::run_now(const gsel_collective& checked) {
   if (!is_point_to_point(checked.kind)) return serial_.run([&] { make(checked); });
   if (is_here(checked)) {
     local_.run(here(checked), nullptr);

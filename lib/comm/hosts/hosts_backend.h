@@ -57,6 +57,9 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
   void count(gsel_collective_kind kind, uint64_t bytes) override;  // a call, and the bytes that it sends
 
   void run(const gsel_collective& checked, gsel_stream* stream) override;
+  // On the first rank of a host: returns once the other hosts know what broke the communicator. Called before a call
+  // returns that error, since the process may end then.
+  void tell_failures_with(std::function<void()> await_told) { await_told_ = std::move(await_told); }
   void group(std::span<const gsel_collective> checked) override;
   std::unique_ptr<BackendRequest> start(std::span<const gsel_collective> checked, bool promptly = false) override;
   std::unique_ptr<BackendRequest> start_in_turn(std::function<void()> task);  // among the collectives
@@ -75,6 +78,7 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
   void throw_async_error() override { local_.throw_async_error(); }
 
  private:
+  void run_now(const gsel_collective& checked);
   using Call = shm::Call;
   using Plan = shm::Plan;
   using Bytes = shm::Bytes;
@@ -147,6 +151,7 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
   std::atomic<bool> overlaps_{false};  // other threads may run requests during a call
   bool unconfirmed_ = false;  // bytes of a collective were sent, and no later call shows that they have arrived
   std::vector<char> room_;    // for small payloads and inputs, see room(); both used by collectives, one at a time
+  std::function<void()> await_told_;
 };
 
 }  // namespace gsel::hosts

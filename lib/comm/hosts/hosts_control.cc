@@ -105,6 +105,7 @@ void HostsControl::connect(const Founding& founding, const std::optional<Listene
                     roster_.table().names[roster_.own_host()]);
   relay_.emplace(roster_, lines_, wake_.get());
   herald_ = std::make_unique<Herald>(roster_, *local_, lines_, facts_->silence_ns, wake_);
+  backend_.tell_failures_with([this] { herald_->await_told(); });
   assembly_.lead(*relay_);
 }
 
@@ -201,6 +202,7 @@ void HostsControl::exchange_in_turn(const void* mine, void* all, uint64_t bytes,
 
 void HostsControl::abort(const char* reason, int32_t about) noexcept {
   local_->abort(reason, about);
+  if (herald_) herald_->await_told();
 }
 
 // A difference on this host is known without waiting.

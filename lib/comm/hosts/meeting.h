@@ -29,6 +29,8 @@ struct Meeting {
   uint16_t fanout = 0;        // on rank 0: of the tree of hosts (tree.h)
   int64_t silence_ns = 0;     // on rank 0: see HostTable
   std::string job_name = {};  // identifies the job, for users; empty: unknown
+  int32_t order = 0;          // of reductions, and
+  bool accelerator = false;   // whether there is one: the same on every rank
 };
 
 struct Met {

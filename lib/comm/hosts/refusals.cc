@@ -24,7 +24,8 @@ void fail_kind(const Greeting& g) {
       .about_rank(number(g.rank));
 }
 
-void check_greeting(const Greeting& g, int32_t world_size, const Greeting* other, const Greeting* same_host) {
+void check_greeting(const Greeting& g, const Greeting& root, const Greeting* other, const Greeting* same_host) {
+  const int32_t world_size = root.world_size;
   if (read_text(g.version) != version_text())
     throw Error(GSEL_ERR_VERSION,
                 fmt::format("rank {} on {} has gsel {}, rank 0 gsel {}; all ranks must use one libgsel", g.rank,
@@ -39,6 +40,18 @@ void check_greeting(const Greeting& g, int32_t world_size, const Greeting* other
     throw Error(GSEL_ERR_MISMATCH, fmt::format("a process on {} is rank {} of {}; ranks are 0 to {}", seat_of(g),
                                                g.rank, world_size, world_size - 1))
         .about_rank(-1);
+  const auto refuse_option = [&g](const std::string& theirs, const std::string& ours, const char* field) {
+    throw Error(GSEL_ERR_MISMATCH, fmt::format("rank {} on {} joins {}, rank 0 {}; give every rank the same "
+                                               "gsel_comm_options.{}",
+                                               g.rank, seat_of(g), theirs, ours, field))
+        .about_rank(g.rank);
+  };
+  if (g.order != root.order)
+    refuse_option(fmt::format("with order {}", g.order), fmt::format("with {}", root.order), "order");
+  const auto accelerator = [](const Greeting& of) {
+    return of.accelerator ? "with an accelerator" : "without an accelerator";
+  };
+  if (g.accelerator != root.accelerator) refuse_option(accelerator(g), accelerator(root), "accelerator");
   if (other)
     throw Error(GSEL_ERR_MISMATCH,
                 fmt::format("rank {} is given twice: to a process on {} and to one on {}; give every process a rank of "

@@ -15,9 +15,9 @@ std::string seat_of(const Greeting& greeting);  // "node2 (pid 4711)"
 
 // The rank's byte order or protocol differs from rank 0's.
 [[noreturn]] void fail_kind(const Greeting& greeting);
-// Throws GSEL_ERR_VERSION or GSEL_ERR_MISMATCH if a rank that knows the secret disagrees with the others. other: an
+// Throws GSEL_ERR_VERSION or GSEL_ERR_MISMATCH if a rank that knows the secret disagrees with rank 0. other: an
 // earlier greeting with the same rank; same_host: the first greeting of the same host; nullptr: none.
-void check_greeting(const Greeting& greeting, int32_t world_size, const Greeting* other, const Greeting* same_host);
+void check_greeting(const Greeting& greeting, const Greeting& root, const Greeting* other, const Greeting* same_host);
 // For a rank of another job, which rank 0 sends away.
 Error other_job(const Greeting& greeting, const Greeting& root, const std::string& place);
 // late: ranks that have not come, or, if have_come, have not taken the table. here: by rank; nullptr: has not come.

@@ -39,6 +39,8 @@ class Root {
     own_.identity = key_of(host_identity());
     own_.space = key_of(name_space());
     write_job(own_.job, meeting.job_name);
+    own_.order = meeting.order;
+    own_.accelerator = meeting.accelerator;
     greetings_[0] = own_;
     first_of_host_.emplace(own_.identity, 0);
   }
@@ -178,7 +180,7 @@ class Root {
     auto* const place = is_rank ? &greetings_[static_cast<size_t>(greeting.rank)] : nullptr;
     const auto first = first_of_host_.find(greeting.identity);
     if (!failed_)
-      check_greeting(greeting, meeting_.world_size, place && *place ? &**place : nullptr,
+      check_greeting(greeting, own_, place && *place ? &**place : nullptr,
                      first == first_of_host_.end() ? nullptr : &*greetings_[static_cast<size_t>(first->second)]);
     if (!is_rank) return;
     if (first == first_of_host_.end()) first_of_host_.emplace(greeting.identity, greeting.rank);

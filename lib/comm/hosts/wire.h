@@ -20,8 +20,8 @@
 namespace gsel::hosts {
 
 constexpr uint64_t kMagic = 0x7465656d6c657367;  // "gselmeet"; differs in another byte order
-constexpr uint32_t kMeetingProtocol = 4;
-constexpr size_t kHostNameBytes = 64, kJobNameBytes = 96;
+constexpr uint32_t kMeetingProtocol = 5;
+constexpr size_t kHostNameBytes = 64, kJobNameBytes = 88;
 constexpr int64_t kHandshakeNs = 5'000'000'000;  // timeout of the handshake
 
 struct Challenge {
@@ -45,6 +45,8 @@ struct Greeting {
   Bytes32 identity = {};         // key_of host_identity
   Bytes32 space = {};            // key_of name_space
   char job[kJobNameBytes] = {};  // Meeting::job_name
+  int32_t order = 0;             // gsel_comm_options.order
+  uint32_t accelerator = 0;      // 1: joins with one
 };
 static_assert(sizeof(Greeting) == 304);
 struct SignedGreeting {

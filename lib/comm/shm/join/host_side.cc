@@ -136,15 +136,15 @@ void HostSide::answer_late(const Guest& guest, uint32_t milliseconds) const {
 
 void HostSide::fail_late(const std::vector<int32_t>& late, bool ready, int32_t waiter, double seconds) const {
   std::string names;
-  for (size_t i = 0; i < late.size() && i < 16; ++i) names += (i ? ", " : "") + std::to_string(late[i]);
+  for (size_t i = 0; i < late.size() && i < 16; ++i) names += (i ? ", " : "") + std::to_string(shown(late[i]));
   const std::string stranger =
       stranger_ ? fmt::format(" and turned a process of user {} away, being user {}", *stranger_, geteuid()) : "";
   if (late.size() > 16) names += fmt::format(" and {} more", late.size() - 16);
   throw Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: after {} {} of {} {}: rank {} waited for rank{} {}{}; {}",
                                             seconds_text(seconds), by_rank_.size() - late.size(),
                                             with_noun(join_.world_size, "rank"), ready ? "were ready" : "had joined",
-                                            waiter, late.size() == 1 ? "" : "s", names, stranger, kHowToMeet))
-      .about_rank(late.empty() ? -1 : late.front());
+                                            shown(waiter), late.size() == 1 ? "" : "s", names, stranger, kHowToMeet))
+      .about_rank(late.empty() ? -1 : shown(late.front()));
 }
 
 void HostSide::poll_once() {
@@ -189,8 +189,8 @@ void HostSide::hear(Guest& guest) {
   if (result == Read::nothing) return;
   if (result == Read::end)
     throw Error(GSEL_ERR_PEER,
-                fmt::format("rank {} (pid {}) died or gave up while joining", guest.hello.rank, guest.hello.pid))
-        .about_rank(guest.hello.rank);
+                fmt::format("rank {} (pid {}) died or gave up while joining", shown(guest.hello.rank), guest.hello.pid))
+        .about_rank(shown(guest.hello.rank));
   if (result == Read::cut) fail_cut();
   if (message.say == Say::failed) throw error_of(message);
   if (message.say == Say::late) return answer_late(guest, message.first);
@@ -202,7 +202,7 @@ void HostSide::greet(Guest& guest) {
   if (hello.protocol != kProtocol)
     throw Error(GSEL_ERR_VERSION, fmt::format("rank {} (pid {}) joins with protocol {}, rank 0 with {}; all ranks must "
                                               "use one libgsel",
-                                              hello.rank, hello.pid, hello.protocol, kProtocol))
+                                              shown(hello.rank), hello.pid, hello.protocol, kProtocol))
         .about_rank(hello.rank);
   if (hello.world_size != join_.world_size)
     throw Error(GSEL_ERR_MISMATCH,
@@ -221,7 +221,7 @@ void HostSide::greet(Guest& guest) {
         .about_rank(hello.rank);
   if (!guest.life)
     throw Error(GSEL_ERR_IO,
-                fmt::format("rank {} (pid {}) could open no descriptor of its process", hello.rank, hello.pid))
+                fmt::format("rank {} (pid {}) could open no descriptor of its process", shown(hello.rank), hello.pid))
         .about_rank(hello.rank);
   place = &guest;
 }
@@ -240,17 +240,18 @@ void HostSide::check_devices() const {
     throw Error(GSEL_ERR_DUPLICATE,
                 fmt::format("ranks {} (pid {}) and {} (pid {}) compute on one device, {}; give every rank its own, as "
                             "gsel run --devices does",
-                            other.rank, other.pid, hello.rank, hello.pid, one_line(device)))
-        .about_rank(hello.rank);
+                            shown(other.rank), other.pid, shown(hello.rank), hello.pid, one_line(device)))
+        .about_rank(shown(hello.rank));
   }
 }
 
 void HostSide::check_alike() const {
-  const auto refuse = [](const Hello& hello, const std::string& theirs, const std::string& ours, const char* field) {
-    throw Error(GSEL_ERR_MISMATCH, fmt::format("rank {} (pid {}) joins {}, rank 0 {}; give every rank the same "
+  const auto refuse = [this](const Hello& hello, const std::string& theirs, const std::string& ours,
+                             const char* field) {
+    throw Error(GSEL_ERR_MISMATCH, fmt::format("rank {} (pid {}) joins {}, rank {} {}; give every rank the same "
                                                "gsel_comm_options.{}",
-                                               hello.rank, hello.pid, theirs, ours, field))
-        .about_rank(hello.rank);
+                                               shown(hello.rank), hello.pid, theirs, shown(0), ours, field))
+        .about_rank(shown(hello.rank));
   };
   const auto with = [](const Hello& hello) {
     return hello.accelerator ? "with an accelerator" : "without an accelerator";
@@ -301,8 +302,8 @@ void HostSide::introduce_all_to(const Guest& guest, int own_life) {
 void HostSide::send(const Guest& guest, const Message& message, const int* fds, size_t n_fds) {
   if (guest.socket.write(&message, sizeof message, fds, n_fds, deadline_)) return;
   throw Error(GSEL_ERR_PEER,
-              fmt::format("rank {} (pid {}) died or gave up while joining", guest.hello.rank, guest.hello.pid))
-      .about_rank(guest.hello.rank);
+              fmt::format("rank {} (pid {}) died or gave up while joining", shown(guest.hello.rank), guest.hello.pid))
+      .about_rank(shown(guest.hello.rank));
 }
 
 void HostSide::send_failure(const Error& error) noexcept {

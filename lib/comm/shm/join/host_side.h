@@ -21,6 +21,7 @@ class HostSide {
   Joined run();
 
  private:
+  int32_t shown(int32_t rank) const { return shown_rank(join_, rank); }  // in texts
   struct Guest {
     Socket socket;
     Hello hello;

@@ -80,16 +80,20 @@ Hello make_hello(const JoinOptions& join) {
   return hello;
 }
 
+int32_t all_ranks(const JoinOptions& join) {
+  return join.known_ranks > 0 ? join.known_ranks : join.world_size;
+}
+
 [[noreturn]] void fail_gone(const JoinOptions& join, const char* step) {
-  throw Error(GSEL_ERR_PEER, fmt::format("rank 0 died or gave up joining while rank {} of {} waited {}", join.rank,
-                                         join.world_size, step))
-      .about_rank(0);
+  throw Error(GSEL_ERR_PEER, fmt::format("rank {} died or gave up joining while rank {} of {} waited {}",
+                                         shown_rank(join, 0), shown_rank(join, join.rank), all_ranks(join), step))
+      .about_rank(shown_rank(join, 0));
 }
 
 [[noreturn]] void fail_late(const JoinOptions& join, const char* step) {
-  throw Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: rank {} of {} waited {} {}; {}", join.rank, join.world_size,
-                                            seconds_text(join.join_timeout_s), step, kHowToMeet))
-      .about_rank(0);
+  throw Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: rank {} of {} waited {} {}; {}", shown_rank(join, join.rank),
+                                            all_ranks(join), seconds_text(join.join_timeout_s), step, kHowToMeet))
+      .about_rank(shown_rank(join, 0));
 }
 
 [[noreturn]] void fail_protocol() {
