@@ -1,0 +1,163 @@
+/* What goes wrong while ranks train on devices: a callback that fails, a rank that dies, a device that fails for good,
+ * no memory. Every rank gets an error that names the cause, nobody waits, and the process trains on the host all the
+ * same. */
+#include "fake/cuda/on_device.h"
+#include "support/trainer_trial.h"
+
+static const char* const kKinds[] = {DP("bucket_bytes = 1\n"), DDP("first_bucket_bytes = 1\nbucket_bytes = 1\n"),
+                                     ZERO("2", "bucket_bytes = 1\n"), ZERO("3", ALL_SHARDED)};
+enum { N_KINDS = sizeof kKinds / sizeof *kKinds, RANKS = 3 };
+
+static int trains_until_it_fails(session* s, int steps, gsel_error** err) {
+  for (int i = 0; i < steps; ++i) {
+    const gsel_status status = gsel_trainer_step(s->trainer, NULL, err);
+    if (status) return status;
+  }
+  return GSEL_OK;
+}
+
+/* ---- a callback, a rank ---- */
+
+static void expect_failure(rank_run* run) {
+  const trial* t = (const trial*)run->user;
+  session s;
+  gsel_error* err = NULL;
+  char text[128];
+  rank_ok(run, open_session(run, &s, &err), err);
+  const gsel_status status = trains_until_it_fails(&s, t->steps, &err);
+  snprintf(text, sizeof text,
+           "layer \"head\" failed in forward on rank %d, step 2, micro-batch 0: the numbers were not right",
+           t->fail_on_rank);
+  if (t->at_failure)
+    rank_fails(run, status, err, GSEL_ERR_PEER, "ended without gsel_comm_free", t->fail_on_rank);
+  else
+    rank_fails(run, status, err, run->rank == t->fail_on_rank ? GSEL_ERR_CALLBACK : GSEL_ERR_ABORTED, text, -1);
+  rank_fails(run, gsel_trainer_step(s.trainer, NULL, &err), err, GSEL_ERR_STATE, "an earlier step failed", -1);
+  close_session(&s);
+}
+
+static trial failing(const char* section, char* config, size_t size, int rank) {
+  snprintf(config, size, "%s" TRAIN("6", ""), section);
+  trial t = plain(config, NULL);
+  t.fail_at_step = 2;
+  t.fail_on_rank = rank;
+  return t;
+}
+
+static void a_callback_that_fails_ends_the_step_everywhere(void** state) {
+  (void)state;
+  char config[512];
+  on_transport = "nccl";
+  for (int k = 0; k < N_KINDS; ++k) {
+    trial t = failing(kKinds[k], config, sizeof config, k % RANKS);
+    as_threads(RANKS, expect_failure, &t);
+  }
+  no_violations();
+  on_transport = NULL;
+}
+
+static void die(void) {
+  raise(SIGKILL);
+}
+
+static void as_processes_but(int victim, rank_body body, void* user) {
+  rank_run* runs = ranks_prepare(RANKS, user);
+  pid_t pids[RANKS];
+  for (int r = 0; r < RANKS; ++r) pids[r] = rank_fork(&runs[r], body);
+  for (int r = 0; r < RANKS; ++r) {
+    int status = 0;
+    waitpid(pids[r], &status, 0);
+    assert_true(r == victim ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL : status == 0);
+  }
+  ranks_verdict(runs, RANKS);
+}
+
+static void a_rank_killed_in_a_step_is_an_error_that_names_it(void** state) {
+  (void)state;
+  char config[512];
+  on_transport = "nccl";
+  for (int k = 0; k < N_KINDS; ++k) {
+    const int victim = (k + 1) % RANKS;
+    trial t = failing(kKinds[k], config, sizeof config, victim);
+    t.at_failure = die;
+    as_processes_but(victim, expect_failure, &t);
+  }
+  on_transport = NULL;
+}
+
+/* ---- a device ---- */
+
+static void trains_on_the_host(rank_run* run) {
+  static const char config[] = DDP("") TRAIN("6", "");
+  trial t = plain(config, (outcome*)run->user);
+  rank_run own = *run;
+  own.user = &t;
+  train(&own);
+  memcpy(run->failure, own.failure, sizeof run->failure);
+}
+
+/* Rank 1's device fails for good in some kernel of a step. */
+static void loses_its_device(rank_run* run) {
+  static const char config[] = DDP("first_bucket_bytes = 1\nbucket_bytes = 1\n") TRAIN("6", "");
+  trial t = plain(config, NULL);
+  session s;
+  gsel_error* err = NULL;
+  rank_run own = *run;
+  own.user = &t;
+  if (run->rank == 1) setenv("GSEL_FAKE_CUDA_STICKY", "9", 1);
+  rank_ok(run, open_session(&own, &s, &err), err);
+  const gsel_status status = trains_until_it_fails(&s, 40, &err);
+  if (run->rank == 1)
+    rank_fails(run, status, err, GSEL_ERR_DEVICE, "only a new process can use the device", -1);
+  else
+    rank_fails(run, status, err, GSEL_ERR_ABORTED, "only a new process can use the device", 1);
+  close_session(&s);
+}
+
+static void a_device_that_fails_for_good_is_told_to_all(void** state) {
+  (void)state;
+  on_transport = "nccl";
+  as_processes(RANKS, loses_its_device, NULL);
+  on_transport = NULL;
+}
+
+/* Rank 1 finds no memory for its trainer. */
+static void has_no_memory(rank_run* run) {
+  static const char config[] = DDP("") TRAIN("6", "");
+  trial t = plain(config, NULL);
+  session s;
+  gsel_error* err = NULL;
+  rank_run own = *run;
+  own.user = &t;
+  on_transport = "nccl";
+  if (run->rank == 1) setenv("GSEL_FAKE_CUDA_OOM", "6", 1);
+  const gsel_status status = open_session(&own, &s, &err);
+  rank_fails(run, status, err, run->rank == 1 ? GSEL_ERR_NOMEM : GSEL_ERR_PEER,
+             run->rank == 1 ? "device memory" : "rank 1", -1);
+  close_session(&s);
+  on_transport = NULL;
+}
+
+static void without_memory_no_rank_has_a_trainer(void** state) {
+  (void)state;
+  as_processes(RANKS, has_no_memory, NULL);
+}
+
+static void the_host_still_trains(void** state) {
+  (void)state;
+  outcome* out = shared_outcomes();
+  as_threads(RANKS, trains_on_the_host, out);
+  free_outcomes(out);
+}
+
+int main(void) {
+  /* The double counts what a process does: the first two begin before it has done anything. */
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_device_that_fails_for_good_is_told_to_all),
+      cmocka_unit_test(without_memory_no_rank_has_a_trainer),
+      cmocka_unit_test(a_callback_that_fails_ends_the_step_everywhere),
+      cmocka_unit_test(a_rank_killed_in_a_step_is_an_error_that_names_it),
+      cmocka_unit_test(the_host_still_trains),
+  };
+  return cmocka_run_group_tests_name("train_faults", tests, NULL, NULL);
+}
