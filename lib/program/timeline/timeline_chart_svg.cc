@@ -37,7 +37,6 @@ struct MarkColour {
 };
 constexpr std::array kMarks{MarkColour{"recv", "#b3261e"}, MarkColour{"send", "#7a4fd0"},
                             MarkColour{"wait", "#d6409f"}};
-constexpr const char* kOtherMark = "#6e7681";
 
 std::string fill_of(const Kind& kind, int32_t chunk, int32_t chunks) {
   const double pale = chunks > 1 ? 0.62 * chunk / (chunks - 1) : 0;

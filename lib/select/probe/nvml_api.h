@@ -17,7 +17,7 @@ constexpr int kSuccess = 0, kNotSupported = 3, kNoPermission = 4, kNotFound = 6,
               kDriverNotLoaded = 9;
 constexpr unsigned kTextBytes = 96;
 constexpr unsigned kClockSm = 1;
-constexpr unsigned kRemoteGpu = 0, kRemoteSwitch = 2;
+constexpr unsigned kRemoteSwitch = 2;
 
 struct Handle;
 struct Pci {

@@ -34,8 +34,6 @@ class MessagePlan {
   // For a SEND or RECV that has a lane: the first and last position at which the communicator uses its buffer.
   int32_t first(size_t position) const;
   int32_t last(size_t position) const;
-  // The position where all sends have ended: the data axis's LOSS_ALLREDUCE, else the end.
-  int32_t settled_at() const { return settled_at_; }
   // How many receives of a lane may be posted before POST_VALIDATE; all if the program has none.
   size_t before_post_validate(int32_t lane) const { return before_post_validate_[lane]; }
 
@@ -48,8 +46,8 @@ class MessagePlan {
   std::vector<MessageLane> lanes_;
   std::vector<Message> messages_;  // by position
   int32_t ahead_;
-  int32_t settled_at_;
-  int32_t post_validate_;                     // position, or -1
+  int32_t settled_at_;     // the position where all sends have ended: the data axis's LOSS_ALLREDUCE, else the end
+  int32_t post_validate_;  // position, or -1
   std::vector<size_t> before_post_validate_;  // by lane
 };
 

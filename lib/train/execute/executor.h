@@ -46,7 +46,6 @@ class Executor {
   void write_message(std::string_view text);
 
   bool under_way() const { return s_.under_way; }
-  int64_t next_step() const { return s_.step; }
   bool broken() const { return s_.broken; }
   const StepRecord* last_step() const { return s_.has_step ? &s_.last_step : nullptr; }
   const std::optional<gsel_step_report>& last_evaluation() const { return s_.last_evaluation; }
