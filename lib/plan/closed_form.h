@@ -232,7 +232,7 @@ struct ClosedForm {
   }
   static constexpr double kHostOptimizer = 20e9;  // bytes per second of a rank's share of the host's memory
 
-  // The shard of a stage's work that one rank has: samples relative to an equal share, and layers divided by `divisor`.
+  // The share of a stage's work that one rank has: samples relative to an equal share, and layers divided by `divisor`.
   struct Part {
     int32_t kind;
     double samples, divisor;

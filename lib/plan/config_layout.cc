@@ -223,7 +223,7 @@ std::string uneven_note(const Config& config, const Layout& l) {
 
 Shares shares_of(const Config& config, const Workload& workload, const Cluster& cluster, const Layout& l) {
   Shares shares;
-  // Ranks on unequal devices have equal shards when the file has no weights.
+  // Unequal devices divide the work equally when the file has no weights.
   const auto weights = [&](gsel_axis axis, const char* key, int32_t ranks) {
     const bool told = config.get(key) || (!cluster.uniform() && ranks > 1);
     return told ? axis_weights(config, axis, ranks) : std::vector<double>();

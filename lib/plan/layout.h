@@ -28,7 +28,7 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-// The shards of unequal devices, by their speed. Empty: equal shards.
+// How unequal devices divide the work, by their speed; empty: equally.
 struct Shares {
   std::vector<int64_t> stage_layers;
   std::vector<double> data_weights, tensor_weights;

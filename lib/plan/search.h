@@ -121,7 +121,7 @@ void simulate_schedule(const SearchInput& input, Candidate& candidate);
 std::vector<StageTimes> stage_times(const SearchInput& input, const Candidate& candidate, const Split& stages,
                                     const std::vector<int32_t>& rank_of);
 
-// The shards of unequal devices. batch: samples per step, at least one for each replica.
+// How unequal devices divide the work. batch: samples per step, at least one for each replica.
 Shares shares_of(const Workload& workload, const Cluster& cluster, const Layout& layout, int64_t batch);
 
 }  // namespace gsel::plan

@@ -34,8 +34,8 @@ Split split(const Workload& workload, int32_t stages, const std::vector<double>&
 // Splits with the given number of layers for each stage.
 Split split_as(const Workload& workload, const std::vector<int64_t>& layers);
 
-// Splits as programs of the recipe do. For unequal devices, shares has the stages' shards. Opted-out layers are those
-// of the workload.
+// Splits as programs of the recipe do. shares.stage_layers has the number of layers of each stage. Opted-out layers are
+// those of the workload.
 Split split_for(const Workload& workload, const Layout& layout, const Shares& shares, const Recipe& recipe);
 
 }  // namespace gsel::plan

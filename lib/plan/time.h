@@ -46,7 +46,7 @@ struct StageTime {
   double ends_forward = 0, ends_backward = 0;  // of which embedding and head
 };
 
-// shares: the shards of unequal devices; each stage is as slow as its slowest rank.
+// shares: how unequal devices divide the work; each stage is as slow as its slowest rank.
 TimeForecast forecast_time(const Workload& workload, const Split& split, const Cluster& cluster, const Layout& layout,
                            const Shares& shares, const Recipe& recipe, const Constants& constants);
 StageTime stage_time(const Workload& workload, const Split& split, const StageRun& run, int32_t stage,

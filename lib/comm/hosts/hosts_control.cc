@@ -279,7 +279,7 @@ std::unique_ptr<Control> HostsControl::split_in_turn(int32_t colour, int32_t key
   exchange_in_turn(&founding, foundings.data(), sizeof founding, asked, 0);
   const auto place = std::ranges::find(members, rank());
   const auto number = static_cast<int32_t>(place - members.begin());
-  const auto shown = [&](int32_t q) {  // a communicator of the caller's has its own numbers
+  const auto shown = [&](int32_t q) {  // a communicator made for the caller numbers its ranks anew
     if (!label.empty()) return roster_.shown(q);
     const auto in_group = std::ranges::find(members, q);
     return in_group == members.end() ? -1 : static_cast<int32_t>(in_group - members.begin());

@@ -50,18 +50,21 @@ class Ledger {
     bool has_left = false;
     std::optional<Announcement> last;
   };
-  struct Collective {  // announced by some ranks
+  // A collective that some ranks have announced.
+  struct Collective {
     Announcement first;
-    size_t ranks;         // that have announced it
-    int64_t deadline_ns;  // the earliest
-    Announcement waits;   // with that deadline
+    size_t ranks;         // number of ranks that have announced it
+    int64_t deadline_ns;  // the earliest deadline of its announcements
+    Announcement waits;   // the announcement with the earliest deadline
   };
-  struct Part {  // of a message
+  // One side of a message: its send or its receive.
+  struct Part {
     gsel_dtype dtype;
     uint64_t count;
     Announcement call;
   };
-  struct Pair {  // not yet announced by the other side
+  // Messages from one rank to another that only one side has announced.
+  struct Pair {
     std::deque<Part> sends, receives;
   };
   std::optional<Error> take_collective(const Announcement& call, int64_t now_ns);

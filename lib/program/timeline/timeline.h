@@ -49,8 +49,8 @@ struct Timeline {
 // Adds a document completely, or nothing when it throws. GSEL_ERR_PARSE.
 void add_document(Timeline& timeline, std::string_view json, const std::string& file);
 
-// Zero of each lane in a common picture: by its clock. Steps that do not overlap in time begin together instead, since
-// their files are of different steps or of hosts with different clocks.
+// Start time of each lane in a common picture, from its host's clock. Steps that do not overlap all start at 0: their
+// files are from different steps, or from hosts whose clocks differ.
 std::vector<double> common_zeros(const Timeline& timeline);
 
 // What pipeline ranks did in their steps, with instructions joined to actions: one chart, or none if no step has a

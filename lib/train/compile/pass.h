@@ -96,7 +96,7 @@ class Compiler {
 }  // namespace gsel
 
 namespace gsel {
-// By parameter: its tie, and whether this rank holds it.
+// For each parameter: its tie group, and whether this rank holds it.
 struct ParamHolders {
   std::vector<int32_t> tie;
   std::vector<bool> here;

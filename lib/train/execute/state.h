@@ -173,7 +173,8 @@ struct Progress {
   std::optional<gsel_step_report> last_evaluation;
 };
 
-// What is lent with the work handed out: written by input.cc and layer*.cc, read by the executor.
+// Memory and arguments lent with the work that is handed out. input.cc and layer*.cc write them; the executor reads
+// them. executor.cc writes `work_began`, `handed_out` and `message` too.
 struct Lent {
   explicit Lent(const Fixed& fixed) : lender(fixed.device, fixed.config.train.lending == "moved") {}
 

@@ -91,7 +91,7 @@ void AxisComms::visit_own(Visit&& visit) {
     if (*own) visit(**own);
 }
 
-// The world first: who hears of it in a group finds the reason there.
+// Aborts the world first, so that a rank that sees the failure in a group finds the reason in the world.
 void AxisComms::abort(std::string_view reason, int32_t about) noexcept {
   world_.abort(reason, about);
   visit_own([&](Communicator& own) { own.abort(reason, about); });

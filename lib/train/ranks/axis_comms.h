@@ -31,9 +31,9 @@ class AxisComms {
 
   // Aborts all communicators, so that every waiting rank fails. about: the world rank that failed; -1: this one.
   void abort(std::string_view reason, int32_t about = -1) noexcept;
-  // Of those with an accelerator: what broke one of them after its call had returned.
+  // Throws the error that broke a communicator with an accelerator after its call returned.
   void throw_async_errors();
-  // What ended the world, for whoever heard of it from a neighbour; nothing where only the group is broken.
+  // Error of the world, for a rank that saw the failure in a group; none if only the group is broken.
   std::optional<Error> error_of_world() noexcept;
 
  private:

@@ -32,7 +32,7 @@ std::string meeting_name(const gsel_unique_id& id);
 void require_own_user(const Socket& socket);
 void require_own_holder(const std::string& name);
 
-// Ends the errors of ranks that did not find each other.
+// Last part of error messages about ranks that did not meet: what to do.
 inline constexpr const char* kHowToMeet =
     "start all ranks within the join timeout, with one id, on one host and in one network namespace; between hosts "
     "another transport is needed";
