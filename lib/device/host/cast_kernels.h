@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "device/formulas/floats.h"
-#include "device/host/reduce/kernels.h"
+#include "device/host/isa.h"
 
 namespace gsel::host {
 

@@ -5,7 +5,7 @@
 
 #include <gsel/device.h>
 
-#include "device/host/reduce/kernels.h"
+#include "device/host/isa.h"
 
 namespace gsel::host {
 

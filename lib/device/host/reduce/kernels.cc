@@ -8,7 +8,6 @@
 #include <type_traits>
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 // GCC 12 warns about the undefined halves in its own AVX-512 functions.
 #pragma GCC diagnostic push
 #if !defined(__clang__)
@@ -208,43 +207,12 @@ struct Set {
 #include "device/host/reduce/kernels_loops.inc"
 }  // namespace avx512
 GSEL_FOR_ISA_END
-
-bool has_f16c() {  // Clang's __builtin_cpu_supports does not have f16c
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
-}
 #endif
 
 void copy(const Fold& fold, void* out, const void* in, size_t count, size_t first) {
   const size_t element = dtype_bytes(fold.dtype);
   std::memmove(out, static_cast<const char*>(in) + first * element, count * element);
 }
-
-}  // namespace
-
-bool has_isa(Isa isa) {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && has_f16c();
-  if (isa == Isa::avx2) return avx2;
-  if (isa == Isa::avx512)
-    return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-#endif
-  return isa == Isa::baseline;
-}
-
-Isa best_isa() {
-  static const Isa best = [] {
-    Isa last = Isa::baseline;
-    for (const Isa isa : kIsas)
-      if (has_isa(isa)) last = isa;
-    return last;
-  }();
-  return best;
-}
-
-namespace {
 
 // The equivalent operation on bytes that are 0 or 1.
 Fold fold_of_bits(const Fold& fold) {

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 
+#include "device/host/isa.h"
+
 namespace gsel::host {
 
 constexpr size_t kMostRecordBytes = 4096;  // limit of Fold::record in bytes
@@ -38,12 +40,7 @@ void reduce_to(const Fold& fold, void* const* outs, int n_outs, const void* cons
 // memcpy with non-temporal stores if the processor has them, with a final fence. Any alignment; no overlap.
 void copy_streaming(void* dst, const void* src, size_t bytes);
 
-// The loops are compiled for several instruction sets; reduce() uses the last one that this processor has. All give the
-// same bits.
-enum class Isa { baseline, avx2, avx512 };
-constexpr Isa kIsas[] = {Isa::baseline, Isa::avx2, Isa::avx512};
-bool has_isa(Isa isa);
-Isa best_isa();
+// reduce() uses best_isa().
 void reduce_with(Isa isa, const Fold& fold, void* out, const void* const* in, int n, size_t count, size_t first = 0);
 
 }  // namespace gsel::host
