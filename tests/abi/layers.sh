@@ -2,7 +2,7 @@
 # layers.sh SOURCE: who includes whom. An arrow only points down; each offence is a line "file:line: what, and why not".
 #   lib/FLOOR     its own floor and those the table names; public headers freely
 #   lib/FLOOR/ROOM   of its floor itself, the rooms before it, and the floor's own files where "." stands before it;
-#                 so do rooms within a room
+#                 so do rooms within a room. Every folder with sources has a place in the table
 #   include/gsel  stdint.h, stddef.h and gsel/*.h
 #   plugins       of ours gsel/plugin.h, gsel/device.h, gsel/transport.h, with gsel/types.h, gsel/error.h and gsel/log.h that they are
 #                 made of, and gsel/strategies.h, the list of them; examples/plugin too. Kernels of devices also device/formulas, which needs nothing of lib
@@ -23,24 +23,32 @@ schedule    base
 device      base
 comm        base device
 train       base plugin device comm model program schedule
-checkpoint  base plugin device comm model program schedule train
 plan        base plugin device comm model program schedule train select
-api         base plugin device comm model program schedule train select checkpoint plan'
+api         base plugin device comm model program schedule train select plan'
 
 # Rooms of floors, and of rooms, in order; "." are the files of the floor or room itself.
 rooms='
 select      words inventory probe rules request compat . reserve
 program     . words verify text timeline simulate
 device      . formulas host
+device/host . reduce
 comm        call launch interface shm device hosts .
 comm/shm    call tuning memory trace members wait message collective engine regroup join .
-train       ranks compile memory optimize state report execute query check .'
+train       ranks compile memory optimize state report execute query check .
+train/execute . instructions'
 
 # includes FOLDER: every include line of its sources, as file:line:text. A tree may lack a folder, and a folder may
 # include nothing: neither is a fault; layers_test.sh shows that offences are found.
 includes() {
-  find "$@" -type f \( -name '*.[ch]' -o -name '*.cc' -o -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh' \) \
+  sources "$@" \
     -exec grep -HnE '^[[:space:]]*#[[:space:]]*include' {} + 2> /dev/null | sort || true
+}
+
+# sources FOLDER [ACTION]: find over its sources
+sources() {
+  folder=$1
+  shift
+  find "$folder" -type f \( -name '*.[ch]' -o -name '*.cc' -o -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh' \) "$@"
 }
 
 # A quoted include of FILE (second) that is a file beside it or in a folder above, below the top folder.
@@ -91,10 +99,26 @@ check_rooms() {
         floor = floor (i > 2 ? "/" : "") folder[i]
         if (!(floor in order) || index(path, floor "/") != 1) continue
         from = room_of($1, i + 1); to = room_of(path, i)
-        if (!((floor, from) in place)) print $1 ":" $2 ": room " from " of lib/" floor " has no place in layers.sh"
-        else if (!((floor, to) in place) || place[floor, to] > place[floor, from])
+        if (!((floor, from) in place)) continue  # see check_places
+        if (!((floor, to) in place) || place[floor, to] > place[floor, from])
           print $1 ":" $2 ": includes \"" path "\"; the rooms of lib/" floor " are, each sees those before it:" order[floor]
       }
+    }'
+}
+
+# Every folder below a floor is a room, and so are the files of a floor that has rooms. A room without a place is one
+# offence, at its first source.
+check_places() {
+  sources lib | sort | awk -v rooms="$rooms" "$functions"'
+    BEGIN { read_rows(rooms, order, place) }
+    function look(floor, room) {
+      if (!((floor, room) in place) && !told[floor, room]++)
+        print $0 ":1: room " room " of lib/" floor " has no place in layers.sh"
+    }
+    {
+      n = split($0, folder, "/"); floor = folder[2]
+      for (i = 3; i < n; ++i) { look(floor, folder[i]); floor = floor "/" folder[i] }
+      if (floor in order) look(floor, ".")
     }'
 }
 
@@ -146,6 +170,7 @@ check_clients() {
 offences=$(
   check_lib
   check_rooms
+  check_places
   check_calls
   check_formulas
   check_public

@@ -29,6 +29,9 @@ put lib/train/attic/late.cc '#include "train/ranks/agree.h"'
 put lib/comm/call/late.h '#include "comm/request.h"' '#include "comm/call/check.h"'
 put lib/comm/shm/call/late.cc '#include "comm/shm/engine/engine.h"' '#include "comm/hosts/carrier.h"'
 put lib/comm/shm/attic/late.h '#include "comm/shm/call/call.h"'
+put lib/train/execute/attic/late.cc '#include "base/os.h"'
+put lib/model/attic/late.h '#include <vector>'
+put lib/model/attic/later.h ''
 put lib/select/resolve.h '#include "select/rules/rules.h"' '#include "select/reserve/lock.h"'
 put lib/base/calls.cc 'return gsel_status_text(1);'
 put lib/attic/old.cc '#include "base/os.h"'
@@ -51,10 +54,12 @@ lib/comm/call/late.h:1:
 lib/comm/shm/attic/late.h:1:
 lib/comm/shm/call/late.cc:1:
 lib/comm/shm/call/late.cc:2:
+lib/model/attic/late.h:1:
 lib/select/resolve.h:2:
 lib/train/attic/late.cc:1:
 lib/train/compile/late.cc:2:
 lib/train/compile/late.cc:3:
+lib/train/execute/attic/late.cc:1:
 plugins/strategy/dp/wide.c:1:
 plugins/strategy/dp/wide.c:2:
 LIST
