@@ -1,4 +1,4 @@
-// program/program.cc: see program.h. Printing and parsing are in text/.
+// program/program.cc: see program.h. Printing and parsing are in words/ and text/.
 #include "program/program.h"
 
 #include <algorithm>

@@ -30,6 +30,24 @@ std::vector<uint64_t> starts(Pointer const* parts, const char* base, uint64_t el
 
 }  // namespace
 
+const char* protocol_name(Protocol protocol) {
+  switch (protocol) {
+    case Protocol::alone:
+      return "alone";
+    case Protocol::line:
+      return "line";
+    case Protocol::slots:
+      return "slots";
+    case Protocol::direct:
+      return "direct";
+    case Protocol::single_copy:
+      return "single copy";
+    case Protocol::staged:
+      return "staged";
+  }
+  return "unknown";
+}
+
 Plan::Plan(const Call& call, int32_t rank, int32_t world_size)
     : call_(call), row_(row_of(call.kind)), rank_(rank), world_size_(world_size) {
   const auto n = static_cast<size_t>(world_size);

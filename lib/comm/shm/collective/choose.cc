@@ -7,25 +7,6 @@
 #include "comm/shm/collective/collectives.h"
 
 namespace gsel::shm {
-
-const char* protocol_name(Protocol protocol) {
-  switch (protocol) {
-    case Protocol::alone:
-      return "alone";
-    case Protocol::line:
-      return "line";
-    case Protocol::slots:
-      return "slots";
-    case Protocol::direct:
-      return "direct";
-    case Protocol::single_copy:
-      return "single copy";
-    case Protocol::staged:
-      return "staged";
-  }
-  return "unknown";
-}
-
 namespace {
 
 // Bytes of the larger of a rank's two buffers, maximum over ranks; the size for predictions.
