@@ -31,7 +31,7 @@ rooms='
 select      words inventory probe rules request compat . reserve
 program     . words verify text timeline simulate
 device      . formulas host
-device/host . reduce
+device/host isa reduce .
 comm        call launch interface shm device hosts .
 comm/shm    call tuning memory trace members wait message collective engine regroup join .
 train       ranks compile memory optimize state report execute query check .

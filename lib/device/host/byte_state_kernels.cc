@@ -4,8 +4,8 @@
 
 #include "device/formulas/byte_state.h"
 #include "device/formulas/floats.h"
+#include "device/host/isa/vector_loops.h"
 #include "device/host/optimizer_kernels.h"
-#include "device/host/vector_loops.h"
 
 namespace gsel::host {
 namespace {
@@ -14,7 +14,7 @@ constexpr CodeValues kSignedValues = code_values<Signed, true>();
 constexpr CodeValues kUnsignedValues = code_values<Unsigned, false>();
 
 #define GSEL_LOOPS "device/host/byte_state_loops.inc"
-#include "device/host/each_isa.inc"
+#include "device/host/isa/each_isa.inc"
 
 }  // namespace
 

@@ -1,13 +1,13 @@
 // device/host/cast_kernels.cc: see cast_kernels.h. The loops are in cast_loops.inc, compiled once per instruction set.
 #include "device/host/cast_kernels.h"
 
-#include "device/host/vector_loops.h"
+#include "device/host/isa/vector_loops.h"
 
 namespace gsel::host {
 namespace {
 
 #define GSEL_LOOPS "device/host/cast_loops.inc"
-#include "device/host/each_isa.inc"
+#include "device/host/isa/each_isa.inc"
 
 }  // namespace
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "device/formulas/floats.h"
-#include "device/host/isa.h"
+#include "device/host/isa/isa.h"
 
 namespace gsel::host {
 

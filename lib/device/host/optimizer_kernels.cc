@@ -4,13 +4,13 @@
 
 #include "device/formulas/floats.h"
 #include "device/formulas/optimizer_rules.h"
-#include "device/host/vector_loops.h"
+#include "device/host/isa/vector_loops.h"
 
 namespace gsel::host {
 namespace {
 
 #define GSEL_LOOPS "device/host/optimizer_loops.inc"
-#include "device/host/each_isa.inc"
+#include "device/host/isa/each_isa.inc"
 
 }  // namespace
 

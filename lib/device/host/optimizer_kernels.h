@@ -5,7 +5,7 @@
 
 #include <gsel/device.h>
 
-#include "device/host/isa.h"
+#include "device/host/isa/isa.h"
 
 namespace gsel::host {
 

@@ -5,6 +5,7 @@
 #include "device/host/host.h"
 #include "device/host/kernels.h"
 #include "device/host/optimizer_kernels.h"
+#include "device/host/reduce/kernels.h"
 #include "device/host/stream.h"
 
 namespace gsel::host {

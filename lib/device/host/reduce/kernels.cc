@@ -20,8 +20,8 @@
 
 #include "base/dtype.h"
 #include "device/formulas/floats.h"
+#include "device/host/isa/vector_loops.h"
 #include "device/host/reduce/user_fold.h"
-#include "device/host/vector_loops.h"
 
 namespace gsel::host {
 namespace {

@@ -1,4 +1,4 @@
-// device/host/isa.h: the instruction sets that loops are compiled for (vector_loops.h). All give the same bits.
+// device/host/isa/isa.h: the instruction sets that loops are compiled for (vector_loops.h). All give the same bits.
 #pragma once
 
 namespace gsel::host {

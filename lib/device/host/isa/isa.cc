@@ -1,5 +1,5 @@
-// device/host/isa.cc: see isa.h.
-#include "device/host/isa.h"
+// device/host/isa/isa.cc: see isa.h.
+#include "device/host/isa/isa.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

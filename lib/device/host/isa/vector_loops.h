@@ -1,4 +1,4 @@
-// device/host/vector_loops.h: compiles loops for several instruction sets. Loops are in an .inc file, which
+// device/host/isa/vector_loops.h: compiles loops for several instruction sets. Loops are in an .inc file, which
 // each_isa.inc includes once per set, each in its own namespace between GSEL_FOR_ISA and GSEL_FOR_ISA_END. best_isa()
 // selects one at run time. All sets give the same bits if elements are independent: only IEEE 754 operations are used,
 // and products are not contracted into fused additions. Does not know the loops.
