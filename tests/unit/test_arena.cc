@@ -1,7 +1,11 @@
 // unit/test_arena.cc: the memory of what lives for part of a step: nothing that lives is overwritten, in programs made
 // at random and in those of the strategies; no more memory than needed; and a few sizes worked out by hand.
+#include <algorithm>
+
+#include "base/align.h"
 #include "base/error.h"
 #include "support/arena_check.h"
+#include "support/check.h"
 #include "support/made_model.h"
 #include "support/pipeline_lowering.h"
 #include "support/random_program.h"
@@ -18,7 +22,7 @@ constexpr double kMostWaste = 1.3;  // of the bytes alive at the fullest instruc
 void check(const Model& model, const Program& program, const Optimizer& optimizer, const std::string& what) {
   const std::vector<BucketLayout> layouts = layouts_of(program, optimizer);
   const ArenaPlan plan(model, program, layouts);
-  const uint64_t alive = made::ArenaCheck(model, program, layouts, plan).run();
+  const uint64_t alive = made::check_arena(model, program, layouts, plan);
   const uint64_t told = plan.peak().total();
   if (told != alive)
     fail_msg("%s: %llu bytes must live at once, the plan lets %llu live", what.c_str(),
