@@ -69,7 +69,7 @@ void gsel_comm_free(gsel_comm* comm) {
   if (comm && comm->impl.in_operation())
     return gsel::log(GSEL_LOG_ERROR, "comm",
                      "gsel_comm_free of communicator {} from an operation that a call on it runs: it is not released; "
-                     "free it behind that call",
+                     "free it after that call",
                      comm->impl.name());
   delete comm;
 }

@@ -209,7 +209,7 @@ void gsel_request_free(gsel_request* request) {
   if (request && request->impl.waits_for_itself())
     return gsel::log(GSEL_LOG_ERROR, "comm",
                      "gsel_request_free from an operation that runs before the request's end: it is not released; free "
-                     "it behind the operation");
+                     "it after the operation returns");
   delete request;
 }
 

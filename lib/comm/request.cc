@@ -92,7 +92,7 @@ bool CallRequest::look(double seconds) {
   const int64_t end = seconds < 0 ? INT64_MAX : os::now_ns() + static_cast<int64_t>(seconds * 1e9);
   std::unique_lock lock(mutex_);
   if (seconds != 0 && work_ && work_->waits_for_itself())
-    fail(GSEL_ERR_STATE, "{} is waited for in an operation that runs before its end; wait behind the operation",
+    fail(GSEL_ERR_STATE, "{} is waited for in an operation that runs before its end; wait after the operation returns",
          name());
   while (is_looked_at_) {
     const int64_t rest = end - os::now_ns();

@@ -118,7 +118,7 @@ void test_a_store_that_is_none_is_named(void**) {
   const Job job = torchrun(ntohs(address.sin_port));
   refused(job, 2, -1, GSEL_ERR_TIMEOUT, "ECONNREFUSED");
   assert_int_equal(listen(listener, 64), 0);
-  refused(job, 2, -1, GSEL_ERR_TIMEOUT, "does not answer as torchrun's store does");
+  refused(job, 2, -1, GSEL_ERR_TIMEOUT, "does not answer like torchrun's store");
   close(listener);
 }
 

@@ -253,7 +253,7 @@ static void test_a_record_is_never_cut(void** state) {
   as_processes(2, records, NULL);
   as_processes(RANKS, records, NULL);
   check_fails(gsel_op_create((gsel_str)GSEL_STR("none"), 0, larger_record, NULL, NULL, &op, &err), err, GSEL_ERR_ARG,
-              "has records of 0 elements; use 1 where each stands alone");
+              "has records of 0 elements; use 1 for independent elements");
 }
 
 /* Ranks that mean other records are told apart. */

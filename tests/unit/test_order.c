@@ -171,8 +171,8 @@ static void test_the_local_fold_refuses_what_cannot_be_done(void** state) {
   REFUSED(in, 2, x, 8, GSEL_F32, scaled, 0, "scaled sum takes a factor from each rank");
   gsel_op_free(scaled);
   REFUSED(in, 2, x, SIZE_MAX / 2, GSEL_F32, GSEL_SUM, 0, "does not fit in memory");
-  REFUSED(in, 2, x + 1, 8, GSEL_F32, GSEL_SUM, 0, "overlap with out 4 bytes behind the input");
-  REFUSED(in, 1, (char*)x + 31, 8, GSEL_F32, GSEL_SUM, 0, "31 bytes behind");
+  REFUSED(in, 2, x + 1, 8, GSEL_F32, GSEL_SUM, 0, "overlap with out 4 bytes after the input");
+  REFUSED(in, 1, (char*)x + 31, 8, GSEL_F32, GSEL_SUM, 0, "31 bytes after");
 #undef REFUSED
   check_ok(gsel_reduce_local(in, 2, x + 8, 8, GSEL_F32, GSEL_SUM, 0, &err), err);
   check_ok(gsel_reduce_local(NULL, 2, NULL, 0, GSEL_F32, GSEL_SUM, 0, &err), err);

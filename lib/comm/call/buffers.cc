@@ -86,7 +86,7 @@ void check_overlap(const Buffers& buffers, const gsel_collective& call, int32_t 
   fail(GSEL_ERR_ARG,
        "{}: send [{} bytes] and recv [{} bytes] overlap with send {} bytes {} recv; in place needs {} bytes {}",
        collective_name(call.kind), send.bytes, recv.bytes, from >= to ? from - to : to - from,
-       from >= to ? "behind" : "before", in_place >= 0 ? in_place : -in_place, in_place >= 0 ? "behind" : "before");
+       from >= to ? "after" : "before", in_place >= 0 ? in_place : -in_place, in_place >= 0 ? "after" : "before");
 }
 
 // Checks the counts and returns the extent in elements.

@@ -101,7 +101,7 @@ gsel_op create_operation(std::string_view name, uint64_t record, gsel_op_fn func
          name.size(), kOperationNameBytes - 1);
   if (!function) fail(GSEL_ERR_ARG, "operation {} has no function; it is NULL", in_quotes(name));
   if (record < 1 || record > host::kMostRecordBytes)
-    fail(GSEL_ERR_ARG, "operation {} has records of {}; use 1 where each stands alone, {} at most", in_quotes(name),
+    fail(GSEL_ERR_ARG, "operation {} has records of {}; use 1 for independent elements, {} at most", in_quotes(name),
          with_noun(record, "element"), host::kMostRecordBytes);
   Operation operation;
   operation.op = GSEL_OP_USER;

@@ -21,7 +21,7 @@ void check_buffers(const void* const* inputs, size_t n, const void* out, uint64_
       fail(GSEL_ERR_ARG,
            "reduce_local: out and inputs[{}], {} bytes each, overlap with out {} bytes {} the input; use one address "
            "for both, or memory apart",
-           q, bytes, from < to ? to - from : from - to, from < to ? "behind" : "before");
+           q, bytes, from < to ? to - from : from - to, from < to ? "after" : "before");
   }
 }
 

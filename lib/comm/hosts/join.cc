@@ -85,7 +85,8 @@ std::unique_ptr<Control> join(const JoinOptions& join) {
     return shm::join(here);
   }
   if ((join.flags & GSEL_COMM_NO_THREAD) != 0)
-    fail(GSEL_ERR_UNSUPPORTED, "GSEL_COMM_NO_THREAD, and ranks on {}: {}; a thread hears of what happens there",
+    fail(GSEL_ERR_UNSUPPORTED,
+         "GSEL_COMM_NO_THREAD, and ranks on {}: {}; a thread is needed to receive failures from other hosts",
          with_noun(roster.hosts(), "host"), hosts_text(roster));
   here.rank = roster.local_rank();
   here.world_size = static_cast<int32_t>(roster.here().size());

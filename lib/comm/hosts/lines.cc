@@ -236,7 +236,7 @@ class Caller {
                       shortly) ||
         stream->await(reply_, offer_.purpose == Purpose::ask ? lines_.deadline_ns : shortly) != Stream::Came::all ||
         reply_.signature != sign_reply(lines_, offer_, reply_.port)) {
-      *why = "whoever listens there does not know this communicator";
+      *why = "the listener there does not know this communicator";
       return {};
     }
     return stream;

@@ -38,7 +38,7 @@ void read_address(MeetingPlace& place, std::string_view text, size_t begin, cons
   size_t end = 0;
   if (begin < text.size() && text[begin] == '[') {
     end = text.find(']', ++begin);
-    if (end == text.npos) refuse(text, begin - 1, source, "\"]\" behind the address");
+    if (end == text.npos) refuse(text, begin - 1, source, "\"]\" after the address");
     place.host = text.substr(begin, end - begin);
     ++end;
   } else {
@@ -67,11 +67,11 @@ MeetingPlace parse_meeting_place(std::string_view text, const char* source, bool
   const std::string_view rest = text.substr(begin);
   if (place.kind == Kind::file) {
     if (!rest.starts_with('/')) refuse(text, begin, source, "an absolute path");
-    if (rest.ends_with('/')) refuse(text, text.size(), source, "a file name behind the folder");
+    if (rest.ends_with('/')) refuse(text, text.size(), source, "a file name after the folder");
     place.path = rest;
   } else if (place.kind == Kind::pmi) {
     std::from_chars(rest.data(), rest.data() + rest.size(), place.fd);
-    place.text = fmt::format("the process manager behind {}={}", source, rest);
+    place.text = fmt::format("the process manager at {}={}", source, rest);
   } else if (place.kind == Kind::pmix) {
     place.text = fmt::format("the process manager of {}={}", source, rest);
   } else {

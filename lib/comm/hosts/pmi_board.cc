@@ -37,7 +37,7 @@ class PmiBoard : public Board {
     ask("cmd=barrier_in", "barrier_out");
     const std::string said = ask(fmt::format("cmd=get kvsname={} key={}", space, key_), "get_result");
     came_ = parse_endpoint(value_of(said, "value"));
-    if (!came_) fail(GSEL_ERR_VERSION, "rank 0 has told {} what another version of gsel may understand", place_.text);
+    if (!came_) fail(GSEL_ERR_VERSION, "the entry of rank 0 in {} is from another version of gsel", place_.text);
     return {*came_};
   }
 

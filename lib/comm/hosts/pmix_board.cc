@@ -22,8 +22,7 @@ class PmixBoard : public Board {
     if (came_) return {*came_};
     pmix::fence(deadline_ns);
     came_ = parse_endpoint(pmix::get(0, key_));
-    if (!came_)
-      fail(GSEL_ERR_VERSION, "rank 0 has told the process manager what another version of gsel may understand");
+    if (!came_) fail(GSEL_ERR_VERSION, "the entry of rank 0 in the process manager is from another version of gsel");
     return {*came_};
   }
 

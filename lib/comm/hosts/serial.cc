@@ -32,7 +32,7 @@ struct Serial::Core {
     if (runs_on == std::this_thread::get_id())
       fail(GSEL_ERR_STATE,
            "a call from an operation that a call on the same communicator runs, whose end it would wait for; make it "
-           "behind that call");
+           "after that call");
   }
   void run(Task& task) noexcept {  // without the lock, busy
     std::optional<Error> failure;

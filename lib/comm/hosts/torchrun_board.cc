@@ -89,7 +89,7 @@ class TorchrunBoard : public Board {
     std::string text(length, '\0');
     if (session->stream.await(text.data(), length, session->deadline_ns) != Stream::Came::all) return {};
     if (const auto endpoint = parse_endpoint(text)) return {*endpoint};
-    *why = "rank 0 has posted there what another version of gsel may understand";
+    *why = "the entry of rank 0 there is from another version of gsel";
     return {};
   }
 
@@ -118,7 +118,7 @@ class TorchrunBoard : public Board {
       dialect_ = &dialect;
       return session;
     }
-    if (!dialect_) *why = "whoever listens there does not answer as torchrun's store does";
+    if (!dialect_) *why = "the listener there does not answer like torchrun's store";
     return {};
   }
 

@@ -57,7 +57,7 @@ void Engine::require_outside_operation() const {
   if (in_operation())
     fail(GSEL_ERR_STATE,
          "a call on communicator {} from an operation that a call on it runs, whose end it would wait for; make it "
-         "behind that call",
+         "after that call",
          at_.name());
 }
 

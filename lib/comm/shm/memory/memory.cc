@@ -139,7 +139,7 @@ void Family::free(void* memory) {
 
 void Family::register_memory(void* memory, uint64_t bytes) {
   if (bytes == 0 || bytes % kPage != 0 || address_of(memory) % kPage != 0 || bytes > UINTPTR_MAX - address_of(memory))
-    fail(GSEL_ERR_ARG, "gsel_mem_register of {} bytes at {}: both ends must stand at boundaries of {} bytes", bytes,
+    fail(GSEL_ERR_ARG, "gsel_mem_register of {} bytes at {}: start and end must be at boundaries of {} bytes", bytes,
          memory, kPage);
   check_private_anonymous(memory, bytes);
   Region region{bytes, 0, true};
