@@ -17,8 +17,7 @@ constexpr std::string_view plans[] = {"none", "auto"};
 constexpr ConfigKey kTrainKeys[] = {
     {"strategy.plan", KeyType::word, "none", kAny, plans,
      "auto: measure the machine for two seconds when the trainer is made, and take the strategy that is fastest for "
-     "this "
-     "model on these ranks; then no [strategy.AXIS] may stand in the file, and sizes of [mesh] that do are kept",
+     "this model on these ranks; [strategy.AXIS] is refused in the file, and sizes of [mesh] in the file are kept",
      [](Config& c, const Scalar& v) { c.plan = v.text; }},
     {"train.optimizer", KeyType::word, "adamw", kAny, optimizers, "rule of the optimizer step",
      [](Config& c, const Scalar& v) { c.train.optimizer = v.text; }},
@@ -95,7 +94,7 @@ constexpr ConfigKey kTrainKeys[] = {
      "0",
      at_least(0),
      {},
-     "micro-batches that one rank's share is cut in, in place of microbatch; 0 means as microbatch says",
+     "number of micro-batches of a rank; 0: use train.microbatch",
      [](Config& c, const Scalar& v) { c.train.microbatches = v.integer; }},
     {"train.seed",
      KeyType::integer,
@@ -105,9 +104,8 @@ constexpr ConfigKey kTrainKeys[] = {
      "seed of initial parameters and of noise",
      [](Config& c, const Scalar& v) { c.train.seed = v.integer; }},
     {"train.schedule", KeyType::word, "constant", kAny, schedules,
-     "how the learning rate falls behind the warm-up: not at all, in a line or a half cosine, to final_learning_rate; "
-     "wsd "
-     "stays constant and falls in a line in the last decay_steps",
+     "how the learning rate decays after warm-up: constant, linear or cosine, to final_learning_rate; wsd stays "
+     "constant and decays linearly in the last decay_steps",
      [](Config& c, const Scalar& v) { c.train.schedule = v.text; }},
     {"train.warmup_steps",
      KeyType::integer,

@@ -50,7 +50,7 @@ class Watch : public nlohmann::json_sax<json> {
   bool key(std::string& name) override {
     if (names_.back().insert(name).second) return true;
     throw Error(GSEL_ERR_PARSE,
-                fmt::format("{} {}: field {} stands twice in one object", source_.what, source_.file, in_quotes(name)))
+                fmt::format("{} {}: field {} appears twice in one object", source_.what, source_.file, in_quotes(name)))
         .at({source_.file, 0, 0, name});
   }
   bool null() override { return true; }

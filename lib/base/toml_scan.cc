@@ -38,15 +38,15 @@ class Scan {
 
   void step() {
     const char c = now();
-    if (beyond_ascii(c)) refuse("stands outside of text and comments; put quotes around it");
+    if (beyond_ascii(c)) refuse("is outside of text and comments; put quotes around it");
     if (in_word_ && !ends_word(c)) {
       // The parser searches the end of a number across everything that follows, also across quotes and their contents.
-      if (c == '"' || c == '\'') refuse("stands in a bare value; a value is text or a number, not both");
+      if (c == '"' || c == '\'') refuse("is in an unquoted value; use a number or a quoted text");
       ++at_;
       return;
     }
     if (in_word_ && c == ' ' && at_ + 1 < text_.size() && is_digit(text_[at_ + 1]))
-      refuse("stands in a bare value; a date and a time go with a T between them");
+      refuse("is in an unquoted value; write T between date and time");
     in_word_ = false;
     if (c == '#') {
       at_ = std::min(text_.find('\n', at_), text_.size());
@@ -113,14 +113,14 @@ class Scan {
         ++at_;
         skipping = false;
         if (at_ == text_.size()) return;
-        if (beyond_ascii(now())) refuse("stands behind a backslash, which takes no such character");
+        if (beyond_ascii(now())) refuse("cannot follow a backslash");
         if (now() == ' ' || now() == '\t' || now() == '\n' || now() == '\r')
           skipping = true;
         else
           ++at_;
       } else {
         if (skipping && beyond_ascii(c))
-          refuse("stands first behind a backslash that joins lines; put an ASCII character before it");
+          refuse("is first after a backslash that joins lines; put an ASCII character before it");
         skipping = skipping && (c == ' ' || c == '\t' || c == '\n' || c == '\r');
         ++at_;
       }

@@ -5,7 +5,7 @@
 #define E9 "\xc3\xa9"
 #define EURO "\xe2\x82\xac"
 #define BOM "\xef\xbb\xbf"
-#define STRAY(character) "\"" character "\" stands outside of text and comments; put quotes around it"
+#define STRAY(character) "\"" character "\" is outside of text and comments; put quotes around it"
 
 static gsel_status parse(const char* text, gsel_config** config, gsel_error** err) {
   *config = NULL;
@@ -40,21 +40,18 @@ static const Mistake kMistakes[] = {
     {"[comm]\ntrace = \"\"\"a\"\" \"\"\"\"\"" E9 "\n", 2, 21, STRAY(E9), E9},
     {"[comm]\ntrace = '''a\n'' ''''" E9 "\n", 3, 8, STRAY(E9), E9},
     /* where the parser looks for white space inside a string */
-    {"[comm]\ntrace = \"\"\"\\" E9 "\"\"\"\n", 2, 13,
-     "\"" E9 "\" stands behind a backslash, which takes no such character", E9},
+    {"[comm]\ntrace = \"\"\"\\" E9 "\"\"\"\n", 2, 13, "\"" E9 "\" cannot follow a backslash", E9},
     {"[comm]\ntrace = \"\"\"a\\\n  " E9 "\"\"\"\n", 3, 3,
-     "\"" E9 "\" stands first behind a backslash that joins lines; put an ASCII character before it", E9},
-    {"[comm]\ntrace = \"\"\"a\\ \r\n\n" E9 "\"\"\"\n", 4, 1, "\"" E9 "\" stands first behind a backslash", E9},
+     "\"" E9 "\" is first after a backslash that joins lines; put an ASCII character before it", E9},
+    {"[comm]\ntrace = \"\"\"a\\ \r\n\n" E9 "\"\"\"\n", 4, 1, "\"" E9 "\" is first after a backslash", E9},
     /* where the parser looks for the end of a number */
-    {"[train]\nbatch = 5\"" E9 "\"\n", 2, 10, "\"\"\" stands in a bare value; a value is text or a number, not both",
-     "\""},
-    {"[train]\nbatch = 1.'" E9 "'\n", 2, 11, "\"'\" stands in a bare value", "'"},
-    {"[train]\nbatch = 5=\"" E9 "\"\n", 2, 11, "\"\"\" stands in a bare value", "\""},
-    {"[train]\nbatch = [\n5, 6[\"" E9 "\"]]\n", 3, 6, "\"\"\" stands in a bare value", "\""},
-    {"[train]\nbatch = {a = 1, b = 2\"" E9 "\"}\n", 2, 22, "\"\"\" stands in a bare value", "\""},
-    {"[train]\nbatch = [{}, [], 2\"" E9 "\"]\n", 2, 19, "\"\"\" stands in a bare value", "\""},
-    {"[train]\nbatch = 1979-05-27 0#" E9 "\n", 2, 19, "\" \" stands in a bare value; a date and a time go with a T",
-     " "},
+    {"[train]\nbatch = 5\"" E9 "\"\n", 2, 10, "\"\"\" is in an unquoted value; use a number or a quoted text", "\""},
+    {"[train]\nbatch = 1.'" E9 "'\n", 2, 11, "\"'\" is in an unquoted value", "'"},
+    {"[train]\nbatch = 5=\"" E9 "\"\n", 2, 11, "\"\"\" is in an unquoted value", "\""},
+    {"[train]\nbatch = [\n5, 6[\"" E9 "\"]]\n", 3, 6, "\"\"\" is in an unquoted value", "\""},
+    {"[train]\nbatch = {a = 1, b = 2\"" E9 "\"}\n", 2, 22, "\"\"\" is in an unquoted value", "\""},
+    {"[train]\nbatch = [{}, [], 2\"" E9 "\"]\n", 2, 19, "\"\"\" is in an unquoted value", "\""},
+    {"[train]\nbatch = 1979-05-27 0#" E9 "\n", 2, 19, "\" \" is in an unquoted value; write T between date", " "},
     /* too deep */
     {"a.b.c.d.e.f.g.h.i.j = 1\n", 1, 18, "\".\" makes a key of more than 9 parts; use fewer", "."},
     {"a = 1\n[a. b.c.d.e.f.g.h.i.j]\n", 2, 20, "\".\" makes a key of more than 9 parts", "."},
