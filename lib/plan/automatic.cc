@@ -31,9 +31,10 @@ void refuse_strategies(const Config& config) {
   for (const gsel_axis axis : kInnerToOuter) {
     const auto& section = config.strategy[axis];
     if (!section) continue;
-    throw Error(GSEL_ERR_CONFIG,
-                fmt::format("{}[strategy.{}] stands beside strategy.plan = \"auto\", which chooses it; leave one out",
-                            place_prefix(section->place), axis_name(axis)))
+    throw Error(
+        GSEL_ERR_CONFIG,
+        fmt::format("{}[strategy.{}] conflicts with strategy.plan = \"auto\", which chooses strategies; remove one",
+                    place_prefix(section->place), axis_name(axis)))
         .at(section->place);
   }
 }

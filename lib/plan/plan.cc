@@ -162,7 +162,7 @@ void calibrate(Request& request, std::string_view rows, const std::string& file)
     request.constants.spread = std::max(one.error_after, least);
     request.constants.covered = one.covered;
     request.calibrated_on =
-        fmt::format("{}: a scalar of {:.3f}, errors {:.1f} % before and {:.1f} % behind it",
+        fmt::format("{}: a scalar of {:.3f}, errors {:.1f} % before and {:.1f} % after it",
                     with_noun(one.rows, "measured row"), one.scale, one.error_before * 100, one.error_after * 100);
     return;
   }

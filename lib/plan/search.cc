@@ -211,7 +211,7 @@ class Search {
 
   void one(const Layout& l) {
     if (++out_.dropped.tried % kProgressEvery == 0 && in_.progress && !in_.progress(out_.dropped.tried))
-      fail(GSEL_ERR_ABORTED, "the search was ended behind {} layouts, as its caller asked", out_.dropped.tried);
+      fail(GSEL_ERR_ABORTED, "the search was ended after {} layouts, as its caller asked", out_.dropped.tried);
     const Split& stages = stages_of(l);
     Candidate c = weighed(l, stages);
     if (c.short_bytes() > 0) {

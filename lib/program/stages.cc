@@ -70,7 +70,7 @@ void check_stages(const Program& program) {
     if (l.stage < 0 || l.stage >= n_stages)
       fail(GSEL_ERR_PROGRAM, "layer \"{}\" is of stage {}; 0 to {} exist", l.name, l.stage, n_stages - 1);
     if (l.stage < last)
-      fail(GSEL_ERR_PROGRAM, "layer \"{}\" is of stage {} and stands behind one of stage {}; stages follow each other",
+      fail(GSEL_ERR_PROGRAM, "layer \"{}\" is in stage {} but follows a layer of stage {}; order layers by stage",
            l.name, l.stage, last);
     if (l.stage > last + 1) fail(GSEL_ERR_PROGRAM, "stage {} has no layer", last + 1);
     last = l.stage;

@@ -131,10 +131,10 @@ class Checker {
                          action.microbatch));
     if (met & now) refuse(rank, i, now == met_forward ? "this forward is there twice" : "this backward is there twice");
     if (now != met_forward && !(met & met_forward))
-      refuse(rank, i, fmt::format("it stands before {}F{}, whose output it needs", action.stage, action.microbatch));
+      refuse(rank, i, fmt::format("it comes before {}F{}, whose output it needs", action.stage, action.microbatch));
     if (now == met_weight && !(met & met_input))
       refuse(rank, i,
-             fmt::format("it stands before {}I{}, the other half of backward", action.stage, action.microbatch));
+             fmt::format("it comes before {}I{}, the other half of backward", action.stage, action.microbatch));
     met |= now;
     if (action.kind == GSEL_BACKWARD) whole_[s_.cell(action.stage, action.microbatch)] = true;
   }
@@ -154,7 +154,7 @@ class Checker {
     int32_t at_rank = rank;
     for (int32_t shown = 0; shown < kMostShown; ++shown) {
       ring +=
-          fmt::format("{}rank {} stands before {}, which needs {} of rank {}", shown ? "; " : "", at_rank,
+          fmt::format("{}rank {} waits at {}, which needs {} of rank {}", shown ? "; " : "", at_rank,
                       text(at_rank, walk.position(at_rank)), to_text(awaited(walk, at_rank)), holder(walk, at_rank));
       at_rank = holder(walk, at_rank);
       if (at_rank == rank) break;

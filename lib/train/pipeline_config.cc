@@ -19,8 +19,8 @@ std::string cuts(const PipelineSettings& settings, const Model& model) {
     const int32_t l = settings.first_layers[i], before = i ? settings.first_layers[i - 1] : 0;
     if (l <= before || l >= n)
       fail(GSEL_ERR_ARG,
-           "{}.first_layers[{}] is layer {}; stage {} begins behind layer {}, and the model's last layer is {}",
-           kOrigin, i, l, i + 1, before, n - 1);
+           "{}.first_layers[{}] is layer {}; stage {} begins after layer {}, and the model's last layer is {}", kOrigin,
+           i, l, i + 1, before, n - 1);
     names += (i ? "," : "") + model.layers()[l].name;
   }
   return names;

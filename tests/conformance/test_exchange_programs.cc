@@ -206,7 +206,7 @@ void ranks_that_share_layers_hear_of_each_other(void**) {
       std::swap(p->microbatches[0], p->microbatches[1]);
     assert_false(all_accept(together(other)));
     for (const std::string& verdict : together(other).verdicts)
-      if (!verdict.empty()) assert_non_null(std::strstr(verdict.c_str(), "which stands on the same tensor axis"));
+      if (!verdict.empty()) assert_non_null(std::strstr(verdict.c_str(), "which is on the same tensor axis"));
     assert_false(accepted(other));
   }
 }

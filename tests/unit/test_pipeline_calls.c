@@ -88,9 +88,9 @@ static void first_layers_rise_and_exist(void** state) {
   describe();
   pipeline_options.n_first_layers = 2;
   pipeline_options.first_layers = falling;
-  refuse(GSEL_ERR_ARG, "first_layers[1] is layer 2; stage 2 begins behind layer 2");
+  refuse(GSEL_ERR_ARG, "first_layers[1] is layer 2; stage 2 begins after layer 2");
   pipeline_options.first_layers = beyond;
-  refuse(GSEL_ERR_ARG, "first_layers[1] is layer 4; stage 2 begins behind layer 1, and the model's last layer is 3");
+  refuse(GSEL_ERR_ARG, "first_layers[1] is layer 4; stage 2 begins after layer 1, and the model's last layer is 3");
   pipeline_options.n_first_layers = 1;
   pipeline_options.first_layers = first;
   refuse(GSEL_ERR_ARG, "first_layers[0] is layer 0");

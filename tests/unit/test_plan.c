@@ -237,7 +237,7 @@ static void a_search_is_ended_by_its_caller(void** state) {
   options.progress = end_at_once, options.user_data = &tried;
   gsel_error* err = NULL;
   gsel_plan* plan = NULL;
-  check_fails(gsel_plan_create(&options, &plan, &err), err, GSEL_ERR_ABORTED, "the search was ended behind");
+  check_fails(gsel_plan_create(&options, &plan, &err), err, GSEL_ERR_ABORTED, "the search was ended after");
   assert_null(plan);
   assert_true(tried > 0);
 }

@@ -59,10 +59,11 @@ static void what_it_cannot_choose_is_refused(void** state) {
     const char *config, *message;
   } refused[] = {
       {AUTO_PLAN STEP_DDP STEP_SIGN("8", ""),
-       "step.toml:4: [strategy.data] stands beside strategy.plan = \"auto\", which chooses it; leave one out"},
+       "step.toml:4: [strategy.data] conflicts with strategy.plan = \"auto\", which chooses strategies; remove one"},
       {"[mesh]\npipeline = 3\ndata = 1\n" AUTO_PLAN STEP_SIGN("8", ""),
        "step.toml:5: strategy.plan = \"auto\" found no layout that runs; none has these sizes"},
-      {"[strategy]\nplan = \"some\"\n", "step.toml:2: strategy.plan = \"some\" is not known; expected \"none\" or \"auto\""},
+      {"[strategy]\nplan = \"some\"\n",
+       "step.toml:2: strategy.plan = \"some\" is not known; expected \"none\" or \"auto\""},
       {"[strategy]\nplan = 1\n", "step.toml:2: strategy.plan = 1 is an integer"},
   };
   for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i) {

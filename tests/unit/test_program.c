@@ -151,7 +151,7 @@ static void each_broken_pair_is_refused_with_its_place(void** state) {
       {-1, 31, NULL, "end of step: bucket 0 is never stepped"},
       {-1, 32, "step bucket=0", "already stepped"},
       {-1, 18, NULL, "last collective was not waited for"},
-      {-1, 15, "bucket params=w,b", "parameter \"b\" stands in 2 buckets"},
+      {-1, 15, "bucket params=w,b", "parameter \"b\" is in 2 buckets"},
       {1, 17, "broadcast bucket=1 axis=data root=0", "call 0 is rank 0, setup instruction 0"},
       {1, 26, NULL, "rank 1"},
       {1, 27, "recv value=x mb=0 from=0",
@@ -275,7 +275,7 @@ static void text_that_is_no_program_is_refused_with_line_and_token(void** state)
       {13, "microbatch 0 3 junk", "junk", "\"junk\" is not of="},
       {14, "bucket params=b junk", "junk", "\"junk\" is none of shard=, whole_params"},
       {3, "mesh data=2\nmesh data=2", "mesh", "a second \"mesh\" line"},
-      {19, "end", "end", "\"end\" stands before \"step\""},
+      {19, "end", "end", "\"end\" comes before \"step\""},
       {3, "mesh tensor=1 data=2 pipeline=1\nrank 0", "rank", "a second \"rank\" line"},
       {2, "rank 2", "", "rank 2 does not fit a mesh of 2 ranks"},
   };

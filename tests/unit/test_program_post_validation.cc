@@ -78,31 +78,31 @@ const Wrong kWrongs[] = {
      "validated"},
     {0, "norm optimistic", "norm", "all ranks of a group make the same calls in the same order"},
     {-1, "norm optimistic", "norm",
-     "norm: it comes behind \"overflow axis=pipeline optimistic\", whose number is not known "
+     "norm: it comes after \"overflow axis=pipeline optimistic\", whose result is not known "
      "yet"},
     {-1, "overflow axis=pipeline optimistic", "overflow axis=pipeline",
      "overflow axis=pipeline: \"norm optimistic\" is optimistic; then it must be, too"},
     {-1, "overflow axis=pipeline optimistic\nnorm optimistic", "overflow axis=pipeline\nnorm",
      "post_validate: no norm or overflow is optimistic, so there is nothing to validate"},
     {-1, "overflow axis=data", "overflow axis=data optimistic",
-     "a look for overflow can be optimistic over the pipeline axis alone"},
+     "an overflow check can be optimistic only over the pipeline axis"},
     {-1, "overflow axis=data\noverflow axis=pipeline optimistic",
      "overflow axis=pipeline optimistic\noverflow axis=data",
-     "overflow axis=data: it comes behind \"overflow axis=pipeline optimistic\", whose number is not known yet"},
+     "overflow axis=data: it comes after \"overflow axis=pipeline optimistic\", whose result is not known yet"},
     // Later than anything of backward, or of the loss.
     {-3, "post_validate\nbackward layer=loss mb=0", "backward layer=loss mb=0\npost_validate",
-     "post_validate: \"backward layer=loss mb=0\" stands before it; it would work with what may still be undone"},
+     "post_validate: \"backward layer=loss mb=0\" comes before it and would use a result that may still be undone"},
     {-1, "post_validate", "loss_allreduce axis=pipeline\npost_validate", ""},
     // A message on both sides.
     {-2, "post_validate\nsend value=x mb=1 to=2", "send value=x mb=1 to=2\npost_validate", ""},
     {-2, "send value=x mb=0 to=2\ninput value=t mb=1\nforward layer=a mb=1\npost_validate",
      "post_validate\nsend value=x mb=0 to=2\ninput value=t mb=1\nforward layer=a mb=1", ""},
     {0, "post_validate\nsend value=x mb=1 to=2", "send value=x mb=1 to=2\npost_validate",
-     "rank 0, step instruction 5 (line 23): send value=x mb=1 to=2: it stands before this rank's post_validate, and "
-     "the other end's after that of rank 2; a step that is begun again would leave it under way"},
+     "rank 0, step instruction 5 (line 23): send value=x mb=1 to=2: it comes before this rank's post_validate, but "
+     "the other end comes after that of rank 2; a repeated step would leave the message unfinished"},
     {2, "recv value=x mb=0 from=0\nforward layer=loss mb=0\npost_validate",
      "post_validate\nrecv value=x mb=0 from=0\nforward layer=loss mb=0",
-     "rank 0, step instruction 2 (line 20): send value=x mb=0 to=2: it stands before"},
+     "rank 0, step instruction 2 (line 20): send value=x mb=0 to=2: it comes before"},
     // Where nothing crosses, any position will do.
     {-2, "input value=t mb=1\nforward layer=a mb=1\npost_validate",
      "post_validate\ninput value=t mb=1\nforward layer=a mb=1", nullptr},

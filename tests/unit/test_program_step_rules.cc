@@ -161,8 +161,8 @@ void the_end_sees_what_is_complete(void**) {
        "forward layer=loss mb=0: the loss is already reduced; this part of it would be lost"},
       {kDdp, -1, 1, "step bucket=0", "step bucket=1", "the bucket is already stepped"},
       {kDdp, -1, 1, "step bucket=0", "", "end of step: bucket 0 is never stepped"},
-      {kDdp, -1, 1, "bucket params=table", "bucket params=table,w2", "parameter \"w2\" stands in 2 buckets"},
-      {kDdp, -1, 1, "param fixed 4 frozen", "param fixed 4", "parameter \"fixed\" stands in 0 buckets; expected one"},
+      {kDdp, -1, 1, "bucket params=table", "bucket params=table,w2", "parameter \"w2\" is in 2 buckets"},
+      {kDdp, -1, 1, "param fixed 4 frozen", "param fixed 4", "parameter \"fixed\" is in 0 buckets; expected one"},
   };
   check_cases(cases);
 }

@@ -231,7 +231,7 @@ void faults_of_parts_are_refused_where_they_stand(void**) {
     const char *found, *replacement, *token, *message;
   };
   const Case cases[] = {
-      {"part=0:2-4/6x3", "part=0:2-4", "part=0:2-4", "is not DIM:BEGIN-END/WHOLE"},
+      {"part=0:2-4/6x3", "part=0:2-4", "part=0:2-4", "expected DIM:BEGIN-END/WHOLE"},
       {"part=0:2-4/6x3", "part=0:2-7/6x3", "part=0:2-7/6x3", "is no number from 3 to 6"},
       {"part=0:2-4/6x3", "part=0:2-2/6x3", "part=0:2-2/6x3", "is no number from 3 to 6"},
       {"part=0:2-4/6x3", "part=6:2-4/6x3", "part=6:2-4/6x3", "is no number from 0 to 5"},

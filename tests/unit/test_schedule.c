@@ -140,9 +140,9 @@ static void test_what_is_no_schedule_is_refused_with_rank_line_and_action(void**
              "s.csv:1: column 9: rank 0, 0W0: 0B0 is both halves of backward; write 0I0 where 0W0 follows", 0, 1, 9,
              "0W0");
   refused_at("0B0,0F0\n", GSEL_ERR_PROGRAM,
-             "s.csv:1: column 1: rank 0, 0B0: it stands before 0F0, whose output it needs", 0, 1, 1, "0B0");
+             "s.csv:1: column 1: rank 0, 0B0: it comes before 0F0, whose output it needs", 0, 1, 1, "0B0");
   refused_at("0F0,0W0,0I0\n", GSEL_ERR_PROGRAM,
-             "s.csv:1: column 5: rank 0, 0W0: it stands before 0I0, the other half of backward", 0, 1, 5, "0W0");
+             "s.csv:1: column 5: rank 0, 0W0: it comes before 0I0, the other half of backward", 0, 1, 5, "0W0");
   refused_at("0F0,0I0\n1F0,1B0\n", GSEL_ERR_PROGRAM,
              "s.csv:1: column 5: rank 0, 0I0: 0W0, the other half of backward, is missing", 0, 1, 5, "0I0");
 }
@@ -150,17 +150,17 @@ static void test_what_is_no_schedule_is_refused_with_rank_line_and_action(void**
 static void test_a_standstill_is_refused_with_who_waits_for_whom(void** state) {
   (void)state;
   refused_at("0F0,0B0,0F1,0B1\n1F0,1F1,1I0,1W0,1B1\n", GSEL_ERR_PROGRAM,
-             "s.csv:1: column 5: rank 0, 0B0: the schedule comes to a standstill: rank 0 stands before 0B0, which "
+             "s.csv:1: column 5: rank 0, 0B0: the schedule comes to a standstill: rank 0 waits at 0B0, which "
              "needs 1I0 of "
-             "rank 1; rank 1 stands before 1F1, which needs 0F1 of rank 0",
+             "rank 1; rank 1 waits at 1F1, which needs 0F1 of rank 0",
              0, 1, 5, "0B0");
   refused_at("2F0,0F0,0B0,2B0\n1F0,1B0\n", GSEL_ERR_PROGRAM,
-             "s.csv:1: column 1: rank 0, 2F0: the schedule comes to a standstill: rank 0 stands before 2F0, which "
+             "s.csv:1: column 1: rank 0, 2F0: the schedule comes to a standstill: rank 0 waits at 2F0, which "
              "needs 1F0 of "
-             "rank 1; rank 1 stands before 1F0, which needs 0F0 of rank 0",
+             "rank 1; rank 1 waits at 1F0, which needs 0F0 of rank 0",
              0, 1, 1, "2F0");
   refused_at("1F0,0F0,1B0,0B0\n", GSEL_ERR_PROGRAM,
-             "s.csv:1: column 1: rank 0, 1F0: the schedule comes to a standstill: rank 0 stands before 1F0, which "
+             "s.csv:1: column 1: rank 0, 1F0: the schedule comes to a standstill: rank 0 waits at 1F0, which "
              "needs 0F0 of "
              "rank 0",
              0, 1, 1, "1F0");

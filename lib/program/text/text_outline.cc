@@ -237,8 +237,7 @@ int32_t OutlineReader::read_stage(const Word& w) const {
     lines_.refuse_at(w, fmt::format("\"{}\" has no pipeline rank; the stages line above gives one to 0 to {}", w.text,
                                     n_stages - 1));
   if (stage < last)
-    lines_.refuse_at(w,
-                     fmt::format("\"{}\" stands behind a layer of stage {}; stages follow each other", w.text, last));
+    lines_.refuse_at(w, fmt::format("\"{}\" follows a layer of stage {}; order layers by stage", w.text, last));
   return static_cast<int32_t>(stage);
 }
 

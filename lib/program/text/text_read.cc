@@ -37,7 +37,7 @@ class Reader {
       return;
     }
     if (head == "end" && words().size() == 1) {
-      if (section_ != Section::step) lines_.refuse(0, "\"end\" stands before \"step\"");
+      if (section_ != Section::step) lines_.refuse(0, "\"end\" comes before \"step\"");
       section_ = Section::end;
       return;
     }

@@ -30,18 +30,18 @@ void check_homes(const Program& program) {
   for (size_t p = 0; p < homes.size(); ++p) {
     const bool trainable = program.params[p].trainable, is_here = std::ranges::count(all[p], pipeline_rank) > 0;
     if (homes[p] == (trainable && is_here ? 1 : 0)) continue;
-    refuse(program, fmt::format("parameter \"{}\" stands in {} buckets; {}", program.params[p].name, homes[p],
-                                !trainable ? "it is frozen and would stand in none"
+    refuse(program, fmt::format("parameter \"{}\" is in {} buckets; {}", program.params[p].name, homes[p],
+                                !trainable ? "it is frozen and belongs in none"
                                 : is_here  ? "expected one"
-                                           : "no layer of this rank's stages uses it, and it would stand in none"));
+                                           : "no layer of this rank's stages uses it, and it belongs in none"));
   }
 }
 
 // Ranks that differ on other axes than data compute with the same samples.
 void check_same_microbatches(const Program& first, const Program& p, gsel_axis axis) {
   if (p.microbatches != first.microbatches)
-    refuse(p, fmt::format("its micro-batches differ from those of rank {}, which stands on the same {} axis",
-                          first.rank, axis_name(axis)));
+    refuse(p, fmt::format("its micro-batches differ from those of rank {}, which is on the same {} axis", first.rank,
+                          axis_name(axis)));
 }
 
 // Ranks of the data axis have equally many micro-batches; the parts of a whole one divide it evenly.

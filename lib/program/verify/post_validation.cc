@@ -79,16 +79,17 @@ void check_alone(const Program& program) {
   for (int32_t i = 0; i < post_validate; ++i)
     if (!may_come_before(program.step[i]))
       refuse(program, post_validate,
-             fmt::format("\"{}\" stands before it; it would work with what may still be undone",
+             fmt::format("\"{}\" comes before it and would use a result that may still be undone",
                          to_text(program, program.step[i])));
   for (size_t i = 0; optimistic >= 0 && i < program.step.size(); ++i) {
     const gsel_instr& instr = program.step[i];
     const auto at = static_cast<int32_t>(i);
     if (is_optimistic(instr) && instr.kind == GSEL_INSTR_OVERFLOW && instr.axis != GSEL_AXIS_PIPELINE)
-      refuse(program, at, "a look for overflow can be optimistic over the pipeline axis alone, behind the other axes'");
+      refuse(program, at,
+             "an overflow check can be optimistic only over the pipeline axis, after those of the other axes");
     if (at > optimistic && !may_come_behind_optimistic(instr))
       refuse(program, at,
-             fmt::format("it comes behind \"{}\", whose number is not known yet",
+             fmt::format("it comes after \"{}\", whose result is not known yet",
                          to_text(program, program.step[optimistic])));
     const bool over_pipeline =
         instr.kind == GSEL_INSTR_NORM || (instr.kind == GSEL_INSTR_OVERFLOW && instr.axis == GSEL_AXIS_PIPELINE);
@@ -105,8 +106,8 @@ void check_messages(const PostValidations& all) {
     if (crossing.empty()) continue;
     const int32_t first = std::ranges::min(crossing);
     refuse(*all.programs[i], first,
-           fmt::format("it stands before this rank's post_validate, and the other end's after that of rank {}; a step "
-                       "that is begun again would leave it under way",
+           fmt::format("it comes before this rank's post_validate, but the other end comes after that of rank {}; a "
+                       "repeated step would leave the message unfinished",
                        all.programs[i]->step[first].peer));
   }
 }

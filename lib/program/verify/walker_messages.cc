@@ -42,7 +42,7 @@ void Walker::send(const gsel_instr& instr) {
   give(value(instr.value, instr.microbatch), instr.flags & GSEL_INSTR_GRADIENT, comes_back(instr));
   const std::vector<int32_t> along = program_.mesh.group(program_.rank, GSEL_AXIS_PIPELINE);
   if (!std::ranges::count(along, instr.peer))
-    refuse(fmt::format("messages go along the pipeline axis, on which this rank stands with rank{} {}",
+    refuse(fmt::format("messages go along the pipeline axis, and that of this rank has rank{} {}",
                        along.size() > 1 ? "s" : "", fmt::join(along, ", ")));
   if (program_.values[instr.value].is_input && along.size() > 1)
     refuse("an input is filled on the ranks that read it and goes to no other");

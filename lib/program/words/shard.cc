@@ -30,7 +30,8 @@ std::string text_of(const Shard& shard) {
 Shard read_shard(const TextLines& lines, const Word& word, int32_t first_dim) {
   std::string_view rest = word.after_equals(), dim, begin, end;
   if (!take(rest, ':', dim) || !take(rest, '-', begin) || !take(rest, '/', end))
-    lines.refuse_at(word, fmt::format("\"{}\" is not DIM:BEGIN-END/WHOLE, perhaps with xBLOCKS behind", word.text));
+    lines.refuse_at(
+        word, fmt::format("\"{}\" is no shard; expected DIM:BEGIN-END/WHOLE or DIM:BEGIN-END/WHOLExBLOCKS", word.text));
   Shard shard;
   std::string_view whole = rest;
   const bool has_blocks = take(rest, 'x', whole);

@@ -16,7 +16,7 @@ std::vector<double> sums_of_squares(const DeviceContext& device, const BucketSha
   for (const ParamRun& run : shard.runs) {
     const auto index = static_cast<size_t>(std::ranges::find(params, run.param) - params.begin());
     if (index == params.size())
-      fail(GSEL_ERR_INTERNAL, "a run of parameter {} stands in a bucket without it", run.param);
+      fail(GSEL_ERR_INTERNAL, "a run of parameter {} is in a bucket without this parameter", run.param);
     const float* of[2] = {shard.values + run.first, shard.gradient + run.first};
     for (size_t which = 0; which < 2; ++which)
       sums[2 * index + which] += device.sum_squares(of[which], GSEL_F32, static_cast<uint64_t>(run.count));

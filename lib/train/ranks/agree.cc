@@ -139,7 +139,7 @@ class Difference {
     for (size_t i = 0; i < zero_.size(); ++i)
       if (zero_[i].name != other_[i].name)
         return between(zero_[i]) +
-               fmt::format("it comes before {} on rank 0, behind it on rank {}", other_[i].name, rank_);
+               fmt::format("it comes before {} on rank 0, after it on rank {}", other_[i].name, rank_);
     return {};
   }
 
