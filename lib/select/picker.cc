@@ -56,8 +56,7 @@ std::vector<Unit> Picker::pick(const Clause& clause, bool usable) {
     const Unit unit = usable ? settle(inventory_, named, input_, token) : named;
     const bool whole = unit.partition < 0 && unit.tile < 0;
     if (whole ? seen[static_cast<size_t>(unit.device)] : !parts.insert(unit).second)
-      refuse(GSEL_ERR_DUPLICATE, input_, token,
-             fmt::format("{} stands in the list before", unit_text(inventory_, unit)));
+      refuse(GSEL_ERR_DUPLICATE, input_, token, fmt::format("{} is already in the list", unit_text(inventory_, unit)));
     seen[static_cast<size_t>(unit.device)] = true;
     trace_.add("request", input_, token, unit_text(inventory_, unit), rule_of(clause.spaces[entry], token));
     out.push_back(unit);

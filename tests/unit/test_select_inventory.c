@@ -117,8 +117,8 @@ static const struct {
     {HOST(GPU("GPU-1", BUS, "") "," GPU("GPU-2", BUS, "")), 1, 0, "hosts[0].devices[1].pci", "bus order"},
     {HOST(GPU("GPU-1", "0000:02:00.0", "") "," GPU("GPU-2", BUS, "")), 1, 0, "hosts[0].devices[1].pci", "bus order"},
     {HOST(GPU("GPU-1", BUS, "") "," GPU("GPU-1", "0000:02:00.0", "")), 1, 0, "hosts", "GPU-1 twice"},
-    {HOST(CPU "," GPU("GPU-1", BUS, "")), 1, 0, "hosts[0].devices[0]", "stands last"},
-    {HOST(CPU "," CPU), 1, 0, "hosts[0].devices[0]", "stands last and once"},
+    {HOST(CPU "," GPU("GPU-1", BUS, "")), 1, 0, "hosts[0].devices[0]", "is a CPU before another device"},
+    {HOST(CPU "," CPU), 1, 0, "hosts[0].devices[0]", "list one CPU, as the last device"},
     {"{\"gsel_inventory\": 1, \"hosts\": [{\"name\": \"a\", \"devices\": [" CPU "]}, {\"name\": \"a\"}]}", 1, 0,
      "hosts[1].name", "a host before"},
 };

@@ -20,7 +20,7 @@
 static void entries_of_a_list_may_be_of_several_spaces(void** state) {
   ROWS(OK_ON("a100x8", "index:3,uuid:GPU-c4f8,pci:1", "3,0,1"), OK_ON("a100x8", "uuid:GPU-e06, index: 7, 5", "2,7,5"),
        OK_ON("mixed4", "pci:0,uuid:GPU-ba", "0,2"),
-       NOT_ON("a100x8", "index:0,uuid:GPU-c4f8", DUPLICATE, "GPU-c4f8", 14, "before"),
+       NOT_ON("a100x8", "index:0,uuid:GPU-c4f8", DUPLICATE, "GPU-c4f8", 14, "already in the list"),
        NOT_ON("a100x8", "index:0,uuid:", SYNTAX, "", 14, "empty"),
        NOT_ON("a100x8", "index:0,count:1", SYNTAX, "count:1", 9, "decimal"),
        NOT_ON("two_hosts", "index:0,uuid:GPU-1", AMBIGUOUS, "0", 7, "name a host"));
@@ -108,7 +108,7 @@ static void fallbacks_are_tried_in_order(void** state) {
        OK_ON("mi300x8", "cuda & count:2 | hip & count:2 | cpu", "0,1"),
        NOT_ON("a100x8", "count:9|count:10", OUT_OF_RANGE, "9", 7, "none of 2 choices"),
        /* A choice that cannot be meant is refused, and not passed over. */
-       NOT_ON("a100x8", "index:1,1|cpu", DUPLICATE, "1", 9, "before"),
+       NOT_ON("a100x8", "index:1,1|cpu", DUPLICATE, "1", 9, "already in the list"),
        NOT_ON("a100x8", "uuid:GPU-b27c|cpu", AMBIGUOUS, "GPU-b27c", 6, ""),
        NOT_ON("a100x8", "cuda|tpu", SYNTAX, "tpu", 6, "no form"), NOT_ON("a100x8", "cuda|", SYNTAX, "", 6, "empty"),
        OK_ON("two_hosts", "index:0 & host:worker-9 | index:1 & host:worker-1", "worker-1/1"));

@@ -38,7 +38,8 @@ class Mask {
       return ends("an empty field; what the driver does is not documented, PyTorch ends the list");
     if (field.text.starts_with("GPU-") || field.text.starts_with("MIG-"))
       return ends("the first entry is an index, and a uuid ends such a list");
-    if (number.kind != Leading::Kind::number) return ends("no number stands in front, which ends the list");
+    if (number.kind != Leading::Kind::number)
+      return ends("the entry does not begin with a number, which ends the list");
     if (number.negative) return ends("a negative index ends the list (programming guide)");
     if (number.value >= static_cast<int64_t>(order_.size()))
       return ends("an index past the last device ends the list (programming guide)");

@@ -50,11 +50,11 @@ bool read_fields(const char* layer, const Input& input, const std::vector<Token>
   size_t unread = 0;
   for (const Token& field : fields) {
     if (over && ++unread > kMostUnread) {
-      trace.add(layer, input, field, "nothing", "stands after the end of the list, as does all that follows");
+      trace.add(layer, input, field, "nothing", "comes after the end of the list, as does all that follows");
       break;
     }
     if (over) {
-      trace.add(layer, input, field, "nothing", "stands after the end of the list");
+      trace.add(layer, input, field, "nothing", "comes after the end of the list");
       continue;
     }
     Fate fate = read(field);

@@ -165,7 +165,7 @@ class LiteralParser {
       at_ = std::max(at_, from + 1);
       const Token token{std::string(text_.substr(from, at_ - from)), static_cast<int32_t>(from) + 1, false};
       refuse(GSEL_ERR_SYNTAX, input_, token,
-             "a Python literal is needed, such as 2, \"2\", \"0,2\", [0, 2] or None; a text stands in quotes");
+             "expected a Python literal such as 2, \"2\", \"0,2\", [0, 2] or None; put quotes around text");
     }
     return out;
   }

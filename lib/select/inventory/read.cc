@@ -145,11 +145,11 @@ void check_order(const JsonObject& host, const std::vector<Device>& devices) {
   for (size_t i = 0; i < devices.size(); ++i) {
     const Device& here = devices[i];
     if (here.is_cpu() && i + 1 < devices.size())
-      host.refuse(fmt::format("devices[{}]", i), "is a CPU, which stands last and once");
+      host.refuse(fmt::format("devices[{}]", i), "is a CPU before another device; list one CPU, as the last device");
     if (here.pci.empty()) continue;
     if (here.pci <= before)
       host.refuse(fmt::format("devices[{}].pci", i),
-                  fmt::format("is {} and stands after {}; devices stand in bus order, each once", here.pci, before));
+                  fmt::format("is {} but comes after {}; list devices in bus order, each once", here.pci, before));
     before = here.pci;
   }
 }

@@ -45,7 +45,7 @@ HostSlots parse_line(const Line& line, std::string_view text) {
     line.refuse(GSEL_ERR_SYNTAX, slots_at, slots, "slots= needs a number in decimal digits, such as slots=4");
   const std::string_view rest = next_word(text, end);
   if (!rest.empty())
-    line.refuse(GSEL_ERR_SYNTAX, end - rest.size(), rest, "nothing but a comment may stand after the number of slots");
+    line.refuse(GSEL_ERR_SYNTAX, end - rest.size(), rest, "only a comment may follow the number of slots");
   if (number_of(number) == 0)
     line.refuse(GSEL_ERR_OUT_OF_RANGE, slots_at, slots, "a host needs a slot; leave the line out instead");
   return {std::string(name), number_of(number), line.number, column};
@@ -94,7 +94,7 @@ std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& 
     if (trimmed(code, kHostBlanks).empty()) continue;
     HostSlots host = parse_line(line, code);
     if (!seen.insert(host.name).second)
-      line.refuse(GSEL_ERR_DUPLICATE, code.find(host.name), host.name, "this host stands in a line before");
+      line.refuse(GSEL_ERR_DUPLICATE, code.find(host.name), host.name, "this host is in an earlier line already");
     hosts.push_back(std::move(host));
   }
   if (hosts.empty()) throw Error(GSEL_ERR_SYNTAX, "the hostfile names no host").at({file, 0, 0, ""});

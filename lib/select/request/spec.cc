@@ -198,7 +198,7 @@ class ClauseReader {
       check_entry(token, space);
       const std::string key = is_number(token.text) ? std::to_string(number_of(token.text)) : lower_case(token.text);
       if (!seen.emplace(space, key).second)
-        refuse(GSEL_ERR_DUPLICATE, input_, token, "this entry stands in the list before");
+        refuse(GSEL_ERR_DUPLICATE, input_, token, "this entry is already in the list");
       clause_.spaces.push_back(space);
     }
   }
@@ -267,7 +267,7 @@ void check_choice(const Input& input, const Choice& choice) {
     picker = &clause;
   }
   if (picker && picker->kind == Kind::none && choice.clauses.size() > 1)
-    refuse(GSEL_ERR_CONFLICT, input, picker->whole, "none stands alone");
+    refuse(GSEL_ERR_CONFLICT, input, picker->whole, "none cannot be combined; use none alone");
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ Visible visible_ascend(const Group& group, const Environment& environment, Trace
   if (!value) return {units_of(group), {}};
   const Input input{kAscendMask, *value};
   if (value->empty()) {
-    trace.add("Ascend", input, {"", 1, false}, "no device", "no entry stands before the end of the list");
+    trace.add("Ascend", input, {"", 1, false}, "no device", "the list has no entry");
     trace.warn(fmt::format("{} is empty, which hides every Ascend device", kAscendMask));
     return {{}, fmt::format("hidden: {} is empty", kAscendMask)};
   }

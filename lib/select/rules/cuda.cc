@@ -37,7 +37,7 @@ class MaskReader {
       const bool again = unit.partition < 0 ? seen[static_cast<size_t>(unit.device)]
                                             : std::find(order.begin(), order.end(), unit) != order.end();
       if (again)
-        refuse(GSEL_ERR_DUPLICATE, input_, token, "this device stands in the list before, for which CUDA hides all");
+        refuse(GSEL_ERR_DUPLICATE, input_, token, "this device is already in the list; CUDA hides all devices then");
       seen[static_cast<size_t>(unit.device)] = true;
       trace_.add(kCudaLayer, input_, token, unit_text(inventory_, unit), rule_of(by_uuid));
       order.push_back(unit);

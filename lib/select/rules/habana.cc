@@ -69,8 +69,8 @@ Emission emit_habana(const Group& group, const std::vector<Unit>& units) {
   for (const Unit& unit : units) {
     modules.push_back(all[static_cast<size_t>(in_order.of(unit.device))]);
     if (group.inventory.devices[static_cast<size_t>(unit.device)].module < 0)
-      out.warnings.push_back(
-          fmt::format("the module id of {} is not told; its place stands in for it", unit_text(group.inventory, unit)));
+      out.warnings.push_back(fmt::format("the module id of {} is unknown; its position is used instead",
+                                         unit_text(group.inventory, unit)));
   }
   out.lines.emplace_back(kHabanaModules, fmt::format("{}", fmt::join(modules, ",")));
   if (units.empty() && !group.devices.empty())

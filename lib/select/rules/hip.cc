@@ -36,7 +36,7 @@ const char* hip_mask(const Environment& environment, Trace& trace) {
     } else {
       trace.add("HIP", {name, *value}, {*value, 1, false}, "nothing", "HIP_VISIBLE_DEVICES is read in its place");
       if (*value != *find_variable(environment, mask))
-        trace.warn(fmt::format("{} is not read: {} stands in its place", Input{name, *value}.shown(), kHipMask));
+        trace.warn(fmt::format("{} is not read: {} is read instead", Input{name, *value}.shown(), kHipMask));
     }
   }
   return mask;

@@ -42,7 +42,7 @@ class Parser {
       if (end > from)
         parts.push_back({whole.text.substr(from, end - from), whole.column + static_cast<int32_t>(from), false});
       else if (refuse_empty)
-        fail_at(whole, fmt::format("nothing stands on one side of a '{}'", separator));
+        fail_at(whole, fmt::format("one side of a '{}' is empty", separator));
       if (end == whole.text.size()) return parts;
       from = end + 1;
     }
@@ -61,7 +61,7 @@ class Parser {
     if (!is_one_of(kBackends, backend.text))
       fail_at(term, "a backend is required: level_zero, opencl, cuda, hip, native_cpu or *");
     discarding_ = discarding_ || discards;
-    if (discarding_ && !discards) fail_at(term, "all discarding terms must stand after all accepting ones");
+    if (discarding_ && !discards) fail_at(term, "all discarding terms must come after all accepting ones");
     for (const Token& device : split(pair[1], ',', false)) {
       SelectorTarget target;
       target.token = device;

@@ -30,7 +30,7 @@ class Reader {
     for (const Token& token : split_list(input_)) {
       const int32_t device = read(token);
       if (seen[static_cast<size_t>(device)])
-        refuse(GSEL_ERR_DUPLICATE, input_, token, fmt::format("{} stands in the list before", text_of(device)));
+        refuse(GSEL_ERR_DUPLICATE, input_, token, fmt::format("{} is already in the list", text_of(device)));
       seen[static_cast<size_t>(device)] = true;
       trace_.add(list_.layer, input_, token, text_of(device),
                  is_number(token.text) ? list_.number_is : "the one device whose uuid begins so");

@@ -90,7 +90,7 @@ class Mask {
 
   [[noreturn]] void refuse_again(const Unit& unit, const Token& token) const {
     refuse(GSEL_ERR_DUPLICATE, input_, token,
-           fmt::format("{} or a part of it stands in the list before", unit_text(inventory_, unit)));
+           fmt::format("{} or a part of it is already in the list", unit_text(inventory_, unit)));
   }
 
   std::string count_text() const {
