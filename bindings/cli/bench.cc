@@ -270,7 +270,7 @@ Command bench_command(CommandLine& line, std::vector<std::string> arguments) {
   model.optional(
       "--simulate", options->simulate, "hosts=HOSTSxRANKS,...",
       "Print what many hosts would cost by a model, such as hosts=1024x8; without a value 10, 1,000 and "
-      "10,000 ranks. Keys behind it: network, latency, rate, congestion, host_latency, host_rate. Without an "
+      "10,000 ranks. Keys after hosts: network, latency, rate, congestion, host_latency, host_rate. Without an "
       "operation all; without -b, -e and -f sizes from 256 to 256M by 16.");
   model.option("--network", options->network, "NETWORK",
                "With --simulate: a fabric of docs/simulate.md, such as ndr, or the rate of a host, such as 8x400Gb/s; "

@@ -58,7 +58,7 @@ class HostReader {
       refuse_at(GSEL_ERR_SYNTAX, list_.input, token, column, std::string("a host's name is missing; ") + kForm);
     if (!is_host_name(name))
       refuse_at(GSEL_ERR_SYNTAX, list_.input, name, column,
-                "a host's name has letters, digits, dots, - and _, and an address of IPv6 stands in brackets");
+                "a host's name has letters, digits, dots, - and _; put an IPv6 address in brackets");
     if (!names_.insert(name).second)
       refuse_at(GSEL_ERR_DUPLICATE, list_.input, name, column,
                 "this host is named before; give it all its slots there");

@@ -139,7 +139,7 @@ std::string statuses_part(const CommandSpec& command) {
   return out + ".PP\n" +
          filled_text(
              "A refusal as JSON has the keys status (\"error\"), kind, code (its name in gsel/error.h), message, token "
-             "and column (the word at fault and where it stands, from 1; 0 where there is none).");
+             "and column (the word at fault and its position, from 1; 0 where there is none).");
 }
 
 std::string related_part(const CommandSpec& command, const Commands& commands) {

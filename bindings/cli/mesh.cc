@@ -18,8 +18,8 @@ const CommandText kMeshText{
     .name = "mesh",
     .summary = "Show the coordinates of a config's ranks, and the groups of each axis",
     .description =
-        "Axes stand from inner to outer. The ranks of a group differ on that axis alone. With --hosts, ranks fill the "
-        "slots of the hosts in order, and the command says which groups stay inside a host and which cross hosts; "
+        "Axes are listed from inner to outer. The ranks of a group differ on that axis alone. With --hosts, ranks fill "
+        "the slots of the hosts in order, and the command says which groups stay inside a host and which cross hosts; "
         "--programs adds what each group sends in a step. Nothing is started, and the hosts are not looked for.",
     .examples = {{"gsel mesh gsel.toml --ranks 8", "The mesh of 8 ranks, where one of its sizes is \"auto\"."},
                  {"gsel mesh gsel.toml --hosts a:4,b:4", "The same on two hosts."}},

@@ -13,7 +13,7 @@ const CommandText kPluginsText{
     .summary = "List every plugin on the search path, and why any was refused",
     .description =
         "Plugins are strategies, devices and transports. They are looked for in the folders of GSEL_PLUGIN_PATH, then "
-        "in the folder that stands beside the library.",
+        "in the folder beside the library.",
     .examples = {{"GSEL_PLUGIN_PATH=$PWD gsel plugins", "Says whether a plugin in this folder is usable."}},
     .sections = {{"JSON",
                   "An object with the list plugins. Each entry has",

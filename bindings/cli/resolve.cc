@@ -14,8 +14,8 @@ const CommandText kResolveText{
     .description =
         "Reads the variables of each vendor that hide, order or name devices, and then the request. Every device is "
         "listed with its position in the selection or with the reason for which it was dropped; the variables that "
-        "give a child process exactly this selection stand below. A value that two programs would read differently "
-        "is refused, unless --compat names the program that is to be imitated.",
+        "give a child process exactly this selection are listed below. A value that two programs would read "
+        "differently is refused, unless --compat names the program that is to be imitated.",
     .examples = {{"gsel resolve --devices 'count:2 & free>=20GiB'", "Two devices with 20 GiB of free memory each."},
                  {"gsel resolve --inventory machine.json --compat cuda",
                   "What CUDA would see on a recorded machine, by the variables set here."}},
