@@ -234,7 +234,7 @@ func (m *Model) AddValue(o ValueOptions) ValueID {
 	}))
 }
 
-// AddLayer adds a layer behind those added before.
+// AddLayer appends a layer.
 func (m *Model) AddLayer(o LayerOptions) LayerID {
 	var l lent
 	defer l.free()

@@ -9,7 +9,7 @@ import (
 
 // operation_test.go: operations of Go's in collectives.
 
-// withOp runs body with an operation and n elements, which are closed behind it.
+// withOp runs body with an operation and n elements, and closes both afterwards.
 func withOp(name string, fold func(accumulated, next []float32) error, n int, body func(op Op, m *Memory[float32]) error) error {
 	op, err := NewOp(name, 1, fold)
 	if err != nil {

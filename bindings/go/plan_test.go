@@ -39,7 +39,7 @@ func TestPlanRanksLayouts(t *testing.T) {
 			expect("samples", int64(256), c.Microbatch*c.Microbatches*int64(c.Data)))
 		if c.StepSeconds < before || c.MemoryBytes <= 0 || c.MemoryBytes > 84e9 || c.MFU <= 0 || c.MFU > c.HFU || c.HFU >= 1 ||
 			c.Name == "" || c.ZeROStage > 3 || c.Chunks < 1 || c.TokensPerSecond <= c.SamplesPerSecond {
-			t.Errorf("behind %g s: %+v", before, c)
+			t.Errorf("after %g s: %+v", before, c)
 		}
 		before = c.StepSeconds
 	}

@@ -2,7 +2,7 @@ package gsel
 
 import "time"
 
-// selection.go: what selection is told and says, as plain data with JSON tags. This file needs no cgo.
+// selection.go: inputs and results of selection, as plain data with JSON tags. This file needs no cgo.
 
 // ComputeMode of a device: who may use it.
 type ComputeMode int32

@@ -370,7 +370,7 @@ _os.register_at_fork(after_in_child=_Helper.idle.clear)
 def _wait(call, comm=None):
     """Makes a call that may take long. In the main thread it runs on a helper: Python runs signal handlers in the main
     thread alone, between two steps of the interpreter or while it waits for a queue. If a handler raises, the call is
-    ended by an abort of comm, a handle; without one it goes on behind, until it ends by itself."""
+    ended by an abort of comm, a handle; without one it continues in the background until it ends."""
     if _threading.current_thread() is not _threading.main_thread():
         return call()
     try:
@@ -817,7 +817,7 @@ class Communicator(_Closable):
         return send if recv is None else recv
 
     def reduce_scatter(self, send, recv=None, op=SUM, counts=None, timeout=None):
-        """recv = this rank's part of the reduced send; in place it stands where it stood. counts: elements per rank."""
+        """recv = this rank's part of the reduced send; in place it stays where it is. counts: elements per rank."""
         s, r = self._views("reduce_scatter", send, recv)
         parts, begin, mine = self._parts("reduce_scatter", s, counts)
         if recv is not None and r.count != mine:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # generate.sh INCLUDE COMPILER PART: declarations of the public headers in Rust, from what the preprocessor leaves of them.
 #   PART  bindings: src/generated.rs; layout: tests/layout/fields.rs, which names each struct, field and constant
-# The headers are regular, so a declaration is what stands before a semicolon. A form that is not known ends with an error.
+# The headers are regular, so a declaration is the text before a semicolon. A form that is not known ends with an error.
 set -eu
 export LC_ALL=C
 include=$1 compiler=$2 part=$3

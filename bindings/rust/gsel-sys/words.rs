@@ -1,7 +1,7 @@
-//! How pkg-config writes: as words of a shell, in which a blank of a folder's name stands behind a backslash or in quotes.
+//! Reads the output of pkg-config: words of a shell, with a backslash before a blank in a folder's name or quotes around.
 //! Part of build.rs; tests/words.rs tests it.
 
-/// The words of a line: what stands in quotes or behind a backslash is taken as it is, and other blanks end a word.
+/// The words of a line. Blanks end a word, except in quotes or after a backslash.
 pub fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None, None);
     let mut letters = line.chars();

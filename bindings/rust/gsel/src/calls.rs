@@ -198,7 +198,7 @@ impl Comm {
             sys::gsel_send(comm, c.send, c.count as usize, c.dtype, c.root, error)
         })
     }
-    /// Receives from `peer`, with tag 0. `recv` is as long as the message or longer; elements behind it stay unchanged.
+    /// Receives from `peer`, with tag 0. `recv` is as long as the message or longer; later elements stay unchanged.
     pub fn recv<T: Element>(&self, recv: &mut [T], peer: usize) -> Result<()> {
         self.call(Collective::recv(recv, number(peer)), |comm, c, error| unsafe {
             sys::gsel_recv(comm, c.recv, c.count as usize, c.dtype, c.root, error)

@@ -2,8 +2,8 @@
 //!
 //! The library reads and writes the buffers of a request until it has ended, and a value in Rust can be forgotten without
 //! being dropped. So a request never holds a plain borrow. A [`Request`] owns its buffers and gives them back with `wait`;
-//! forgotten, it leaks them and the communicator. [`Comm::scope`] lends slices for a closure, behind which all its requests
-//! have ended. A [`Persistent`] request owns its buffers, too, and can be started any number of times.
+//! forgotten, it leaks them and the communicator. [`Comm::scope`] lends slices for a closure and returns after all its
+//! requests have ended. A [`Persistent`] request owns its buffers, too, and can be started any number of times.
 //!
 //! A request runs on any thread, so an operation of the program's that panics in one is an error of the request,
 //! [`Code::CALLBACK`]; [`UserOp::new`](crate::UserOp::new) says when other ranks get it. The panic continues nowhere, except
@@ -164,7 +164,7 @@ impl<B> Request<B> {
     /// Once the call has ended.
     fn take_buffers(&mut self) -> B {
         let pointer = std::mem::replace(&mut self.buffers.0, std::ptr::null_mut());
-        assert!(!pointer.is_null(), "a request was polled behind its end");
+        assert!(!pointer.is_null(), "a request was polled after completion");
         *unsafe { Box::from_raw(pointer) }
     }
     /// The event that the call's stream has passed the call, such as a `CUevent`, until a test or wait has told the end.
