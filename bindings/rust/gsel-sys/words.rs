@@ -1,4 +1,4 @@
-//! Reads the output of pkg-config: words of a shell, with a backslash before a blank in a folder's name or quotes around.
+//! Reads the output of pkg-config: words of a shell, with a backslash before a blank of a folder's name, or quotes.
 //! Part of build.rs; tests/words.rs tests it.
 
 /// The words of a line. Blanks end a word, except in quotes or after a backslash.
