@@ -148,14 +148,14 @@ void aborts_and_ends(rank_run* run) {
   gsel_error* err = nullptr;
   gsel_comm* comm = nullptr;
   rank_ok(run, join(run, &comm, &err), err);
-  rank_ok(run, gsel_barrier(comm, &err), err);
+  gsel_status status = gsel_barrier(comm, &err);  // the others may still be in it
   if (run->rank == who) {
     gsel_comm_abort(comm, gsel_str_from("no more data"));
     kill(getpid(), SIGKILL);
   }
   int32_t x = 1;
-  rank_fails(run, gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err, GSEL_ERR_ABORTED,
-             "aborted the communicator: no more data", who);
+  if (status == GSEL_OK) status = gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err);
+  rank_fails(run, status, err, GSEL_ERR_ABORTED, "aborted the communicator: no more data", who);
   gsel_comm_free(comm);
 }
 
@@ -166,11 +166,10 @@ void test_an_abort_is_told_on_all_hosts(void**) {
   on_hosts_but("0011", aborts_and_ends<2>, {2});
 }
 
-// Sums in another order would differ in their bits.
-void has_another_order(rank_run* run) {
+// Joins with options that the change makes different from those of other ranks.
+gsel_status join_as(const rank_run* run, void (*change)(const rank_run*, gsel_comm_options*), gsel_comm** comm,
+                    gsel_error** err) {
   const auto* job = static_cast<const Job*>(run->user);
-  gsel_error* err = nullptr;
-  gsel_comm* comm = nullptr;
   const char host[] = {'h', job->hosts[run->rank], '\0'};
   setenv("GSEL_HOST_ID", host, 1);
   gsel_comm_options options;
@@ -179,10 +178,41 @@ void has_another_order(rank_run* run) {
   options.world_size = run->world_size;
   options.id = &run->id;
   options.join_timeout_s = 20;
-  options.order = run->rank >= 2 ? GSEL_ORDER_TREE : GSEL_ORDER_RANKS;
   options.rendezvous = gsel_str_from(job->place);
-  const gsel_status status = gsel_comm_init(&options, &comm, &err);
-  rank_fails(run, status, err, GSEL_ERR_MISMATCH, "give every rank the same gsel_comm_options.order", -1);
+  change(run, &options);
+  return gsel_comm_init(&options, comm, err);
+}
+
+// Sums in another order would differ in their bits.
+void has_another_order(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  const auto change = [](const rank_run* r, gsel_comm_options* options) {
+    options->order = r->rank >= 2 ? GSEL_ORDER_TREE : GSEL_ORDER_RANKS;
+  };
+  rank_fails(run, join_as(run, change, &comm, &err), err, GSEL_ERR_MISMATCH,
+             "give every rank the same gsel_comm_options.order", -1);
+}
+
+// Two ranks of one host name one device, which is known when the ranks of that host join: the ranks of the other host
+// are told, and do not come to their join timeout.
+template <int32_t first>
+void shares_a_device(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  const auto change = [](const rank_run* r, gsel_comm_options* options) {
+    if (r->rank == first || r->rank == first + 1) options->device = gsel_str_from("GPU-x");
+  };
+  const gsel_status status = join_as(run, change, &comm, &err);
+  rank_check(run, !err || strstr(gsel_error_message(err).data, ("ranks " + std::to_string(first) + " (pid").c_str()));
+  rank_fails(run, status, err, GSEL_ERR_DUPLICATE, "compute on one device, GPU-x", -1);
+}
+
+void test_what_fails_on_one_host_is_told_to_the_others(void**) {
+  on_hosts("0011", shares_a_device<2>);
+  on_hosts("0011", shares_a_device<0>);
+  on_hosts("001122", shares_a_device<4>);
+  on_hosts("001122", shares_a_device<0>);
 }
 
 void test_hosts_with_another_order_are_refused(void**) {
@@ -335,6 +365,7 @@ int main() {
       cmocka_unit_test(test_an_operation_that_fails_is_told_on_all_hosts),
       cmocka_unit_test(test_an_abort_is_told_on_all_hosts),
       cmocka_unit_test(test_hosts_with_another_order_are_refused),
+      cmocka_unit_test(test_what_fails_on_one_host_is_told_to_the_others),
       cmocka_unit_test(test_a_death_is_told_on_all_hosts),
       cmocka_unit_test(test_who_has_left_is_told_on_all_hosts),
       cmocka_unit_test(test_a_late_rank_is_named_on_all_hosts),

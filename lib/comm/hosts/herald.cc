@@ -22,7 +22,6 @@ namespace {
 
 constexpr int64_t kNoticeNs = 200'000'000;
 constexpr useconds_t kLookUs = 20;
-constexpr uint32_t kMostText = 4096;
 constexpr double kLeastSilence = 1, kMostSilence = 86400;
 
 }  // namespace
@@ -72,9 +71,9 @@ void Herald::begin_inquiries(const Heritage& heritage, const Secret& secret) {
 
 // Sends notice and text in one piece, since this rank may be killed in between.
 void Herald::tell_all(const Notice& notice, const std::string& text) noexcept {
-  std::array<char, sizeof notice + kMostText> both;
+  std::array<char, sizeof notice + kMostNoticeText> both;
   std::memcpy(both.data(), &notice, sizeof notice);
-  text.copy(both.data() + sizeof notice, kMostText);
+  text.copy(both.data() + sizeof notice, kMostNoticeText);
   for (auto& line : lines_)
     if (line) line->watch.send(both.data(), sizeof notice + text.size(), os::now_ns() + kNoticeNs);
 }
@@ -86,7 +85,7 @@ void Herald::tell_what_broke() noexcept {
     local_.throw_what_broke();
   } catch (...) {
     const Error error = current_error();
-    const std::string text = error.message().substr(0, kMostText);
+    const std::string text = error.message().substr(0, kMostNoticeText);
     tell_all({Say::broken, error.code(), error.rank(), static_cast<uint32_t>(text.size())}, text);
   }
   all_told_.store(true, std::memory_order_release);
@@ -153,12 +152,12 @@ void Herald::lose(size_t host, const std::string& how) noexcept {
 
 void Herald::hear(size_t host) {
   Stream& watch = lines_[host]->watch;
-  const bool goes_on = watch.fill(sizeof(Notice) + kMostText);
+  const bool goes_on = watch.fill(sizeof(Notice) + kMostNoticeText);
   while (const auto notice = watch.take<Notice>()) {
     heard_[host].last_ns = os::now_ns();
     if (notice->say == Say::leaves) heard_[host].has_left = true;
     if (notice->say != Say::broken) continue;
-    std::string text(std::min(notice->bytes, kMostText), '\0');
+    std::string text(std::min(notice->bytes, kMostNoticeText), '\0');
     const Stream::Came came = watch.await(text.data(), text.size(), os::now_ns() + kNoticeNs);
     if (came == Stream::Came::end) return lose(host, shm::kEnded);
     if (came != Stream::Came::all) text = roster_.named(roster_.on(host).front()) + " tells of a failure, and not why";

@@ -35,13 +35,7 @@ class Herald {
   void begin_inquiries(const Heritage& heritage, const Secret& secret);
 
  private:
-  enum class Say : uint32_t { beat = 1, broken, leaves };
-  struct Notice {
-    Say say;
-    gsel_status code;
-    int32_t about;
-    uint32_t bytes;  // of text, which follows
-  };
+  using Say = Notice::Say;
   void tell();
   void tell_all(const Notice& notice, const std::string& text) noexcept;
   void tell_what_broke() noexcept;

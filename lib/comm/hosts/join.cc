@@ -17,6 +17,7 @@
 namespace gsel::hosts {
 namespace {
 
+constexpr double kReportSeconds = 2;
 constexpr double kLeastLocalSeconds = 1;  // for the ranks of one host, which have all met already
 
 // The secret: the caller's id, which only the ranks know; else the file named in GSEL_TOKEN_FILE; else nullopt: rank 0
@@ -97,7 +98,16 @@ std::unique_ptr<Control> join(const JoinOptions& join) {
   find_transport(join, facts);
   log(GSEL_LOG_INFO, "comm", "rank {} of {} met the others at {}: {}", join.rank, join.world_size, place.text,
       hosts_text(roster));
-  auto local = shm::join(here);
+  std::unique_ptr<shm::Endpoint> local;
+  try {
+    local = shm::join(here);
+  } catch (...) {
+    const Error error = current_error();
+    report_failure({facts.secret, table.job, roster.tree(), table.names, table.addresses, table.port, kReportSeconds,
+                    os::now_ns() + static_cast<int64_t>(kReportSeconds * 1e9)},
+                   roster.own_host(), listener, error);
+    throw;
+  }
   return std::make_unique<HostsControl>(HostsControl::Place{std::make_shared<const JobFacts>(std::move(facts)),
                                                             std::move(table), join.rank, std::move(local),
                                                             std::move(listener), join.timeout_s, left_s()});

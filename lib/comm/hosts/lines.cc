@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kMostPauseNs = 100'000'000, kLookNs = 10'000'000;
 constexpr int64_t kForCauseBelowNs = 300'000'000;  // additional wait for each level below, which knows the missing host
 constexpr uint32_t kMostCauseBytes = 1024;
+constexpr int64_t kTellBelowNs = 1'000'000'000;  // for hosts that connect after a failure
 constexpr uint8_t kByHost[] = "a host of the communicator", kByHostAbove[] = "the host above it";
 
 enum class Purpose : uint32_t { calls, watch, ask };
@@ -39,6 +40,7 @@ struct Reply {
 // Sent by a host on its line for calls when all hosts below it are connected, or when it gives up.
 struct Connected {
   gsel_status code = GSEL_OK;
+  int32_t about = -1;  // rank
   uint32_t bytes = 0;  // of the text that follows
 };
 
@@ -53,6 +55,13 @@ int64_t next_look_ns(const Lines& lines, int64_t deadline_ns) {
   return std::min(deadline_ns, os::now_ns() + kLookNs);
 }
 
+void send_notice(Stream& watch, const Error& error) noexcept {
+  const std::string text = error.message().substr(0, kMostNoticeText);
+  const Notice notice{Notice::Say::broken, error.code(), error.rank(), static_cast<uint32_t>(text.size())};
+  const int64_t shortly = os::now_ns() + kForCauseBelowNs;
+  if (watch.send(notice, shortly)) watch.send(text.data(), text.size(), shortly);
+}
+
 // The upper end of the lines to the hosts below.
 class Centre {
  public:
@@ -65,9 +74,24 @@ class Centre {
         deadline_ns_(lines.deadline_ns + static_cast<int64_t>(lines.tree.levels_below(own) - 1) * kForCauseBelowNs) {}
 
   void run(std::vector<std::optional<Line>>& out) {
-    while (!has_all()) poll_once();
+    while (!has_all()) {
+      poll_once(deadline_ns_);
+      if (os::now_ns() >= deadline_ns_) fail_late();
+    }
     for (size_t i = 0; i < below_.size(); ++i)
       out[first_ + i] = Line{std::move(*below_[i].calls), std::move(*below_[i].watch)};
+  }
+
+  // Tells every host below of the failure, also those that connect within a short time.
+  void tell_all(const Error& error) noexcept {
+    const int64_t end = os::now_ns() + kTellBelowNs;
+    const auto is_connected = [](const Below& one) { return one.watch.has_value(); };
+    while (!std::ranges::all_of(below_, is_connected) && os::now_ns() < end) try {
+        poll_once(end);
+      } catch (...) {  // of one host; the others are told all the same
+      }
+    for (Below& one : below_)
+      if (one.watch) send_notice(*one.watch, error);
   }
 
  private:
@@ -88,14 +112,14 @@ class Centre {
     return std::ranges::all_of(below_, [](const Below& one) { return one.calls && one.watch && one.is_ready; });
   }
 
-  void poll_once() {
+  void poll_once(int64_t until_ns) {
     std::vector<pollfd> items;
     for (const os::Fd& fd : listener_.fds()) items.push_back({fd.get(), POLLIN, 0});
     for (const Stranger& one : strangers_)
       if (!one.asks) items.push_back({one.stream.fd(), POLLIN, 0});
     for (const Below& one : below_)
       if (one.calls && !one.is_ready) items.push_back({one.calls->fd(), POLLIN, 0});
-    if (poll(items.data(), items.size(), milliseconds_until(next_look_ns(lines_, deadline_ns_))) < 0 && errno != EINTR)
+    if (poll(items.data(), items.size(), milliseconds_until(next_look_ns(lines_, until_ns))) < 0 && errno != EINTR)
       fail(GSEL_ERR_IO, "poll failed: {}", errno_text(errno));
     for (Stranger& one : strangers_) hear(one);
     for (Stranger& one : strangers_)
@@ -109,7 +133,6 @@ class Centre {
         os::random_bytes(&one.challenge.nonce, sizeof one.challenge.nonce);
         if (one.stream.send(one.challenge, os::now_ns())) strangers_.push_back(std::move(one));
       }
-    if (os::now_ns() >= deadline_ns_) fail_late();
   }
 
   void hear(Stranger& one) {
@@ -158,7 +181,7 @@ class Centre {
       std::string text(std::min(said->bytes, kMostCauseBytes), '\0');
       if (said->code != GSEL_OK &&
           one.calls->await(text.data(), text.size(), os::now_ns() + kForCauseBelowNs) == Stream::Came::all)
-        throw Error(said->code, one_line(text));
+        throw Error(said->code, one_line(text)).about_rank(said->about);
       one.is_ready = said->code == GSEL_OK;
     } else if (!goes_on) {
       fail(GSEL_ERR_PEER, "{} ended or gave up while the hosts connected", lines_.names[host]);
@@ -247,22 +270,42 @@ class Caller {
   Reply reply_;
 };
 
+void tell_above(Stream& above, const Error& error) noexcept {
+  const std::string text = error.message().substr(0, kMostCauseBytes);
+  const Connected failed{error.code(), error.rank(), static_cast<uint32_t>(text.size())};
+  const int64_t shortly = os::now_ns() + kForCauseBelowNs;
+  if (above.send(failed, shortly)) above.send(text.data(), text.size(), shortly);
+}
+
 void accept_below(const Lines& lines, size_t host, const Listener& listener, std::vector<std::optional<Line>>& out) {
   Stream* above = host == 0 ? nullptr : &out[lines.tree.above(host)]->calls;
+  Centre centre(listener, lines, host);
   try {
-    Centre(listener, lines, host).run(out);
+    centre.run(out);
   } catch (...) {
     const Error error = current_error();
-    const std::string text = error.message().substr(0, kMostCauseBytes);
-    const Connected failed{error.code(), static_cast<uint32_t>(text.size())};
-    const int64_t shortly = os::now_ns() + kForCauseBelowNs;
-    if (above && above->send(failed, shortly)) above->send(text.data(), text.size(), shortly);
+    if (above) tell_above(*above, error);
+    centre.tell_all(error);
     throw;
   }
   if (above) above->send(Connected{}, lines.deadline_ns);  // a failure is noticed in the first call
 }
 
 }  // namespace
+
+void report_failure(const Lines& lines, size_t host, const std::optional<Listener>& listener,
+                    const Error& error) noexcept {
+  try {
+    if (host == 0) {
+      if (listener) Centre(*listener, lines, host).tell_all(error);
+    } else {
+      Line line = Caller(lines, host, 0).open();
+      if (lines.tree.has_below(host)) tell_above(line.calls, error);  // which waits for it
+      send_notice(line.watch, error);
+    }
+  } catch (...) {  // who hears nothing fails at the join timeout
+  }
+}
 
 std::vector<std::optional<Line>> connect_lines(const Lines& lines, size_t host,
                                                const std::optional<Listener>& listener) {

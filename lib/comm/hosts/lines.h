@@ -12,11 +12,22 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "comm/hosts/secret.h"
 #include "comm/hosts/stream.h"
 #include "comm/hosts/tree.h"
 
 namespace gsel::hosts {
+
+// Sent on a line's `watch`, followed by `bytes` of text.
+struct Notice {
+  enum class Say : uint32_t { beat = 1, broken, leaves };
+  Say say;
+  gsel_status code;
+  int32_t about;  // rank of the job; -1: none
+  uint32_t bytes;
+};
+constexpr uint32_t kMostNoticeText = 4096;
 
 // Two connections, so that failures are not delayed by the data of a call.
 struct Line {
@@ -35,6 +46,11 @@ struct Lines {
   int64_t deadline_ns;
   std::function<bool()> is_given_up = {};  // whether to stop waiting
 };
+
+// The ranks of this host could not join one another: tells the hosts that have a line to it, or will have one shortly,
+// and these tell the others. Does not throw.
+void report_failure(const Lines& lines, size_t host, const std::optional<Listener>& listener,
+                    const Error& error) noexcept;
 
 // The lines of a host, by the host at the other end. listener: of the first host, at the port above. Returns after all
 // hosts below have theirs, too.
