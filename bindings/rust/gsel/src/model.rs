@@ -225,8 +225,8 @@ unsafe extern "C" fn init(dst: *mut f32, first: i64, count: i64, seed: u64, user
 /// A layer: which values and parameters it uses, and its kernels. A layer without any kernel is driven by pull alone.
 ///
 /// Kernels are closures that any thread may call: what they keep between calls belongs in a `Mutex` or an atomic.
-/// An error or a panic of a kernel ends the step with layer, rank and text: on this rank, and on the others in this step or
-/// the next one, see the [crate's rules](crate).
+/// An error or a panic of a kernel ends the step with layer, rank and text: on this rank, and on the others in this step
+/// or the next one, see the [crate's rules](crate).
 pub struct Layer {
     name: String,
     inputs: Vec<ValueId>,
