@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -250,7 +251,17 @@ struct Impostor {
   int listener;
   Word word;
   std::string banner = {};  // said instead of anything else
+  std::mutex mutex = {};    // of both
   std::atomic<bool> is_over{false};
+
+  void say(const Word& what) {
+    const std::lock_guard lock(mutex);
+    word = what;
+  }
+  void say(const char* what) {
+    const std::lock_guard lock(mutex);
+    banner = what;
+  }
 };
 
 void* be_impostor(void* user) {
@@ -261,11 +272,15 @@ void* be_impostor(void* user) {
     const int fd = accept(impostor->listener, nullptr, nullptr);
     const Challenge challenge;
     SignedGreeting said;
-    if (!impostor->banner.empty())
-      send(fd, impostor->banner.data(), impostor->banner.size(), MSG_NOSIGNAL);
+    std::unique_lock lock(impostor->mutex);
+    const std::string banner = impostor->banner;
+    const Word word = impostor->word;
+    lock.unlock();
+    if (!banner.empty())
+      send(fd, banner.data(), banner.size(), MSG_NOSIGNAL);
     else if (send(fd, &challenge, sizeof challenge, MSG_NOSIGNAL) == sizeof challenge &&
              recv(fd, &said, sizeof said, MSG_WAITALL) == sizeof said)
-      send(fd, &impostor->word, sizeof impostor->word, MSG_NOSIGNAL);
+      send(fd, &word, sizeof word, MSG_NOSIGNAL);
     close(fd);
   }
   return nullptr;
@@ -305,11 +320,11 @@ void test_an_impostor_decides_nothing(void**) {
   Word welcome;
   welcome.say = Say::welcome;
   for (const Word& word : {failed, welcome}) {
-    impostor.word = word;
+    impostor.say(word);
     as_processes(2, meets_an_impostor, &job);
   }
   as_processes(3, gives_up, &job);
-  impostor.banner = "SSH-2.0-some\r\n";
+  impostor.say("SSH-2.0-some\r\n");
   as_processes(2, gives_up_a_port, &job);
   impostor.is_over = true;
   pthread_join(thread, nullptr);
