@@ -34,6 +34,9 @@ class TransferBuffer : public gloo::transport::tcp::UnboundBuffer {
  public:
   enum class State { kUnderWay, kDone, kFailed };
   using UnboundBuffer::UnboundBuffer;
+  // After gloo's thread has notified. gloo's own destructor waits for that thread by atomics, which ThreadSanitizer does
+  // not see in a library that it has not compiled.
+  ~TransferBuffer() override { const std::lock_guard lock(m_); }
 
   State wait(bool sends, Clock::time_point until);  // polls if `until` has passed
   std::string failure();                            // reason of kFailed

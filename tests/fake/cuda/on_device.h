@@ -143,7 +143,7 @@ gsel_status gsel_model_add_layer(gsel_model* model, const gsel_layer_options* gi
   return add(model, &options, out_id, err);
 }
 
-static gsel_data_fn host_data; /* alike for all trainers of a trial */
+static __thread gsel_data_fn host_data; /* of the trainer that this thread drives */
 static gsel_status mirrored_data(const gsel_data_request* request, void* user_data) {
   if (!request->stream) return host_data(request, user_data);
   mirrors m = {.stream = request->stream};
