@@ -177,6 +177,7 @@ void CallRequest::forget() noexcept {
 
 void* CallRequest::event() {
   require_own_process(fork_generation_, "request");
+  const std::lock_guard lock(mutex_);
   if (!work_) fail(GSEL_ERR_STATE, "gsel_request_event: {} is not under way; start it first", name());
   void* event = work_->event();
   if (!event)
@@ -197,7 +198,9 @@ std::optional<Communicator> CallRequest::take() {
 
 bool CallRequest::cancel() {
   require_own_process(fork_generation_, "request");
+  std::unique_lock lock(mutex_);
   if (!work_ || !work_->cancel()) return false;
+  looked_.wait(lock, [this] { return !is_looked_at_; });  // a completion queue's thread may just look at it
   work_.reset();
   reported_ = true;
   return true;

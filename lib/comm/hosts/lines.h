@@ -12,10 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "comm/hosts/secret.h"
 #include "comm/hosts/stream.h"
 #include "comm/hosts/tree.h"
+
+namespace gsel {
+class Error;
+}
 
 namespace gsel::hosts {
 

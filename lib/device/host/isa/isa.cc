@@ -30,14 +30,11 @@ bool has_isa(Isa isa) {
   return isa == Isa::baseline;
 }
 
-Isa best_isa() {
-  static const Isa best = [] {
-    Isa last = Isa::baseline;
-    for (const Isa isa : kIsas)
-      if (has_isa(isa)) last = isa;
-    return last;
-  }();
-  return best;
-}
+const Isa kBestIsa = [] {
+  Isa last = Isa::baseline;
+  for (const Isa isa : kIsas)
+    if (has_isa(isa)) last = isa;
+  return last;
+}();
 
 }  // namespace gsel::host

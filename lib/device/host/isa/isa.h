@@ -6,6 +6,10 @@ namespace gsel::host {
 enum class Isa { baseline, avx2, avx512 };
 constexpr Isa kIsas[] = {Isa::baseline, Isa::avx2, Isa::avx512};
 bool has_isa(Isa isa);
-Isa best_isa();  // the last one that this processor has
+extern const Isa kBestIsa;  // set when the library is loaded
+// The last one that this processor has.
+inline Isa best_isa() {
+  return kBestIsa;
+}
 
 }  // namespace gsel::host
