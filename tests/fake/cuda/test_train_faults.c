@@ -151,12 +151,13 @@ static void the_host_still_trains(void** state) {
 }
 
 int main(void) {
-  /* The double counts what a process does: the first two begin before it has done anything. */
+  /* The double counts what a process does: the first two begin before it has done anything. No thread may have run here
+   * before ranks are forked. */
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_device_that_fails_for_good_is_told_to_all),
       cmocka_unit_test(without_memory_no_rank_has_a_trainer),
-      cmocka_unit_test(a_callback_that_fails_ends_the_step_everywhere),
       cmocka_unit_test(a_rank_killed_in_a_step_is_an_error_that_names_it),
+      cmocka_unit_test(a_callback_that_fails_ends_the_step_everywhere),
       cmocka_unit_test(the_host_still_trains),
   };
   return cmocka_run_group_tests_name("train_faults", tests, NULL, NULL);
