@@ -82,9 +82,9 @@ class Centre {
       out[first_ + i] = Line{std::move(*below_[i].calls), std::move(*below_[i].watch)};
   }
 
-  // Tells every host below of the failure, also those that connect within a short time.
-  void tell_all(const Error& error) noexcept {
-    const int64_t end = os::now_ns() + kTellBelowNs;
+  // Tells the hosts below that are connected of the failure; also those that connect within that time.
+  void tell(const Error& error, int64_t within_ns) noexcept {
+    const int64_t end = os::now_ns() + within_ns;
     const auto is_connected = [](const Below& one) { return one.watch.has_value(); };
     while (!std::ranges::all_of(below_, is_connected) && os::now_ns() < end) try {
         poll_once(end);
@@ -285,7 +285,7 @@ void accept_below(const Lines& lines, size_t host, const Listener& listener, std
   } catch (...) {
     const Error error = current_error();
     if (above) tell_above(*above, error);
-    centre.tell_all(error);
+    centre.tell(error, 0);  // who is missing may be dead
     throw;
   }
   if (above) above->send(Connected{}, lines.deadline_ns);  // a failure is noticed in the first call
@@ -297,7 +297,7 @@ void report_failure(const Lines& lines, size_t host, const std::optional<Listene
                     const Error& error) noexcept {
   try {
     if (host == 0) {
-      if (listener) Centre(*listener, lines, host).tell_all(error);
+      if (listener) Centre(*listener, lines, host).tell(error, kTellBelowNs);
     } else {
       Line line = Caller(lines, host, 0).open();
       if (lines.tree.has_below(host)) tell_above(line.calls, error);  // which waits for it
