@@ -239,8 +239,8 @@ void RemoteRanks::hear(RemoteHost& host, const Frame& frame) {
   events_.push_back(std::move(event));
 }
 
-// Among ranks that ended at about the same time, those killed by a signal come first, whatever their host: others may
-// have failed because of them, and messages from different hosts arrive in any order.
+// Among ranks that ended at about the same time, those killed by a signal come first, whatever their host: they may be
+// the cause of the other failures. Messages from different hosts arrive in any order.
 std::vector<RankEvent> RemoteRanks::take_events() {
   reap();
   for (const auto& host : hosts_)

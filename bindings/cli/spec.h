@@ -11,7 +11,7 @@ namespace gsel::cli {
 
 struct OptionSpec {
   std::string names;               // "-n,--ranks"; a positional has one name, without dashes
-  std::string value;               // placeholder of the value: "FILE"; empty: a flag
+  std::string value;               // name of the value in the help: "FILE"; empty: a flag
   std::string help;                // one paragraph
   std::string initial;             // default value; empty: not shown
   std::string group;               // heading; empty: among the other options of the subcommand

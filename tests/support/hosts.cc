@@ -67,7 +67,7 @@ static int32_t order_of(const Job* job) {
   return job->hosts[0] == 'a' ? GSEL_ORDER_TREE : GSEL_ORDER_RANKS;
 }
 
-gsel_status join(const rank_run* run, gsel_comm** comm, gsel_error** err) {
+gsel_comm_options options_of(const rank_run* run) {
   const auto* job = static_cast<const Job*>(run->user);
   const char host[] = {'h', job->hosts[run->rank], '\0'};
   setenv("GSEL_HOST_ID", host, 1);
@@ -81,6 +81,11 @@ gsel_status join(const rank_run* run, gsel_comm** comm, gsel_error** err) {
   options.order = order_of(job);
   if (job->transport) options.transport = gsel_str_from(job->transport);
   options.rendezvous = gsel_str_from(job->place);
+  return options;
+}
+
+gsel_status join(const rank_run* run, gsel_comm** comm, gsel_error** err) {
+  const gsel_comm_options options = options_of(run);
   return gsel_comm_init(&options, comm, err);
 }
 

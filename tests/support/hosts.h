@@ -21,6 +21,9 @@ struct Job {
 
 // Runs a rank for each letter of `hosts`, as processes that meet over TCP.
 void on_hosts(const char* hosts, rank_body body, const char* transport = nullptr);
+// Options of a rank of the job that is the run's user data, whose host it sets in the environment; and joining with
+// them.
+gsel_comm_options options_of(const rank_run* run);
 gsel_status join(const rank_run* run, gsel_comm** comm, gsel_error** err);
 
 struct Both {

@@ -169,16 +169,7 @@ void test_an_abort_is_told_on_all_hosts(void**) {
 // Joins with options that the change makes different from those of other ranks.
 gsel_status join_as(const rank_run* run, void (*change)(const rank_run*, gsel_comm_options*), gsel_comm** comm,
                     gsel_error** err) {
-  const auto* job = static_cast<const Job*>(run->user);
-  const char host[] = {'h', job->hosts[run->rank], '\0'};
-  setenv("GSEL_HOST_ID", host, 1);
-  gsel_comm_options options;
-  gsel_comm_options_init(&options, sizeof options);
-  options.rank = run->rank;
-  options.world_size = run->world_size;
-  options.id = &run->id;
-  options.join_timeout_s = 20;
-  options.rendezvous = gsel_str_from(job->place);
+  gsel_comm_options options = options_of(run);
   change(run, &options);
   return gsel_comm_init(&options, comm, err);
 }

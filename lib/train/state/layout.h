@@ -24,7 +24,7 @@ struct BucketLayout {
   bool steps = true;            // false for frozen parameters, or if another rank owns the bucket
   bool whole_params = true;     // else this rank keeps a shard (SHARD_PARAM), or nothing (another rank's)
   bool whole_gradient = true;   // the same for gradients
-  std::vector<ParamRun> runs;   // parameters, or runs of them, in `own`
+  std::vector<ParamRun> runs;   // the elements of parameters that lie in `own`
   bool offload_state = false, offload_params = false;  // in offload memory
   // Bytes that this rank keeps between steps.
   uint64_t param_bytes = 0, gradient_bytes = 0, state_bytes = 0, master_bytes = 0;

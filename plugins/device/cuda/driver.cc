@@ -6,7 +6,7 @@
 namespace gsel_cuda {
 namespace {
 
-// libcuda.so without a number is the toolkit's link stub, not a driver.
+// libcuda.so without a number belongs to the toolkit, for linking: it is not the driver.
 constexpr const char* kLibrary = "libcuda.so.1";
 
 struct Loaded {
