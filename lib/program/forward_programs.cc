@@ -107,8 +107,10 @@ class Cutter {
     out.setup.clear();
     out.step.clear();
     out.lines.clear();
+    out.launch_times.clear();
     for (const Kept& k : kept_) {
       out.step.push_back(k.instr);
+      if (!program_.launch_times.empty()) out.launch_times.push_back(program_.launch_times[k.position]);
       const size_t line = program_.setup.size() + k.position;
       if (line < program_.lines.size()) out.lines.push_back(program_.lines[line]);
     }
@@ -158,7 +160,13 @@ class Writer {
     }
   }
 
-  Program take() { return std::move(out_); }
+  // Calls are in one order already, since all ranks go through the same layers.
+  Program take() {
+    out_.launch_times.clear();
+    if (!from_.launch_times.empty())
+      for (size_t i = 0; i < out_.step.size(); ++i) out_.launch_times.push_back(static_cast<int64_t>(i));
+    return std::move(out_);
+  }
 
  private:
   gsel_instr& emit(gsel_instr_kind kind) { return out_.step.emplace_back(make_instr(kind)); }

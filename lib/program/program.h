@@ -122,6 +122,9 @@ struct Program {
   // been taken; a send waits until the one `transfers` before it has ended.
   int32_t transfers = kLeastTransfers;
   std::vector<gsel_instr> setup, step;
+  // By position in `step`, on a device: see program/simulate/launch_order.h. Empty: receives are posted ahead, in any
+  // order.
+  std::vector<int64_t> launch_times;
   std::vector<std::string> notes;  // of the passes, for the user
 
   // Line of each instruction (setup, then step) if the program was read from text; else empty.

@@ -49,7 +49,8 @@ Pipeline::Pipeline(Communicator& comm, std::shared_ptr<Model> model, PipelineSet
   on_all_ranks(comm_, "pipeline", [&] { own = compile_own(); });
   check_agreement(comm_, particulars(own.files_key));
   const HeardPrograms heard = exchange_programs(comm_, own.program);
-  on_all_ranks(comm_, "pipeline", [&] { make_executor(own.model, verified(heard, own.program)); });
+  on_all_ranks(comm_, "pipeline",
+               [&] { make_executor(own.model, verified(heard, own.program, comm_.accelerator() != nullptr)); });
   executor_->run_setup();
 }
 
@@ -59,7 +60,6 @@ Compiled Pipeline::compile_own() {
   model_->finish(Model::Loss::optional);
   check_model();
   config_ = to_config(settings_, *model_, comm_.world_size());
-  refuse_pipeline_on_device(comm_, resolve_mesh(config_, comm_.world_size())[GSEL_AXIS_PIPELINE]);
   optimizer_.emplace(config_, *model_, nullptr);
   return Compiler(*model_, config_, Mesh{resolve_mesh(config_, comm_.world_size())}).compile(comm_.rank());
 }

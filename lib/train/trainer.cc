@@ -68,7 +68,6 @@ void Trainer::refuse_model(const gsel_optimizer_options* optimizer) const {
 // What works on memory of the host alone.
 void Trainer::refuse_on_device() const {
   if (!comm_.accelerator()) return;
-  refuse_pipeline_on_device(comm_, resolve_mesh(config_, comm_.world_size())[GSEL_AXIS_PIPELINE]);
   if (config_.train.check == "kernels")
     fail(GSEL_ERR_UNSUPPORTED,
          "train.check is \"kernels\" and the communicator has the accelerator {}; kernels are checked on memory of the "
@@ -159,7 +158,7 @@ Particulars Trainer::particulars(const gsel_optimizer_options* optimizer, uint64
 std::vector<Program> Trainer::verified_together(const Program& own) const {
   const HeardPrograms heard = exchange_programs(comm_, own);
   std::vector<Program> programs;
-  on_all_ranks(comm_, "trainer", [&] { programs = verified(heard, own); });
+  on_all_ranks(comm_, "trainer", [&] { programs = verified(heard, own, comm_.accelerator() != nullptr); });
   return programs;
 }
 
@@ -181,7 +180,7 @@ std::optional<RankNeed> Trainer::need_of(const Config& config, const gsel_optimi
   const HeardPrograms heard = exchange_programs(comm_, own.program);
   MemoryPartBytes mine{};
   const bool can = succeeds_on_all_ranks(comm_, [&] {
-    const std::vector<Program> programs = verified(heard, own.program);
+    const std::vector<Program> programs = verified(heard, own.program, comm_.accelerator() != nullptr);
     mine = forecast_memory(*own.model, own_of(programs), Optimizer(config, *own.model, options));
   });
   return can ? std::optional(greatest_need(mine)) : std::nullopt;

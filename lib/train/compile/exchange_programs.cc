@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/random.h"
+#include "program/simulate/launch_order.h"
 #include "program/verify/verify.h"
 #include "train/compile/place_post_validation.h"
 #include "train/ranks/agree.h"
@@ -174,9 +175,14 @@ void verify_together(std::vector<Program>& programs, const std::vector<Program>&
   verify(job);
 }
 
-std::vector<Program> verified(const HeardPrograms& heard, const Program& own) {
+std::vector<Program> verified(const HeardPrograms& heard, const Program& own, bool on_device) {
   std::vector<Program> programs = parse_all(heard.programs, own);
   verify_together(programs, parse_all(heard.sharing, own), heard.microbatches);
+  if (!on_device || own.mesh.size[GSEL_AXIS_PIPELINE] == 1) return programs;
+  Job job;
+  for (const Program& p : programs) job.programs.push_back(&p);
+  std::vector<std::vector<int64_t>> times = launch_times(job);
+  for (size_t i = 0; i < programs.size(); ++i) programs[i].launch_times = std::move(times[i]);
   return programs;
 }
 

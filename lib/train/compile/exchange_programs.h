@@ -28,7 +28,8 @@ HeardPrograms exchange_programs(Communicator& comm, const Program& own);
 void verify_together(std::vector<Program>& programs, const std::vector<Program>& sharing,
                      const std::vector<std::vector<Microbatch>>& microbatches);
 
-// This rank's program and those received, in ascending ranks, verified together. GSEL_ERR_PROGRAM.
-std::vector<Program> verified(const HeardPrograms& heard, const Program& own);
+// This rank's program and those received, in ascending ranks, verified together. on_device: with times of launching.
+// GSEL_ERR_PROGRAM; GSEL_ERR_UNSUPPORTED for a job without an order of launching.
+std::vector<Program> verified(const HeardPrograms& heard, const Program& own, bool on_device);
 
 }  // namespace gsel

@@ -12,7 +12,8 @@ MessagePlan::MessagePlan(const Program& program)
     : messages_(program.step.size()),
       ahead_(std::max(program.transfers, 1)),
       settled_at_(std::max<int32_t>(static_cast<int32_t>(program.step.size()) - 1, 0)),
-      post_validate_(post_validate_position(program)) {
+      post_validate_(post_validate_position(program)),
+      on_device_(!program.launch_times.empty()) {
   for (size_t i = 0; i < program.step.size(); ++i) {
     const gsel_instr& instr = program.step[i];
     const auto position = static_cast<int32_t>(i);
@@ -25,10 +26,27 @@ MessagePlan::MessagePlan(const Program& program)
     const int64_t samples = value.is_scalar ? 1 : program.microbatches[instr.microbatch].count;
     lanes_[lane].most_bytes = std::max(lanes_[lane].most_bytes, value.sample_bytes * samples);
     std::vector<int32_t>& positions = lanes_[lane].positions;
-    messages_[i] = {lane, static_cast<int32_t>(positions.size())};
+    messages_[i] = {lane, static_cast<int32_t>(positions.size()), -1};
     positions.push_back(position);
     before_post_validate_[lane] += position < post_validate_ || post_validate_ < 0;
   }
+  if (on_device_) order_launches(program);
+}
+
+void MessagePlan::order_launches(const Program& program) {
+  const std::vector<int64_t>& times = program.launch_times;
+  for (const MessageLane& lane : lanes_)
+    if (!lane.sends)
+      for (int32_t position : lane.positions) launches_.push_back({position, -1});
+  std::ranges::sort(launches_, {}, [&](const Launch& l) { return times[l.receive]; });
+  size_t next = 0;
+  for (size_t i = 0; i < program.step.size(); ++i)
+    for (; next < launches_.size(); ++next) {
+      Launch& launch = launches_[next];
+      const int64_t time = times[launch.receive];
+      if (time > times[i] || (time == times[i] && launch.receive != static_cast<int32_t>(i))) break;
+      launch.at = messages_[launch.receive].launched_at = static_cast<int32_t>(i);
+    }
 }
 
 int32_t MessagePlan::lane_to(int32_t peer, bool sends) {
@@ -44,22 +62,23 @@ int32_t MessagePlan::lane_to(int32_t peer, bool sends) {
 // which is when the receive `ahead` before it has been taken. So a send starts once the message 2 * `ahead` before it
 // has been taken. Buffers for that many messages have the same effect.
 bool MessagePlan::is_buffered(int32_t lane) const {
-  return lanes_[lane].most_bytes <= static_cast<int64_t>(kBufferedBytes) &&
+  return !on_device_ && lanes_[lane].most_bytes <= static_cast<int64_t>(kBufferedBytes) &&
          2 * static_cast<uint64_t>(ahead_) <= kBufferedMessages;
 }
 
 // A receive is posted once the one `ahead` before it has been taken, and, if it comes after POST_VALIDATE, not before
 // that.
 int32_t MessagePlan::first(size_t position) const {
-  const auto [lane, number] = messages_[position];
+  const auto [lane, number, launched_at] = messages_[position];
   if (lanes_[lane].sends || is_buffered(lane)) return static_cast<int32_t>(position);
+  if (on_device_) return launched_at;
   const int32_t begin = static_cast<int32_t>(position) > post_validate_ ? std::max(post_validate_, 0) : 0;
   return number < ahead_ ? begin : std::max(begin, lanes_[lane].positions[number - ahead_]);
 }
 
 // A send has ended when the send `ahead` after it starts.
 int32_t MessagePlan::last(size_t position) const {
-  const auto [lane, number] = messages_[position];
+  const auto [lane, number, launched_at] = messages_[position];
   const std::vector<int32_t>& positions = lanes_[lane].positions;
   if (!lanes_[lane].sends || is_buffered(lane)) return static_cast<int32_t>(position);
   const size_t next = static_cast<size_t>(number) + static_cast<size_t>(ahead_);

@@ -2,7 +2,8 @@
 // posted before its instruction; a send may end after its instruction. At most Program::transfers messages are under
 // way from one rank to another. Messages that fit the communicator's own buffers are instead sent and received by their
 // instructions. A receive after POST_VALIDATE is not posted before it, so no message is under way when a step starts
-// over. Does not know memory and communicators.
+// over. On a device a rank launches all its calls in the order of Program::launch_times, each receive before the first
+// instruction that comes later in that order. Does not know memory and communicators.
 #pragma once
 
 #include <vector>
@@ -34,14 +35,22 @@ class MessagePlan {
   // For a SEND or RECV that has a lane: the first and last position at which the communicator uses its buffer.
   int32_t first(size_t position) const;
   int32_t last(size_t position) const;
+  // On a device: the receives in the order of launching, each with the position of the instruction before which, or at
+  // which, it is launched.
+  struct Launch {
+    int32_t receive, at;
+  };
+  const std::vector<Launch>& launches() const { return launches_; }
   // How many receives of a lane may be posted before POST_VALIDATE; all if the program has none.
   size_t before_post_validate(int32_t lane) const { return before_post_validate_[lane]; }
 
  private:
   struct Message {
     int32_t lane = -1, number = -1;
+    int32_t launched_at = -1;  // of a receive on a device
   };
   int32_t lane_to(int32_t peer, bool sends);
+  void order_launches(const Program& program);
 
   std::vector<MessageLane> lanes_;
   std::vector<Message> messages_;  // by position
@@ -49,6 +58,8 @@ class MessagePlan {
   int32_t settled_at_;     // the position where all sends have ended: the data axis's LOSS_ALLREDUCE, else the end
   int32_t post_validate_;  // position, or -1
   std::vector<size_t> before_post_validate_;  // by lane
+  const bool on_device_;
+  std::vector<Launch> launches_;
 };
 
 }  // namespace gsel

@@ -44,6 +44,7 @@ gsel_work Executor::next() {
     while (s_.run->position < s_.program().step.size()) {
       const gsel_instr& instr = s_.program().step[s_.run->position];
       if (s_.run->phase == 0) s_.run->instr_began = os::now_seconds();
+      if (s_.run->phase == 0) execute::launch_receives(s_);
       if (instr.kind == GSEL_INSTR_POST_VALIDATE && !execute::post_validate(s_)) continue;
       if (execute::run_instr(s_, instr)) break;
       end_instr();
@@ -197,7 +198,7 @@ void Executor::end_all(std::string_view reason, int32_t about) noexcept {
   s_.broken = true;
   s_.under_way = s_.lent.handed_out = false;
   s_.comms.abort(reason, about);
-  s_.messages.drop();
+  s_.messages->drop();
   s_.validation.squares.under_way.reset();
   s_.validation.overflow.under_way.reset();
   try {

@@ -11,9 +11,6 @@
 
 namespace gsel {
 
-// GSEL_ERR_UNSUPPORTED: messages between the ranks of a pipeline travel in memory of the host.
-void refuse_pipeline_on_device(const Communicator& comm, int32_t pipeline_ranks);
-
 class Executor {
  public:
   Executor(const Model& model, const Program& program, const Config& config, const Optimizer& optimizer,

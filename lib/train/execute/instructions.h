@@ -98,6 +98,8 @@ void record_counts(State& s);
 // ---- messages: send_recv.cc -----------------------------------------------------------------------------------------
 
 void begin_messages(State& s);
+// Before an instruction: the receives that come before it in the order of launching.
+void launch_receives(State& s);
 void settle_messages(State& s);
 // The run's last instruction has been enqueued: until the device has done all, and the times of its calls are in the
 // record. Throws what broke a communicator meanwhile.

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "comm/request.h"
+#include "device/device.h"
 #include "train/compile/message_plan.h"
 
 namespace gsel {
@@ -16,21 +18,38 @@ class Messages {
   // The call for the SEND or RECV at a position.
   using CallOf = std::function<gsel_collective(size_t position)>;
 
-  explicit Messages(Communicator& comm) : comm_(comm) {}
+  virtual ~Messages() = default;
 
-  // Begins a step and posts the first receives. Plan and memory must stay until the next begin.
-  void begin(const MessagePlan& plan, CallOf call_of);
-  // At POST_VALIDATE, when all receives so far have been taken: posts the receives after it.
-  void passed_post_validate();
+  // Begins a step. Plan and memory must stay until the next begin.
+  virtual void begin(const MessagePlan& plan, CallOf call_of) = 0;
+  // Before the instruction at a position: whether receives are to be launched; launches them.
+  virtual bool has_launches(size_t) const { return false; }
+  virtual void launch_receives(size_t) {}
+  // At POST_VALIDATE, when all receives so far have been taken: the receives after it may start.
+  virtual void passed_post_validate() {}
   // Starts the send at this position; waits for an earlier one first if its slot is in use.
-  void send(size_t position);
-  // wait_for: waits for the receive at this position. taken: its buffer was used; posts another receive.
-  void wait_for(size_t position);
-  void taken(size_t position);
+  virtual void send(size_t position) = 0;
+  // wait_for: waits for the receive at this position. taken: its buffer was used.
+  virtual void wait_for(size_t position) = 0;
+  virtual void taken(size_t) {}
   // Waits until all sends have ended.
-  void settle();
-  // Gives up a step: waits for all requests. The communicator must be broken.
-  void drop() noexcept { requests_.clear(); }
+  virtual void settle() = 0;
+  // Gives up a step: waits for all that is under way. The communicator must be broken.
+  virtual void drop() noexcept = 0;
+};
+
+// Receives that are posted ahead, as requests, whose end the caller waits for.
+class PostedMessages : public Messages {
+ public:
+  explicit PostedMessages(Communicator& comm) : comm_(comm) {}
+
+  void begin(const MessagePlan& plan, CallOf call_of) override;
+  void passed_post_validate() override;
+  void send(size_t position) override;
+  void wait_for(size_t position) override;
+  void taken(size_t position) override;
+  void settle() override;
+  void drop() noexcept override { requests_.clear(); }
 
  private:
   using Request = std::optional<CallRequest>;
@@ -45,6 +64,42 @@ class Messages {
   CallOf call_of_;
   bool behind_post_validate_ = false;
   std::vector<std::vector<Request>> requests_;  // by lane, in turn
+};
+
+// Messages on a stream of a device, launched in the plan's order. The stream of computing waits for them, and nobody
+// else.
+class StreamMessages : public Messages {
+ public:
+  StreamMessages(Communicator& comm, const std::shared_ptr<DeviceContext>& device)
+      : comm_(comm), device_(device), stream_(device), computed_(device) {}
+
+  void begin(const MessagePlan& plan, CallOf call_of) override;
+  bool has_launches(size_t position) const override {
+    return next_ < plan_->launches().size() && plan_->launches()[next_].at <= static_cast<int32_t>(position);
+  }
+  void launch_receives(size_t position) override;
+  void send(size_t position) override;
+  void wait_for(size_t position) override { ended_[index_of(position)].hold_compute(); }
+  void settle() override;
+  void drop() noexcept override;
+
+ private:
+  // Among all messages of the step.
+  size_t index_of(size_t position) const {
+    return first_of_lane_[plan_->lane_of(position)] + plan_->number_of(position);
+  }
+  void launch(size_t position);
+
+  Communicator& comm_;
+  const std::shared_ptr<DeviceContext> device_;
+  Stream stream_;
+  Event computed_;
+  const MessagePlan* plan_ = nullptr;
+  CallOf call_of_;
+  std::vector<size_t> first_of_lane_;
+  std::vector<Event> ended_;    // by message
+  size_t next_ = 0;             // of the plan's launches
+  std::optional<size_t> last_;  // message that was launched
 };
 
 }  // namespace gsel

@@ -1,6 +1,5 @@
 // train/execute/setup.cc: makes initial values equal on all ranks and runs the setup program.
 #include "base/error.h"
-#include "base/text.h"
 #include "program/stages.h"
 #include "train/execute/executor.h"
 #include "train/execute/instructions.h"
@@ -39,14 +38,6 @@ void meet_sharing_axis(State& s) {
 }
 
 }  // namespace
-
-void refuse_pipeline_on_device(const Communicator& comm, int32_t pipeline_ranks) {
-  if (comm.accelerator() && pipeline_ranks > 1)
-    fail(GSEL_ERR_UNSUPPORTED,
-         "the pipeline has {} and the communicator the accelerator {}; a pipeline works on memory of the host: set "
-         "mesh.pipeline = 1, or join without an accelerator",
-         with_noun(pipeline_ranks, "rank"), comm.accelerator()->name);
-}
 
 void Executor::run_setup() {
   s_.comms.connect();

@@ -66,9 +66,12 @@ Communication::Communication(const Fixed& fixed, const Program& program, Communi
       compute_done(fixed.device),
       backward_done(fixed.device),
       began_event(fixed.device),
-      messages(comm),
       counts(comms, fixed.mesh) {
   last_async.fill(-1);
+  if (fixed.device->compute())
+    messages = std::make_unique<StreamMessages>(comm, fixed.device);
+  else
+    messages = std::make_unique<PostedMessages>(comm);
   if (comm.world_size() > 1) comm_stream = std::make_unique<Stream>(fixed.device);
 }
 

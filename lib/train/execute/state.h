@@ -149,7 +149,7 @@ struct Communication {
   AxisComms comms;
   Redistributor redistributor;
   Event compute_done, backward_done, began_event;  // of the run: all computed so far, last backward, start
-  Messages messages;
+  std::unique_ptr<Messages> messages;
   Validation validation;
   std::vector<BucketState> buckets;
   std::deque<AsyncCall> async_calls;      // of the run; memory of earlier runs is used again

@@ -63,7 +63,6 @@ static const struct {
     {"[strategy.data]\nplugin = \"zero\"\nstage = 1\noffload = \"state\"\n", "", "exists for the host device alone"},
     {"[strategy.data]\nplugin = \"ddp\"\ncompress = \"low_rank\"\n", "", "which works on host memory alone"},
     {"", "check = \"kernels\"\n", "kernels are checked on memory of the host"},
-    {"[mesh]\npipeline = 2\n[strategy.pipeline]\nplugin = \"pp\"\n", "", "a pipeline works on memory of the host"},
 };
 static void is_refused(rank_run* run) {
   const int i = *(const int*)run->user;

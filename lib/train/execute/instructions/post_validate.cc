@@ -111,7 +111,7 @@ bool post_validate(State& s) {
   s.run->record.report.loss_scale = s.loss_scale.value();
   s.run->record.report.learning_rate = s.optimizer.learning_rate(s.updates);
   if (stands) {
-    s.messages.passed_post_validate();
+    s.messages->passed_post_validate();
     return true;
   }
   ++s.run->record.report.restarts;

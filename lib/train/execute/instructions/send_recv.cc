@@ -33,23 +33,28 @@ void waiting_for_messages(State& s, Wait&& wait) {
 }  // namespace
 
 void begin_messages(State& s) {
-  s.messages.begin(s.run->message_plan, [&s](size_t position) { return call_of_message(s, position); });
+  s.messages->begin(s.run->message_plan, [&s](size_t position) { return call_of_message(s, position); });
+}
+
+void launch_receives(State& s) {
+  if (s.messages->has_launches(s.run->position))
+    waiting_for_messages(s, [&] { s.messages->launch_receives(s.run->position); });
 }
 
 void send(State& s, const gsel_instr&) {
   if (s.run->message_plan.lane_of(s.run->position) < 0) return;
-  waiting_for_messages(s, [&] { s.messages.send(s.run->position); });
+  waiting_for_messages(s, [&] { s.messages->send(s.run->position); });
 }
 
 void receive(State& s, const gsel_instr& instr) {
   if (s.run->message_plan.lane_of(s.run->position) < 0) return;
-  waiting_for_messages(s, [&] { s.messages.wait_for(s.run->position); });
+  waiting_for_messages(s, [&] { s.messages->wait_for(s.run->position); });
   if (instr.flags & GSEL_INSTR_GRADIENT) finish_contribution(s, s.operands().inputs[0], instr.value, instr.microbatch);
-  s.messages.taken(s.run->position);
+  s.messages->taken(s.run->position);
 }
 
 void settle_messages(State& s) {
-  waiting_for_messages(s, [&] { s.messages.settle(); });
+  waiting_for_messages(s, [&] { s.messages->settle(); });
 }
 
 }  // namespace gsel::execute
