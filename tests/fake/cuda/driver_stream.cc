@@ -98,9 +98,9 @@ EXPORT int cuStreamGetCtx(Any handle, Any* context) {
 }
 
 EXPORT int cuStreamDestroy_v2(Any handle) {
-  return on_stream(handle, [&](Machine&, Stream& stream) {
+  return on_stream(handle, [&](Machine& machine, Stream& stream) {
     if (is_default(handle)) return kInvalidHandle;
-    stream.is_destroyed = true;
+    machine.destroy_stream(stream);
     return kOk;
   });
 }

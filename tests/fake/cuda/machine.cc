@@ -17,10 +17,6 @@ int64_t now_ns() {
   return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
-void merge(Clock& into, const Clock& from) {
-  for (const auto& [stream, number] : from) into[stream] = std::max(into[stream], number);
-}
-
 }  // namespace
 
 std::string setting(const char* name, const char* otherwise) {
@@ -44,8 +40,8 @@ Clock& Machine::host() {
 }
 
 void Machine::has_waited(const Clock& clock) {
-  merge(host(), clock);
-  merge(waited_, clock);
+  host().merge(clock);
+  waited_.merge(clock);
 }
 
 // ---- streams
@@ -70,6 +66,12 @@ Stream* Machine::stream(void* handle, uintptr_t context) {
   return nullptr;
 }
 
+// Work that is still enqueued goes on.
+void Machine::destroy_stream(Stream& stream) {
+  stream.is_destroyed = true;
+  if (stream.queue.empty()) gone_streams_.push_back(streams_.extract(0x10000 + static_cast<uintptr_t>(stream.id)));
+}
+
 // What still runs on its streams is lost.
 void Machine::drop_context(uintptr_t context) {
   for (auto& [key, stream] : streams_) {
@@ -85,10 +87,10 @@ void Machine::drop_context(uintptr_t context) {
 }
 
 void Machine::enqueue(Stream& stream, Operation operation) {
-  merge(stream.clock, host());
+  stream.clock.merge(host());
   const uint64_t number = ++stream.enqueued;
   check_access(stream, operation);
-  stream.clock[stream.id] = number;
+  stream.clock.set(stream.id, number);
   stream.queue.push_back(std::move(operation));
 }
 
@@ -108,7 +110,7 @@ void Machine::await(Stream& stream, Event& event) {
   operation.name = "the wait for an event";
   operation.awaits = &event;
   operation.record = event.recorded;
-  merge(stream.clock, event.clock);
+  stream.clock.merge(event.clock);
   enqueue(stream, std::move(operation));
 }
 

@@ -39,7 +39,27 @@ constexpr int kDevices = 4;
 std::string setting(const char* name, const char* otherwise);
 int number_in(const char* name, int otherwise);
 
-using Clock = std::map<int, uint64_t>;  // by stream, the last operation that comes before
+// By stream, the last operation that comes before; 0: none.
+class Clock {
+ public:
+  uint64_t of(int stream) const {
+    return static_cast<size_t>(stream) < last_.size() ? last_[static_cast<size_t>(stream)] : 0;
+  }
+  void set(int stream, uint64_t number) {
+    make_room(static_cast<size_t>(stream) + 1);
+    last_[static_cast<size_t>(stream)] = number;
+  }
+  void merge(const Clock& from) {
+    make_room(from.last_.size());
+    for (size_t i = 0; i < from.last_.size(); ++i) last_[i] = std::max(last_[i], from.last_[i]);
+  }
+
+ private:
+  void make_room(size_t streams) {
+    if (last_.size() < streams) last_.resize(streams);
+  }
+  std::vector<uint64_t> last_;
+};
 
 struct Access {
   uintptr_t begin, end;
@@ -138,6 +158,7 @@ class Machine {
 
   Stream* stream(void* handle, uintptr_t context);  // default streams are the context's; nullptr: of no stream
   Stream* make_stream(uintptr_t context);
+  void destroy_stream(Stream& stream);
   void drop_context(uintptr_t context);
 
   void enqueue(Stream& stream, Operation operation);
@@ -192,6 +213,7 @@ class Machine {
   std::map<uint64_t, Physical> physical_;
   uint64_t next_physical_ = 1;
   std::map<uintptr_t, Stream> streams_;  // by number; default streams by context
+  std::vector<std::map<uintptr_t, Stream>::node_type> gone_streams_;
   int next_stream_ = 1;
   Clock waited_;  // by any thread
   std::mt19937_64 random_;

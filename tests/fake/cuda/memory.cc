@@ -272,8 +272,7 @@ void Machine::check_part(Allocation& a, const Access& access, const Stream& stre
   std::erase_if(a.past, [&](const Allocation::Past& past) {
     const bool overlaps = past.access.begin < access.end && access.begin < past.access.end;
     if (!overlaps) return false;
-    const auto known = stream.clock.find(past.stream);
-    const bool ordered = past.stream == stream.id || (known != stream.clock.end() && known->second >= past.number);
+    const bool ordered = past.stream == stream.id || stream.clock.of(past.stream) >= past.number;
     if (!ordered && (past.access.writes || access.writes))
       violation("no event orders " + past.name + " on stream " + std::to_string(past.stream) + " (" +
                 (past.access.writes ? "writes" : "reads") + ") and " + operation.name + on_stream(stream) + " (" +

@@ -166,6 +166,17 @@ gsel_status gsel_trainer_create(gsel_comm* comm, gsel_model* model, const gsel_t
   return create(comm, model, &options, out, err);
 }
 
+gsel_status gsel_pipeline_create(gsel_comm* comm, gsel_model* model, const gsel_pipeline_options* given,
+                                 gsel_pipeline** out, gsel_error** err) {
+  typedef gsel_status (*create_fn)(gsel_comm*, gsel_model*, const gsel_pipeline_options*, gsel_pipeline**,
+                                   gsel_error**);
+  const create_fn create = (create_fn)dlsym(RTLD_NEXT, "gsel_pipeline_create");
+  gsel_pipeline_options options = *given;
+  host_data = given->data;
+  if (options.data) options.data = mirrored_data;
+  return create(comm, model, &options, out, err);
+}
+
 gsel_status gsel_comm_init(const gsel_comm_options* given, gsel_comm** out, gsel_error** err) {
   typedef gsel_status (*init_fn)(const gsel_comm_options*, gsel_comm**, gsel_error**);
   const init_fn init = (init_fn)dlsym(RTLD_NEXT, "gsel_comm_init");

@@ -5,8 +5,14 @@
 #include "support/trainer_trial.h"
 
 static const char* const kKinds[] = {DP("bucket_bytes = 1\n"), DDP("first_bucket_bytes = 1\nbucket_bytes = 1\n"),
-                                     ZERO("2", "bucket_bytes = 1\n"), ZERO("3", ALL_SHARDED)};
+                                     ZERO("2", "bucket_bytes = 1\n"), ZERO("3", ALL_SHARDED),
+                                     "[mesh]\npipeline = 3\n[strategy.pipeline]\nplugin = \"pp\"\n"};
 enum { N_KINDS = sizeof kKinds / sizeof *kKinds, RANKS = 3 };
+
+/* A rank that has the layer which fails. Of a pipeline that is the last. */
+static int rank_for(int kind, int other) {
+  return kind == N_KINDS - 1 ? RANKS - 1 : (kind + other) % RANKS;
+}
 
 static int trains_until_it_fails(session* s, int steps, gsel_error** err) {
   for (int i = 0; i < steps; ++i) {
@@ -49,7 +55,7 @@ static void a_callback_that_fails_ends_the_step_everywhere(void** state) {
   char config[512];
   on_transport = "nccl";
   for (int k = 0; k < N_KINDS; ++k) {
-    trial t = failing(kKinds[k], config, sizeof config, k % RANKS);
+    trial t = failing(kKinds[k], config, sizeof config, rank_for(k, 0));
     as_threads(RANKS, expect_failure, &t);
   }
   no_violations();
@@ -77,7 +83,7 @@ static void a_rank_killed_in_a_step_is_an_error_that_names_it(void** state) {
   char config[512];
   on_transport = "nccl";
   for (int k = 0; k < N_KINDS; ++k) {
-    const int victim = (k + 1) % RANKS;
+    const int victim = rank_for(k, 1);
     trial t = failing(kKinds[k], config, sizeof config, victim);
     t.at_failure = die;
     as_processes_but(victim, expect_failure, &t);
