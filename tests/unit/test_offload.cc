@@ -59,7 +59,7 @@ void what_was_written_is_there_in_the_next_use_and_counted(void**) {
   const auto device = DeviceContext::open_host();
   Ledger ledger(100);  // of device memory
   {
-    OffloadMemory offload(*device, folder.path);
+    OffloadMemory offload(device, folder.path);
     OffloadedArray a(offload, ledger, MemoryPart::offload_state, 100000),
         b(offload, ledger, MemoryPart::offload_params, 50001);
     assert_int_equal(ledger.now()[static_cast<size_t>(MemoryPart::offload_state)], 100000);
@@ -89,7 +89,7 @@ void after_a_use_the_process_holds_no_page_of_it(void**) {
   const Folder folder;
   const auto device = DeviceContext::open_host();
   Ledger ledger(0);
-  OffloadMemory offload(*device, folder.path);
+  OffloadMemory offload(device, folder.path);
   const uint64_t bytes = 4 << 20;
   OffloadedArray memory(offload, ledger, MemoryPart::offload_state, bytes);
   void* data = memory.begin_use();
@@ -107,7 +107,7 @@ void the_file_has_no_name_while_it_is_used_and_afterwards(void**) {
   const auto device = DeviceContext::open_host();
   Ledger ledger(0);
   {
-    OffloadMemory offload(*device, folder.path);
+    OffloadMemory offload(device, folder.path);
     OffloadedArray memory(offload, ledger, MemoryPart::offload_state, 12345);
     assert_true(folder.is_empty());
     struct stat info {};
@@ -123,12 +123,12 @@ void a_folder_that_cannot_be_written_is_named(void**) {
   const Folder folder;
   const auto device = DeviceContext::open_host();
   const std::string missing = std::string(folder.path) + "/missing", file = std::string(folder.path) + "/file";
-  expect_failure([&] { OffloadMemory(*device, missing); }, GSEL_ERR_CONFIG, missing + ": ENOENT");
+  expect_failure([&] { OffloadMemory(device, missing); }, GSEL_ERR_CONFIG, missing + ": ENOENT");
   std::ofstream(file) << "not a folder";
-  expect_failure([&] { OffloadMemory(*device, file); }, GSEL_ERR_CONFIG, "train.offload_folder");
+  expect_failure([&] { OffloadMemory(device, file); }, GSEL_ERR_CONFIG, "train.offload_folder");
   if (geteuid() != 0) {
     assert_int_equal(chmod(folder.path, 0500), 0);
-    expect_failure([&] { OffloadMemory(*device, folder.path); }, GSEL_ERR_CONFIG, "EACCES");
+    expect_failure([&] { OffloadMemory(device, folder.path); }, GSEL_ERR_CONFIG, "EACCES");
     assert_int_equal(chmod(folder.path, 0700), 0);
   }
 }
@@ -137,7 +137,7 @@ void a_full_disk_is_told_before_anything_is_mapped(void**) {
   const Folder folder;
   const auto device = DeviceContext::open_host();
   Ledger ledger(0);
-  OffloadMemory offload(*device, folder.path);
+  OffloadMemory offload(device, folder.path);
   const uint64_t too_much = uint64_t{1} << 55;
   expect_failure([&] { OffloadedArray(offload, ledger, MemoryPart::offload_state, too_much); }, GSEL_ERR_NOMEM,
                  "train.offload_folder");

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/align.h"
@@ -39,15 +40,20 @@ int open_unnamed(const std::string& folder) {
 
 }  // namespace
 
-OffloadMemory::OffloadMemory(const DeviceContext& device, const std::string& folder)
-    : folder_(folder.empty() ? temporary_folder() : folder), file_() {
-  if (&device.table() != &host_device_table())
-    fail(GSEL_ERR_UNSUPPORTED, "offload was asked for; offload memory exists for the host device alone");
+OffloadMemory::OffloadMemory(std::shared_ptr<DeviceContext> device, const std::string& folder)
+    : device_(std::move(device)), folder_(folder.empty() ? temporary_folder() : folder), file_() {
+  if (&device_->table() != &host_device_table()) return;
   file_ = os::Fd(open_unnamed(folder_));
   if (!file_)
     fail(GSEL_ERR_CONFIG,
          "offload memory's file could not be made in {}: {}; train.offload_folder names a folder to write to", folder_,
          errno_text(errno));
+}
+
+Memory OffloadMemory::page_locked(uint64_t bytes) const {
+  Memory memory(device_, bytes, GSEL_MEMORY_PINNED);
+  std::memset(memory.data(), 0, bytes);
+  return memory;
 }
 
 uint64_t OffloadMemory::extend(uint64_t bytes) {
@@ -72,12 +78,17 @@ uint64_t OffloadMemory::extend(uint64_t bytes) {
 
 OffloadedArray::OffloadedArray(OffloadMemory& offload, Ledger& ledger, MemoryPart part, uint64_t bytes) : part_(part) {
   if (bytes == 0) return;
-  const uint64_t offset = offload.extend(bytes);
-  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, offload.file(), static_cast<off_t>(offset));
-  if (mapped == MAP_FAILED)
-    fail(GSEL_ERR_NOMEM, "{} bytes of offload memory could not be mapped: {}", bytes, errno_text(errno));
-  mapped_ = mapped;
-  offset_ = offset;
+  if (offload.is_file()) {
+    offset_ = offload.extend(bytes);
+    void* mapped =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, offload.file(), static_cast<off_t>(offset_));
+    if (mapped == MAP_FAILED)
+      fail(GSEL_ERR_NOMEM, "{} bytes of offload memory could not be mapped: {}", bytes, errno_text(errno));
+    mapped_ = mapped;
+  } else {
+    page_locked_ = offload.page_locked(bytes);
+    mapped_ = page_locked_.data();
+  }
   bytes_ = bytes;
   offload_ = &offload;
   ledger.take(part, bytes);  // never fails: the budget excludes offload memory
@@ -86,7 +97,7 @@ OffloadedArray::OffloadedArray(OffloadMemory& offload, Ledger& ledger, MemoryPar
 
 OffloadedArray::~OffloadedArray() {
   if (!mapped_) return;
-  munmap(mapped_, bytes_);
+  if (!page_locked_.data()) munmap(mapped_, bytes_);
   ledger_->give_back(part_, bytes_);
 }
 
@@ -94,6 +105,7 @@ void OffloadedArray::swap(OffloadedArray& other) noexcept {
   std::swap(offload_, other.offload_);
   std::swap(ledger_, other.ledger_);
   std::swap(part_, other.part_);
+  std::swap(page_locked_, other.page_locked_);
   std::swap(mapped_, other.mapped_);
   std::swap(offset_, other.offset_);
   std::swap(bytes_, other.bytes_);
@@ -106,11 +118,10 @@ void* OffloadedArray::begin_use() {
 
 void OffloadedArray::end_use(bool written) {
   if (!mapped_) return;
-  if (written) {
-    offload_->bytes_out += bytes_;
-    if (msync(mapped_, bytes_, MS_SYNC) != 0)
-      fail(GSEL_ERR_IO, "{} bytes could not be written to offload memory: {}", bytes_, errno_text(errno));
-  }
+  if (written) offload_->bytes_out += bytes_;
+  if (!ends_with_its_work()) return;
+  if (written && msync(mapped_, bytes_, MS_SYNC) != 0)
+    fail(GSEL_ERR_IO, "{} bytes could not be written to offload memory: {}", bytes_, errno_text(errno));
   // Hints: if the system ignores them, only memory is lost.
   madvise(mapped_, bytes_, MADV_DONTNEED);
   posix_fadvise(offload_->file(), static_cast<off_t>(offset_), static_cast<off_t>(bytes_), POSIX_FADV_DONTNEED);

@@ -39,7 +39,7 @@ StepCopy::StepCopy(std::shared_ptr<DeviceContext> device, const std::vector<Buck
   for (const BucketLayout& layout : layouts) {
     Copy& entry = copies_.emplace_back();
     entry.layout = layout;
-    if (layout.offload_state && !offload_) offload_.emplace(*device_, offload_folder);
+    if (layout.offload_state && !offload_) offload_.emplace(device_, offload_folder);
     if (layout.offload_state)
       entry.far = OffloadedArray(*offload_, ledger, MemoryPart::offload_state, layout.copy_bytes);
     else

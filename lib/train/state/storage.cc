@@ -26,7 +26,7 @@ ParamStorage::ParamStorage(std::shared_ptr<DeviceContext> device, const Model& m
   const std::vector<ProgramBucket> buckets = stored_buckets(program);
   const std::vector<BucketLayout> layouts = layouts_of(program, optimizer);
   if (std::ranges::any_of(layouts, [](const BucketLayout& l) { return l.offload_state || l.offload_params; }))
-    offload_.emplace(*device_, config.train.offload_folder);
+    offload_.emplace(device_, config.train.offload_folder);
   for (size_t b = 0; b < buckets.size(); ++b) make_block(layouts[b], buckets[b].params, ledger);
 }
 
@@ -184,7 +184,7 @@ void ParamStorage::place_shard(int32_t bucket, gsel_stream* stream) {
                static_cast<void*>(static_cast<char*>(block.whole_params) + kept_bytes(block, block.layout.own.begin)),
                shard, block.layout.param_bytes, int32_t{GSEL_COPY_ON_DEVICE}, stream);
   if (!block.layout.offload_params) return;
-  if (stream) device_->run(&gsel_device_v1::stream_wait, stream);
+  if (stream && block.kept_params.far.ends_with_its_work()) device_->run(&gsel_device_v1::stream_wait, stream);
   block.kept_params.end_use(false);
 }
 

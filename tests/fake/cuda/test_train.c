@@ -3,9 +3,6 @@
 #include "fake/cuda/on_device.h"
 #include "support/trainer_trial.h"
 
-static int is_on_host_alone(const struct strategy_row* row) {
-  return strstr(row->section, "offload") != NULL;
-}
 /* Of the strategies those that differ most in what they do to memory. */
 static int is_one_of_few(const struct strategy_row* row) {
   static const char* const few[] = {"dp", "ddp, a bucket per parameter", "zero 2, a bucket per parameter", "zero 3",
@@ -22,7 +19,7 @@ static void equals_one_rank(const char* transport, int from_ranks, int to_ranks,
   on_transport = transport;
   for (int s = 0; s < N_STRATEGIES; ++s)
     for (int n = from_ranks; n <= to_ranks && is_tried(s); ++n) {
-      if (is_on_host_alone(&kStrategies[s]) || (from_ranks == to_ranks && !is_one_of_few(&kStrategies[s]))) continue;
+      if (from_ranks == to_ranks && !is_one_of_few(&kStrategies[s])) continue;
       char config[1024];
       snprintf(config, sizeof config, "%s" TRAIN("9", "microbatch = 2\n%s"), kStrategies[s].section, more);
       trial t = plain(config, out);
@@ -60,7 +57,6 @@ static void in_16_bits(void** state) {
 static const struct {
   const char *section, *train, *why;
 } kRefused[] = {
-    {"[strategy.data]\nplugin = \"zero\"\nstage = 1\noffload = \"state\"\n", "", "exists for the host device alone"},
     {"[strategy.data]\nplugin = \"ddp\"\ncompress = \"low_rank\"\n", "", "which works on host memory alone"},
     {"", "check = \"kernels\"\n", "kernels are checked on memory of the host"},
 };

@@ -63,7 +63,8 @@ static void with_a_data_axis(void** state) {
                                      ZERO("1", ""),
                                      ZERO("2", ""),
                                      ZERO("3", "persist_elems = 0\n"),
-                                     ZERO("3", "persist_elems = 0\nkeep = \"step\"\n")};
+                                     ZERO("3", "persist_elems = 0\nkeep = \"step\"\n"),
+                                     ZERO("1", "offload = \"state\"\n")};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i)
     equal_one_rank(&(struct trials){"nccl", rows[i], "", 4, 2, 2, "", 1});
   equal_one_rank(&(struct trials){"host", SMALL_BUCKETS, "", 4, 2, 2, "", 1});
@@ -95,7 +96,8 @@ static void undone_steps(void** state) {
   static const struct {
     const char *schedule, *data;
     int ranks;
-  } kRows[] = {{"zb-h2", "", 2}, {"1f1b", DDP, 4}, {"zb-v", ZERO("1", ""), 4}, {"zb-h2", ZERO("3", ""), 4}};
+  } kRows[] = {
+      {"zb-h2", "", 2}, {"1f1b", DDP, 4}, {"zb-v", ZERO("1", "offload = \"state\"\n"), 4}, {"zb-h2", ZERO("3", ""), 4}};
   post_validation_outcome *on = post_validation_outcomes(), *off = post_validation_outcomes();
   for (size_t i = 0; i < sizeof kRows / sizeof *kRows; ++i) {
     print_message("  %s %s\n", kRows[i].schedule, kRows[i].data);
