@@ -27,6 +27,7 @@ struct Small {
     const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
     const auto of = [&](int magnitude) { return Small{static_cast<uint16_t>(sign | magnitude)}; };
     if (std::isnan(x)) return of((kMost << kFraction) + (1 << (kFraction - 1)));
+    if (x == 0) return of(0);
     if (std::isinf(x)) return of(kMost << kFraction);
     int exponent = 0;
     std::frexp(x, &exponent);

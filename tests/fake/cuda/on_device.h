@@ -156,6 +156,39 @@ static gsel_status mirrored_data(const gsel_data_request* request, void* user_da
   mirror_free(&m);
   return status;
 }
+gsel_status gsel_trainer_infer(gsel_trainer* trainer, int32_t value, int64_t n_samples, gsel_data_fn data,
+                               void* user_data, void* dst, size_t dst_bytes, gsel_error** err) {
+  typedef gsel_status (*infer_fn)(gsel_trainer*, int32_t, int64_t, gsel_data_fn, void*, void*, size_t, gsel_error**);
+  const infer_fn infer = (infer_fn)dlsym(RTLD_NEXT, "gsel_trainer_infer");
+  const gsel_data_fn of_steps = host_data;
+  host_data = data;
+  const gsel_status status =
+      infer(trainer, value, n_samples, data ? mirrored_data : NULL, user_data, dst, dst_bytes, err);
+  host_data = of_steps;
+  return status;
+}
+
+static __thread gsel_optimizer_fn host_optimizer; /* of the trainer that this thread drives */
+static gsel_status mirrored_optimizer(const gsel_optimizer_call* call, void* user_data) {
+  if (!call->stream) return host_optimizer(call, user_data);
+  mirrors m = {.stream = call->stream};
+  const size_t bytes = (size_t)call->count * sizeof(float);
+  float* states[4];
+  assert_true(call->n_states <= 4);
+  gsel_optimizer_call host = *call;
+  host.stream = NULL;
+  host.values = (float*)mirror_of(&m, call->values, bytes);
+  host.gradient = (float*)mirror_of(&m, call->gradient, bytes);
+  for (int32_t i = 0; i < call->n_states; ++i) states[i] = (float*)mirror_of(&m, call->states[i], bytes);
+  host.states = states;
+  mirror_wait(&m);
+  const gsel_status status = host_optimizer(&host, user_data);
+  mirror_back(&m, host.values);
+  mirror_back(&m, host.gradient);
+  for (int32_t i = 0; i < call->n_states; ++i) mirror_back(&m, states[i]);
+  mirror_free(&m);
+  return status;
+}
 gsel_status gsel_trainer_create(gsel_comm* comm, gsel_model* model, const gsel_trainer_options* given,
                                 gsel_trainer** out, gsel_error** err) {
   typedef gsel_status (*create_fn)(gsel_comm*, gsel_model*, const gsel_trainer_options*, gsel_trainer**, gsel_error**);
@@ -163,6 +196,13 @@ gsel_status gsel_trainer_create(gsel_comm* comm, gsel_model* model, const gsel_t
   gsel_trainer_options options = *given;
   host_data = given->data;
   if (options.data) options.data = mirrored_data;
+  gsel_optimizer_options optimizer;
+  if (given->optimizer) {
+    optimizer = *given->optimizer;
+    host_optimizer = optimizer.step;
+    optimizer.step = mirrored_optimizer;
+    options.optimizer = &optimizer;
+  }
   return create(comm, model, &options, out, err);
 }
 
