@@ -57,6 +57,7 @@ bool run_instr(State& s, const gsel_instr& instr) {
 
 void begin_first_instr(State& s) {
   s.run->start_over();
+  s.numbers.clear();
   forget_async(s);
   begin_messages(s);
 }

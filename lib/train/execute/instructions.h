@@ -112,7 +112,11 @@ double clip_of(const Fixed& fixed, double gradient_norm);
 bool shows_overflow(const Fixed& fixed, double squares);
 // Looks at the outputs of the backward just done; at the loss of a micro-batch.
 void look_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer);
-void look_at_loss(State& s, const gsel_instr& instr);
+void look_at_loss(State& s, int32_t microbatch);
+// On a device: takes what the device has found so far, once the numbers are known.
+void take_looks(State& s);
+// Takes the loss of a micro-batch from the numbers and looks at it.
+void take_loss(State& s, int32_t microbatch);
 // Updates loss scale and counters once all ranks know the outcome of a step. After an overflow, a collective.
 void end_update(State& s, bool overflowed, int64_t step, const NonFiniteOrigin& origin);
 void report_non_finite(const Progress& progress, gsel_step_report& report);

@@ -25,6 +25,7 @@ Run::Run(const Model& model, const Program& p, const ParamStorage& params, const
       microbatch_number(microbatch_numbers(p)),
       empty(p.microbatches.size()),
       losses(p.microbatches.size()),
+      fetched(p.microbatches.size(), -1),
       weight_begun(model.params().size()),
       used(model.params().size()) {
   for (size_t i = 0; i < p.step.size(); ++i) {
@@ -47,6 +48,8 @@ void Run::start_over() {
   odd_weight_microbatch = odd_weight_rank = -1;
   for (size_t m = 0; m < empty.size(); ++m) empty[m] = program.microbatches[m].count == 0;
   std::ranges::fill(losses, std::array<double, 2>{});
+  std::ranges::fill(fetched, -1);
+  looks.clear();
   weight_begun.assign(weight_begun.size(), false);
   used.assign(used.size(), false);
   record.exposed_s = {};

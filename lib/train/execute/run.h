@@ -26,6 +26,12 @@ struct State;
 
 std::vector<BucketLayout> bucket_layouts(const Program& program, const ParamStorage& params);
 
+// A gradient of a backward, whose sum of squares the device computes.
+struct GradientLook {
+  int32_t layer, param, microbatch;
+  size_t squares;  // index in numbers
+};
+
 struct Run {
   // memory: holds the plan's buffers; must not move.
   Run(const Model& model, const Program& program, const ParamStorage& params, const CountedMemory& memory);
@@ -67,8 +73,10 @@ struct Run {
   double loss_sum = 0, weight = 0, clip = 1;
   bool overflowed = false;
   NonFiniteOrigin origin;                     // as far as this rank knows
+  std::vector<GradientLook> looks;            // in order
   std::vector<bool> empty;                    // by micro-batch: without samples on this rank
   std::vector<std::array<double, 2>> losses;  // by micro-batch: sum of losses, sum of weights
+  std::vector<int64_t> fetched;               // by micro-batch: index of the first of these two in numbers, or -1
   // The first negative or non-finite loss weight: on this rank, then of all ranks once they agree. -1: none.
   int32_t odd_weight_microbatch = -1, odd_weight_rank = -1;
   std::vector<bool> weight_begun;  // by parameter: its gradient has a first contribution

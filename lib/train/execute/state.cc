@@ -18,6 +18,15 @@ void refuse_precision(const Model& model, const Config& config) {
          loss.name);
 }
 
+// Losses; a gradient of each backward; the gradients once more in OVERFLOW and in NORM.
+size_t most_numbers(const Model& model, const Program& program, const ParamStorage& params) {
+  size_t n = 2 * program.microbatches.size();
+  for (const gsel_instr& instr : program.step)
+    if (work_of(instr.kind) == InstrWork::backward) n += model.layers()[instr.layer].params.size();
+  for (size_t b = 0; b < program.buckets.size(); ++b) n += 2 * params.layout(static_cast<int32_t>(b)).runs.size();
+  return n;
+}
+
 BucketState make_bucket(const Fixed& fixed, Ledger& ledger, const Program& program, int32_t b) {
   const ProgramBucket& bucket = program.buckets[b];
   BucketState state;
@@ -55,7 +64,8 @@ void Fixed::add(void* dst, const void* src, gsel_dtype dtype, uint64_t elems) co
 
 HeldMemory::HeldMemory(const Fixed& fixed, const Program& program)
     : ledger(static_cast<uint64_t>(fixed.config.train.memory_bytes)),
-      params(fixed.device, fixed.model, program, fixed.config, fixed.optimizer, ledger) {}
+      params(fixed.device, fixed.model, program, fixed.config, fixed.optimizer, ledger),
+      numbers(fixed.device, most_numbers(fixed.model, program, params)) {}
 
 Runs::Runs(const Model& model, const Program& program, const HeldMemory& memory)
     : training(model, program, memory.params, memory.arena) {}

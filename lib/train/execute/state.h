@@ -19,6 +19,7 @@
 #include "train/execute/call_counts.h"
 #include "train/execute/messages.h"
 #include "train/execute/non_finite.h"
+#include "train/execute/numbers.h"
 #include "train/execute/redistribute.h"
 #include "train/execute/run.h"
 #include "train/memory/lender.h"
@@ -76,6 +77,7 @@ struct HeldMemory {
   ParamStorage params;
   CountedMemory arena;    // values, their gradients, windows, as the runs' plans say
   CountedMemory staging;  // numbers that ranks exchange
+  Numbers numbers;        // of the run
   std::optional<StepCopy> step_copy;
 };
 
@@ -140,6 +142,12 @@ struct Validation {
   bool overflowed = false;
 };
 
+// Sums of squares of gradients, written by norm.cc.
+struct Squares {
+  std::vector<double> of_bucket;
+  std::vector<std::pair<size_t, size_t>> of_runs;  // bucket, index in numbers
+};
+
 // Communication under way and its counters: written by calls.cc and by instructions that communicate.
 struct Communication {
   Communication(const Fixed& fixed, const Program& program, Communicator& comm);
@@ -151,6 +159,7 @@ struct Communication {
   Event compute_done, backward_done, began_event;  // of the run: all computed so far, last backward, start
   std::unique_ptr<Messages> messages;
   Validation validation;
+  Squares squares;
   std::vector<BucketState> buckets;
   std::deque<AsyncCall> async_calls;      // of the run; memory of earlier runs is used again
   size_t n_async = 0;                     // of them

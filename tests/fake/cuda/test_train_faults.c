@@ -1,7 +1,11 @@
 /* What goes wrong while ranks train on devices: a callback that fails, a rank that dies, a device that fails for good,
  * no memory. Every rank gets an error that names the cause, nobody waits, and the process trains on the host all the
  * same. */
+#include <math.h>
+
 #include "fake/cuda/on_device.h"
+#include "support/equality_model.h"
+#include "support/step_model.h"
 #include "support/trainer_trial.h"
 
 static const char* const kKinds[] = {DP("bucket_bytes = 1\n"), DDP("first_bucket_bytes = 1\nbucket_bytes = 1\n"),
@@ -149,6 +153,79 @@ static void without_memory_no_rank_has_a_trainer(void** state) {
   as_processes(RANKS, has_no_memory, NULL);
 }
 
+/* ---- a number that is not finite, in the second micro-batch of step 1 ---- */
+
+typedef struct bad_number {
+  step_model m;
+  int rank, in_loss;
+} bad_number;
+
+static int is_bad(const gsel_call* c, const step_model* m, int in_loss) {
+  const bad_number* bad = (const bad_number*)m->user;
+  return c->step == 1 && c->microbatch == 1 && m->rank == bad->rank && bad->in_loss == in_loss;
+}
+static gsel_status backward_with_nan(const gsel_call* c, void* user) {
+  const gsel_status status = step_backward(c, user);
+  if (is_bad(c, (const step_model*)user, 0)) ((float*)c->d_params[STEP_B].data)[2] = NAN;
+  return status;
+}
+static gsel_status loss_with_infinity(const gsel_call* c, void* user) {
+  const gsel_status status = step_loss_forward(c, user);
+  if (is_bad(c, (const step_model*)user, 1)) *(double*)c->outputs[0].data = INFINITY;
+  return status;
+}
+static gsel_status loss_backward_with_nan(const gsel_call* c, void* user) {
+  const gsel_status status = step_loss_backward(c, user);
+  if (is_bad(c, (const step_model*)user, 1)) ((float*)c->d_inputs[0].data)[0] = NAN;
+  return status;
+}
+
+/* The device has found it; the host reads it at the end of the step. */
+static void skips_the_step(rank_run* run) {
+  const bad_number* bad = (const bad_number*)run->user;
+  step_model m = bad->m;
+  step_session s;
+  gsel_error* err = NULL;
+  m.backward = backward_with_nan;
+  m.loss_forward = loss_with_infinity;
+  m.loss_backward = loss_backward_with_nan;
+  m.user = (void*)(uintptr_t)bad;
+  rank_ok(run, step_open(run, &m, &s, &err), err);
+  for (int i = 0; i < 3; ++i) {
+    gsel_step_report report = GSEL_STEP_REPORT_INIT;
+    float params[STEP_PARAMS * STEP_WIDTH];
+    rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+    rank_ok(run, step_params(s.trainer, params, &err), err); /* settles an optimistic step */
+    rank_ok(run, gsel_trainer_report(s.trainer, &report, &err), err);
+    rank_check(run, report.skipped == (i == 1));
+    rank_check(run, report.non_finite_rank == (i == 1 ? bad->rank : -1));
+    rank_check(run, report.non_finite_microbatch == (i == 1 ? 1 : -1));
+    rank_check(run, report.non_finite_param == (i == 1 && !bad->in_loss ? STEP_B : -1));
+    rank_check(run, report.non_finite_value == (i == 1 && bad->in_loss ? STEP_LOSS : -1));
+  }
+  step_close(&s);
+}
+
+static void a_number_that_is_not_finite_is_found(void** state) {
+  (void)state;
+  char config[640];
+  on_transport = "nccl";
+  for (int in_loss = 0; in_loss < 2; ++in_loss)
+    for (size_t z = STEP_DP + 1; z < N_STEP_EACH_STRATEGY; ++z) {
+      snprintf(config, sizeof config,
+               "%s[train]\nbatch = 8\nmicrobatches = 2\nweight_decay = 0.0\noptimizer = \"sgd\"\n"
+               "learning_rate = 0.00390625\nnon_finite = \"skip\"\n",
+               kStepEachStrategy[z]);
+      /* In a pipeline the first rank has the layer, the second the loss. */
+      bad_number bad = {.rank = z >= STEP_FIRST_PIPELINE ? in_loss : 1, .in_loss = in_loss};
+      bad.m.config = config;
+      print_message("  %s", kStepEachStrategy[z]);
+      as_threads(2, skips_the_step, &bad);
+      no_violations();
+    }
+  on_transport = NULL;
+}
+
 static void the_host_still_trains(void** state) {
   (void)state;
   outcome* out = shared_outcomes();
@@ -164,6 +241,7 @@ int main(void) {
       cmocka_unit_test(without_memory_no_rank_has_a_trainer),
       cmocka_unit_test(a_rank_killed_in_a_step_is_an_error_that_names_it),
       cmocka_unit_test(a_callback_that_fails_ends_the_step_everywhere),
+      cmocka_unit_test(a_number_that_is_not_finite_is_found),
       cmocka_unit_test(the_host_still_trains),
   };
   return cmocka_run_group_tests_name("train_faults", tests, NULL, NULL);

@@ -121,9 +121,10 @@ void lend_call(State& s, const gsel_instr& instr, const Layer& layer) {
 }
 
 void collect_loss(State& s, const gsel_instr& instr) {
-  for (size_t i = 0; i < 2; ++i)
-    s.copy(&s.run->losses[instr.microbatch][i], s.at(s.operands().outputs[i].value), sizeof(double), GSEL_COPY_TO_HOST);
-  look_at_loss(s, instr);
+  const std::vector<ArenaOperands::OfValue>& outputs = s.operands().outputs;
+  s.run->fetched[instr.microbatch] = static_cast<int64_t>(s.numbers.fetch(s.at(outputs[0].value)));
+  s.numbers.fetch(s.at(outputs[1].value));
+  if (s.numbers.are_known_at_once()) take_loss(s, instr.microbatch);
 }
 
 }  // namespace

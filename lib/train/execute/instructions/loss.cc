@@ -1,4 +1,5 @@
 // train/execute/instructions/loss.cc: LOSS_ALLREDUCE: sums the loss over all ranks.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -55,10 +56,21 @@ void refuse_weight(const State& s) {
       .about_rank(run.odd_weight_rank);
 }
 
+void take_loss(State& s, int32_t microbatch) {
+  const int64_t first = std::exchange(s.run->fetched[microbatch], -1);
+  if (first < 0) return;
+  for (size_t i = 0; i < 2; ++i) s.run->losses[microbatch][i] = s.numbers[static_cast<size_t>(first) + i];
+  look_at_loss(s, microbatch);
+}
+
 // The only place that normalises the loss: sums over all ranks, axis by axis, then one division.
 void allreduce_loss(State& s, const gsel_instr& instr) {
   if (instr.axis == GSEL_AXIS_DATA) settle_messages(s);
   double parts[2] = {s.run->loss_sum, s.run->weight};
+  if (std::ranges::any_of(s.run->fetched, [](int64_t i) { return i >= 0; })) {
+    s.numbers.wait();
+    for (size_t m = 0; m < s.run->fetched.size(); ++m) take_loss(s, static_cast<int32_t>(m));
+  }
   for (std::array<double, 2>& loss : s.run->losses)
     for (size_t i = 0; i < 2; ++i) parts[i] += std::exchange(loss[i], 0);
   if (instr.axis == GSEL_AXIS_PIPELINE)

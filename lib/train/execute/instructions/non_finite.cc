@@ -111,9 +111,10 @@ void look_at_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
   for (size_t i = 0; i < layer.params.size(); ++i) {
     const int32_t p = layer.params[i];
     if (!s.model.params()[p].trainable() || !s.lent.produced[i]) continue;
-    const double sum =
-        s.sum_squares(s.params.gradient(p), GSEL_F32, static_cast<uint64_t>(s.model.params()[p].n_elems));
-    if (std::isfinite(sum)) continue;
+    const size_t squares =
+        s.numbers.sum_squares(s.params.gradient(p), GSEL_F32, static_cast<uint64_t>(s.model.params()[p].n_elems));
+    if (!s.numbers.are_known_at_once()) s.run->looks.push_back({instr.layer, p, instr.microbatch, squares});
+    if (!s.numbers.are_known_at_once() || std::isfinite(s.numbers[squares])) continue;
     s.run->origin = origin_in(s, instr.layer, p, instr.microbatch);
     for (size_t k = 0; k < layer.outputs.size(); ++k)
       if (const int32_t v = layer.outputs[k], reader = is_read_by_loss_alone(s.model, v);
@@ -165,14 +166,23 @@ void look_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer) 
     look_at_value(s, s.at(operands.outputs[i].value), layer.outputs[i], instr.microbatch);
 }
 
-// After the loss layer's forward.
-void look_at_loss(State& s, const gsel_instr& instr) {
-  const Layer& layer = s.layer_of(instr);
-  const int32_t number = s.run->microbatch_number[instr.microbatch];
+// The first gradient in the order of the step. Values that are read before it are gone by now.
+void take_looks(State& s) {
+  if (s.run->looks.empty()) return;
+  s.numbers.wait();
+  const auto first = std::ranges::find_if(
+      s.run->looks, [&](const GradientLook& look) { return !std::isfinite(s.numbers[look.squares]); });
+  if (first != s.run->looks.end()) note_origin(s, origin_in(s, first->layer, first->param, first->microbatch));
+  s.run->looks.clear();
+}
+
+void look_at_loss(State& s, int32_t microbatch) {
+  const Layer& layer = s.model.layers()[s.model.loss_layer()];
+  const int32_t number = s.run->microbatch_number[microbatch];
   for (size_t i = 0; i < 2; ++i)
-    if (!std::isfinite(s.run->losses[instr.microbatch][i]))
+    if (!std::isfinite(s.run->losses[microbatch][i]))
       note_origin(s, {s.rank, layer.origin, -1, number, layer.outputs[i]});
-  const double weight = s.run->losses[instr.microbatch][1];
+  const double weight = s.run->losses[microbatch][1];
   if (s.run->odd_weight_microbatch < 0 && !(weight >= 0 && std::isfinite(weight)))
     s.run->odd_weight_microbatch = number;
 }

@@ -1,7 +1,6 @@
 // train/execute/instructions/norm.cc: NORM and OVERFLOW: sums of squares of the gradients.
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "program/optimistic.h"
 #include "train/execute/instructions.h"
@@ -18,24 +17,34 @@ bool is_divided(const State& s, int32_t b) {
   return s.axis_size(bucket.axis) > 1 && (bucket.shards_state() || bucket.owner >= 0);
 }
 
-// Sum of squares of this rank's shard of a gradient, over parameters that count.
-double own_squares(State& s, int32_t b, const std::function<bool(const Param&)>& counts) {
-  if (s.params.whole_gradient(b)) zero_missing_gradients(s, b);
-  const float* own = s.params.own_gradient(b);
-  double sum = 0;
-  for (const ParamRun& run : s.params.layout(b).runs)
-    if (counts(s.model.params()[run.param]))
-      sum += s.sum_squares(own + run.first, GSEL_F32, static_cast<uint64_t>(run.count));
-  return sum;
+// By bucket, the sum of squares of this rank's shard of its gradient, over parameters that count. The device is waited
+// for once.
+template <class Counts>
+const std::vector<double>& own_squares(State& s, Counts&& counts) {
+  auto& [sums, of_runs] = s.squares;
+  sums.assign(s.buckets.size(), 0);
+  of_runs.clear();
+  for (size_t i = 0; i < s.buckets.size(); ++i) {
+    const auto b = static_cast<int32_t>(i);
+    if (s.params.whole_gradient(b)) zero_missing_gradients(s, b);
+    const float* own = s.params.own_gradient(b);
+    for (const ParamRun& run : s.params.layout(b).runs)
+      if (counts(i, s.model.params()[run.param]))
+        of_runs.emplace_back(i, s.numbers.sum_squares(own + run.first, GSEL_F32, static_cast<uint64_t>(run.count)));
+  }
+  s.numbers.wait();
+  for (const auto& [bucket, at] : of_runs) sums[bucket] += s.numbers[at];
+  take_looks(s);
+  return sums;
 }
 
 }  // namespace
 
 // The square of an f32 is finite in f64, and so is any sum that memory can hold.
 void find_overflow(State& s, const gsel_instr& instr) {
-  double found = s.run->overflowed;
-  for (size_t b = 0; b < s.buckets.size(); ++b)
-    if (!std::isfinite(own_squares(s, static_cast<int32_t>(b), [](const Param&) { return true; }))) found = 1;
+  const std::vector<double>& squares = own_squares(s, [](size_t, const Param&) { return true; });
+  const bool all_finite = std::ranges::all_of(squares, [](double sum) { return std::isfinite(sum); });
+  double found = s.run->overflowed || !all_finite;
   if (is_optimistic(instr))
     start_optimistic(s, instr, found);
   else
@@ -47,20 +56,19 @@ void find_overflow(State& s, const gsel_instr& instr) {
 // tied parameter counts on its first pipeline rank, a whole parameter on the first rank of the sharing axis.
 void norm(State& s, const gsel_instr& instr) {
   const bool is_first = s.axis_coordinate(s.sharing_axis()) == 0;
-  auto counts = [&](const Param& param) {
-    return !(param.flags & GSEL_PARAM_NO_CLIP) && (is_first || !param.shard.is_whole());
-  };
+  const std::vector<double>& squares = own_squares(s, [&](size_t bucket, const Param& param) {
+    return s.buckets[bucket].counts && !(param.flags & GSEL_PARAM_NO_CLIP) && (is_first || !param.shard.is_whole());
+  });
   std::array<double, kAxes> divided{};
   std::array<bool, kAxes> any{};
   double sum = 0;
   for (size_t i = 0; i < s.buckets.size(); ++i) {
     const auto b = static_cast<int32_t>(i);
-    const double squares = s.buckets[b].counts ? own_squares(s, b, counts) : 0;
     if (is_divided(s, b)) {
-      divided[s.program().buckets[b].axis] += squares;
+      divided[s.program().buckets[b].axis] += squares[i];
       any[s.program().buckets[b].axis] = true;
     } else {
-      sum += squares;
+      sum += squares[i];
     }
   }
   for (gsel_axis axis = 0; axis < kAxes; ++axis) {
