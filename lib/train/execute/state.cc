@@ -18,12 +18,15 @@ void refuse_precision(const Model& model, const Config& config) {
          loss.name);
 }
 
-// Losses; a gradient of each backward; the gradients once more in OVERFLOW and in NORM.
+// Losses, a gradient of each backward, and all gradients in each NORM and OVERFLOW.
 size_t most_numbers(const Model& model, const Program& program, const ParamStorage& params) {
+  size_t gradients = 0;
+  for (size_t b = 0; b < program.buckets.size(); ++b) gradients += params.layout(static_cast<int32_t>(b)).runs.size();
   size_t n = 2 * program.microbatches.size();
-  for (const gsel_instr& instr : program.step)
+  for (const gsel_instr& instr : program.step) {
     if (work_of(instr.kind) == InstrWork::backward) n += model.layers()[instr.layer].params.size();
-  for (size_t b = 0; b < program.buckets.size(); ++b) n += 2 * params.layout(static_cast<int32_t>(b)).runs.size();
+    if (instr.kind == GSEL_INSTR_NORM || instr.kind == GSEL_INSTR_OVERFLOW) n += gradients;
+  }
   return n;
 }
 
