@@ -189,7 +189,7 @@ constexpr ConfigKey kTrainKeys[] = {
      "0",
      at_least(0),
      {},
-     "memory that one rank's trainer may take; 0 means no bound",
+     "memory that one rank's trainer may take; 0 means what its accelerator has free, and no bound on the host",
      [](Config& c, const Scalar& v) { c.train.memory_bytes = v.integer; }},
     {"train.offload_folder",
      KeyType::text,

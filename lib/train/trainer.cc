@@ -162,15 +162,18 @@ std::vector<Program> Trainer::verified_together(const Program& own) const {
   return programs;
 }
 
-RankNeed Trainer::greatest_need(const MemoryPartBytes& mine) const {
+std::vector<RankNeed> Trainer::needs_of_all(const MemoryPartBytes& mine) const {
   const std::vector<uint64_t> all = gather_numbers(comm_, {mine.begin(), mine.end()});
-  RankNeed most;
+  std::vector<RankNeed> needs;
   for (int32_t rank = 0; rank < comm_.world_size(); ++rank) {
-    RankNeed need{rank, {}};
+    RankNeed& need = needs.emplace_back(rank);
     std::copy_n(all.begin() + static_cast<ptrdiff_t>(rank * mine.size()), mine.size(), need.parts.begin());
-    if (rank == 0 || need.total() > most.total()) most = need;
   }
-  return most;
+  return needs;
+}
+
+RankNeed Trainer::greatest_need(const MemoryPartBytes& mine) const {
+  return std::ranges::max(needs_of_all(mine), {}, &RankNeed::total);
 }
 
 // Empty if a rank cannot compile the configuration. Throws the communicator's errors.
@@ -186,15 +189,33 @@ std::optional<RankNeed> Trainer::need_of(const Config& config, const gsel_optimi
   return can ? std::optional(greatest_need(mine)) : std::nullopt;
 }
 
-// Before anything large is allocated.
+// Before anything large is allocated. Without a bound, ranks on accelerators have what is free there.
 void Trainer::refuse_budget(const Compiled& own, const std::vector<Program>& programs,
                             const gsel_optimizer_options* options) const {
-  if (config_.train.memory_bytes <= 0) return;
+  const Accelerator* accelerator = comm_.accelerator();
+  if (config_.train.memory_bytes <= 0 && !accelerator) return;
   MemoryPartBytes mine{};
-  on_all_ranks(comm_, "trainer",
-               [&] { mine = forecast_memory(*own.model, own_of(programs), Optimizer(config_, *own.model, options)); });
+  uint64_t free = 0;
+  on_all_ranks(comm_, "trainer", [&] {
+    mine = forecast_memory(*own.model, own_of(programs), Optimizer(config_, *own.model, options));
+    if (accelerator) free = comm_.device_context()->describe().free_bytes;
+    if (free == 0) free = UINT64_MAX;  // unknown
+  });
+  Budget budget{static_cast<uint64_t>(config_.train.memory_bytes)};
+  RankNeed need;
+  if (config_.train.memory_bytes > 0) {
+    need = greatest_need(mine);
+  } else {
+    const std::vector<uint64_t> room = gather_numbers(comm_, {free});
+    const auto missing = [&](const RankNeed& n) {
+      const uint64_t has = room[static_cast<size_t>(n.rank)];
+      return n.total() > has ? n.total() - has : 0;
+    };
+    need = std::ranges::max(needs_of_all(mine), {}, missing);
+    budget = {room[static_cast<size_t>(need.rank)], true};
+  }
   check_budget(
-      config_, programs.front(), greatest_need(mine), [&] { return memory_advice(programs.front().mesh); },
+      config_, budget, programs.front(), need, [&] { return memory_advice(programs.front().mesh); },
       [&](const Config& config) { return need_of(config, options); });
 }
 

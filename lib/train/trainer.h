@@ -68,6 +68,7 @@ class Trainer {
   const Program& own_of(const std::vector<Program>& programs) const;
   // Collectives.
   std::vector<Program> verified_together(const Program& own) const;
+  std::vector<RankNeed> needs_of_all(const MemoryPartBytes& mine) const;
   RankNeed greatest_need(const MemoryPartBytes& mine) const;
   std::vector<Suggestion> memory_advice(const Mesh& mesh) const;
   std::optional<RankNeed> need_of(const Config& config, const gsel_optimizer_options* options) const;

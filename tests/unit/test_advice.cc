@@ -155,7 +155,7 @@ std::pair<std::vector<std::string>, std::string> tried(const std::string& sectio
   std::vector<std::string> all;
   try {
     check_budget(
-        config, compiler.compile(0).program, needing(5000),
+        config, Budget{static_cast<uint64_t>(config.train.memory_bytes)}, compiler.compile(0).program, needing(5000),
         [&] { return compiler.advise(GSEL_AXIS_DATA, GSEL_ADVICE_MEMORY, 0); },
         [&](const Config& other) -> std::optional<RankNeed> {
           all.push_back(shown(other));

@@ -33,7 +33,8 @@ RankNeed greatest(const Model& model, const Config& config, const std::vector<Pr
 void check(const Model& model, const Config& config, const std::vector<Program>& programs) {
   const Mesh& mesh = programs.front().mesh;
   check_budget(
-      config, programs.front(), greatest(model, config, programs),
+      config, Budget{static_cast<uint64_t>(config.train.memory_bytes)}, programs.front(),
+      greatest(model, config, programs),
       [&]() -> std::vector<Suggestion> {
         try {
           return Compiler(model, config, mesh).advise(GSEL_AXIS_DATA, GSEL_ADVICE_MEMORY, 0);

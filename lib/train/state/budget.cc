@@ -195,16 +195,18 @@ std::string memory_table(const MemoryPartBytes& parts) {
   return text;
 }
 
-void check_budget(const Config& config, const Program& program, const RankNeed& need, const MemoryAdvice& advice,
-                  const NeedOf& need_of) {
-  if (config.train.memory_bytes <= 0) return;
-  const auto budget = static_cast<uint64_t>(config.train.memory_bytes);
-  if (need.total() <= budget) return;
-  const Place place = config.place_of("train.memory_bytes");
+void check_budget(const Config& config, const Budget& budget, const Program& program, const RankNeed& need,
+                  const MemoryAdvice& advice, const NeedOf& need_of) {
+  if (budget.bytes == 0 || need.total() <= budget.bytes) return;
+  const Place place = budget.is_free_memory ? Place{} : config.place_of("train.memory_bytes");
+  const std::string room = budget.is_free_memory
+                               ? fmt::format("the accelerator of rank {} has {} bytes ({}) free, which", need.rank,
+                                             budget.bytes, human_bytes(budget.bytes))
+                               : fmt::format("train.memory_bytes = {} ({})", budget.bytes, human_bytes(budget.bytes));
   throw Error(GSEL_ERR_NOMEM,
-              fmt::format("{}train.memory_bytes = {} ({}) is not enough: {} needs {}{}\n{}", place_prefix(place),
-                          budget, human_bytes(budget), named(need.rank, program), human_bytes(need.total()),
-                          memory_table(need.parts), best_change(config, program.mesh, budget, advice(), need_of)))
+              fmt::format("{}{} is not enough: {} needs {}{}\n{}", place_prefix(place), room, named(need.rank, program),
+                          human_bytes(need.total()), memory_table(need.parts),
+                          best_change(config, program.mesh, budget.bytes, advice(), need_of)))
       .at(place);
 }
 

@@ -1,5 +1,6 @@
-// train/state/budget.h: refuses a model that does not fit train.memory_bytes, before anything is allocated. The message
-// lists the need of each part, and the smallest change of the configuration that fits.
+// train/state/budget.h: refuses a model that does not fit train.memory_bytes, or what is free on a rank's device,
+// before anything is allocated. The message lists the need of each part, and the smallest change of the configuration
+// that fits.
 #pragma once
 
 #include <functional>
@@ -22,10 +23,16 @@ using NeedOf = std::function<std::optional<RankNeed>(const Config&)>;
 // Suggestions of the data axis's strategy to reduce memory.
 using MemoryAdvice = std::function<std::vector<Suggestion>()>;
 
+// What a rank's trainer may take.
+struct Budget {
+  uint64_t bytes = 0;           // 0: no bound
+  bool is_free_memory = false;  // of the rank's accelerator; else train.memory_bytes
+};
+
 // GSEL_ERR_NOMEM when `need`, the greatest of all ranks, exceeds the budget. `program`: any of the job's. With equal
 // arguments on all ranks, advice and need_of may be collectives: all ranks call them in the same order.
-void check_budget(const Config& config, const Program& program, const RankNeed& need, const MemoryAdvice& advice,
-                  const NeedOf& need_of);
+void check_budget(const Config& config, const Budget& budget, const Program& program, const RankNeed& need,
+                  const MemoryAdvice& advice, const NeedOf& need_of);
 
 // "310.5 MiB"; below 1 KiB "12 bytes".
 std::string human_bytes(uint64_t bytes);

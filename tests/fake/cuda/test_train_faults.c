@@ -148,6 +148,33 @@ static void has_no_memory(rank_run* run) {
   on_transport = NULL;
 }
 
+/* Before anything is allocated. */
+static void finds_that_it_does_not_fit(rank_run* run) {
+  static const char config[] = ZERO("1", "") TRAIN("80000000", "");
+  trial t = plain(config, NULL);
+  session s;
+  gsel_error* err = NULL;
+  rank_run own = *run;
+  own.user = &t;
+  const gsel_status status = open_session(&own, &s, &err);
+  char text[2048] = "";
+  gsel_error_format(err, text, sizeof text);
+  if (run->rank == 0) print_message("%s\n", text);
+  rank_check(run, strstr(text, "the accelerator of rank 0 has ") != NULL);
+  rank_check(run, strstr(text, "values and windows") != NULL);
+  rank_check(run, strstr(text, "; in gsel.toml: [train] microbatch = ") != NULL);
+  rank_fails(run, status, err, GSEL_ERR_NOMEM, "free, which is not enough: rank 0 of 3 needs ", -1);
+  close_session(&s);
+}
+
+static void a_model_that_does_not_fit_is_refused_with_what_would(void** state) {
+  (void)state;
+  on_transport = "nccl";
+  as_threads(RANKS, finds_that_it_does_not_fit, NULL);
+  no_violations();
+  on_transport = NULL;
+}
+
 static void without_memory_no_rank_has_a_trainer(void** state) {
   (void)state;
   as_processes(RANKS, has_no_memory, NULL);
@@ -241,6 +268,7 @@ int main(void) {
       cmocka_unit_test(without_memory_no_rank_has_a_trainer),
       cmocka_unit_test(a_rank_killed_in_a_step_is_an_error_that_names_it),
       cmocka_unit_test(a_callback_that_fails_ends_the_step_everywhere),
+      cmocka_unit_test(a_model_that_does_not_fit_is_refused_with_what_would),
       cmocka_unit_test(a_number_that_is_not_finite_is_found),
       cmocka_unit_test(the_host_still_trains),
   };
