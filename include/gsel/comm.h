@@ -134,7 +134,8 @@ GSEL_API void gsel_comm_options_init(gsel_comm_options *options, size_t struct_s
  *           RANK + WORLD_SIZE (gsel run, torchrun; needs MASTER_ADDR and MASTER_PORT unless WORLD_SIZE is 1),
  *           OMPI_COMM_WORLD_RANK + _SIZE, PMI_RANK + PMI_SIZE, SLURM_PROCID + SLURM_STEP_NUM_TASKS,
  *           JOB_COMPLETION_INDEX + WORLD_SIZE, PMIX_RANK + the size from the process manager of PMIX_NAMESPACE;
- *           without a complete set the communicator has one rank
+ *           without a complete set the communicator has one rank, but where a place is given by options->rendezvous or
+ *           GSEL_RENDEZVOUS and no variable says that the world has one: that is GSEL_ERR_CONFIG
  *   out     given to the caller, free with gsel_comm_free; NULL on error
  * Errors: GSEL_ERR_ARG, GSEL_ERR_CONFIG (environment incomplete, or no rendezvous; the variable is named),
  * GSEL_ERR_TIMEOUT (the missing ranks are named), GSEL_ERR_MISMATCH (ranks disagree on the world), GSEL_ERR_DUPLICATE

@@ -136,7 +136,12 @@ static void test_missing_ranks_are_named_by_rank_0(void** state) {
 
 static void test_without_rank_0_the_others_say_what_they_waited_for(void** state) {
   (void)state;
-  struct refusal expected = {GSEL_ERR_TIMEOUT, "waited 0.3 s for rank 0 to appear", 0};
+  struct refusal expected = {
+      GSEL_ERR_TIMEOUT,
+      "waited 0.3 s for rank 0 to appear; start all ranks within the join timeout, with one id, on one host and in one "
+      "network namespace; where ranks are on several, name a place to meet in gsel_comm_options.rendezvous, or in "
+      "GSEL_RENDEZVOUS",
+      0};
   rank_run* runs = ranks_prepare(1, &expected);
   runs[0].world_size = 2;
   runs[0].rank = 1;
@@ -330,6 +335,8 @@ static void test_an_empty_environment_is_a_world_of_one(void** state) {
   char* sets[] = {"",
                   "RANK=0 WORLD_SIZE=1",
                   "WORLD_SIZE=1",
+                  "WORLD_SIZE=1 GSEL_RENDEZVOUS=tcp://127.0.0.1:1",
+                  "RANK=0 WORLD_SIZE=1 GSEL_RENDEZVOUS=tcp://127.0.0.1:1",
                   "SLURM_NTASKS=1",
                   "SLURM_PROCID=0 SLURM_NTASKS=1", /* the shell of a batch script */
                   "JOB_COMPLETION_INDEX=3" /* tasks that know nothing of each other */};
@@ -385,6 +392,11 @@ static void test_incomplete_and_garbled_environments_are_refused_by_name(void** 
       {"PMI_RANK=0 PMI_SIZE=4 MPI_LOCALNRANKS=2", "MPI_LOCALNRANKS=2 of PMI_SIZE=4 ranks", "GSEL_RENDEZVOUS"},
       {"PMI_RANK=0 PMI_SIZE=4 MPI_LOCALNRANKS=2 PMI_FD=0", "is not the socket of a process manager", ""},
       {"GSEL_RENDEZVOUS=env://", "no variable of a launcher", "GSEL_RENDEZVOUS"},
+      {"GSEL_RENDEZVOUS=tcp://127.0.0.1:1",
+       "GSEL_RENDEZVOUS is \"tcp://127.0.0.1:1\", where ranks meet, and neither a rank nor a world size is given",
+       "GSEL_RENDEZVOUS"},
+      {"GSEL_RENDEZVOUS=file:///tmp/run JOB_COMPLETION_INDEX=3",
+       "JOB_COMPLETION_INDEX=3 is in the environment but WORLD_SIZE is not", "GSEL_RENDEZVOUS"},
       {"GSEL_RENDEZVOUS=env:/ RANK=0 WORLD_SIZE=2", "expected \"tcp://\", \"file://\" or \"env://\"",
        "GSEL_RENDEZVOUS"},
       {"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=4",

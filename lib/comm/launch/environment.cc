@@ -103,6 +103,14 @@ World launched_world(const gsel_comm_options& options) {
   return world;
 }
 
+// A place to meet is of several ranks: without rank and size each of them would be a world of its own.
+void require_world(const JoinOptions& join, const World& world) {
+  if (world.convention || join.rendezvous.empty() || join.rendezvous == kByLauncher) return;
+  if (const auto why = why_no_world())
+    throw about_variable(join.rendezvous_source, fmt::format("{} is {}, where ranks meet, and {}",
+                                                             join.rendezvous_source, in_quotes(join.rendezvous), *why));
+}
+
 // Sets where the ranks meet. "env://" is the launcher's place; an empty rendezvous is, too, if the launcher shows that
 // there are several hosts.
 void find_place(JoinOptions& join, const World& world, bool by_environment) {
@@ -181,6 +189,7 @@ JoinOptions complete_join(const gsel_comm_options& options) {
       fail(GSEL_ERR_ARG, "gsel_comm_options.rank is {} and world_size 0; give both, or none to use the environment",
            options.rank);
     world = world_of_environment(!options.id && (join.rendezvous.empty() || join.rendezvous == kByLauncher));
+    require_world(join, world);
   } else if (join.rendezvous == kByLauncher) {
     world = launched_world(options);
   }

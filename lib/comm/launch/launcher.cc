@@ -138,6 +138,17 @@ World world_of_environment(bool need_job) {
   return {};
 }
 
+std::optional<std::string> why_no_world() {
+  for (const Convention& c : kConventions)
+    if (variable(c.size) && number_of_variable(c.size, 1) == 1) return {};
+  if (variable("SLURM_NTASKS") && number_of_variable("SLURM_NTASKS", 1) == 1) return {};
+  if (const char* index = variable(kKubernetes.rank))
+    return fmt::format("{}={} is in the environment but {} is not; set {} in the description of the Job",
+                       kKubernetes.rank, index, kKubernetes.size, kKubernetes.size);
+  return "neither a rank nor a world size is given; start every rank with gsel run, torchrun, mpirun or srun, or set "
+         "RANK and WORLD_SIZE, or gsel_comm_options.rank and world_size";
+}
+
 std::string job_variables(const Convention& convention) {
   std::string text;
   for (const char* name : convention.job)

@@ -36,6 +36,10 @@ Error about_variable(const char* name, std::string message);
 // other by the launcher's job variables.
 World world_of_environment(bool need_job);
 
+// Why the environment gives no world, for ranks that are to meet others: which of rank and size are missing; nullopt:
+// a variable says that the world has one rank.
+std::optional<std::string> why_no_world();
+
 // The job variables of a launcher: "SLURM_JOB_ID=7\nSLURM_STEP_ID=0\n"; empty if there are none.
 std::string job_variables(const Convention& convention);
 // The same for the launcher in use.

@@ -140,10 +140,11 @@ void HostSide::fail_late(const std::vector<int32_t>& late, bool ready, int32_t w
   const std::string stranger =
       stranger_ ? fmt::format(" and turned a process of user {} away, being user {}", *stranger_, geteuid()) : "";
   if (late.size() > 16) names += fmt::format(" and {} more", late.size() - 16);
-  throw Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: after {} {} of {} {}: rank {} waited for rank{} {}{}; {}",
-                                            seconds_text(seconds), by_rank_.size() - late.size(),
-                                            with_noun(join_.world_size, "rank"), ready ? "were ready" : "had joined",
-                                            shown(waiter), late.size() == 1 ? "" : "s", names, stranger, kHowToMeet))
+  throw Error(GSEL_ERR_TIMEOUT,
+              fmt::format("timed out: after {} {} of {} {}: rank {} waited for rank{} {}{}; {}", seconds_text(seconds),
+                          by_rank_.size() - late.size(), with_noun(join_.world_size, "rank"),
+                          ready ? "were ready" : "had joined", shown(waiter), late.size() == 1 ? "" : "s", names,
+                          stranger, how_to_meet(join_)))
       .about_rank(late.empty() ? -1 : shown(late.front()));
 }
 

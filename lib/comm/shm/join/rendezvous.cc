@@ -91,8 +91,9 @@ int32_t all_ranks(const JoinOptions& join) {
 }
 
 [[noreturn]] void fail_late(const JoinOptions& join, const char* step) {
-  throw Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: rank {} of {} waited {} {}; {}", shown_rank(join, join.rank),
-                                            all_ranks(join), seconds_text(join.join_timeout_s), step, kHowToMeet))
+  throw Error(GSEL_ERR_TIMEOUT,
+              fmt::format("timed out: rank {} of {} waited {} {}; {}", shown_rank(join, join.rank), all_ranks(join),
+                          seconds_text(join.join_timeout_s), step, how_to_meet(join)))
       .about_rank(shown_rank(join, 0));
 }
 

@@ -33,9 +33,13 @@ void require_own_user(const Socket& socket);
 void require_own_holder(const std::string& name);
 
 // Last part of error messages about ranks that did not meet: what to do.
-inline constexpr const char* kHowToMeet =
-    "start all ranks within the join timeout, with one id, on one host and in one network namespace; between hosts "
-    "another transport is needed";
+inline const char* how_to_meet(const JoinOptions& join) {
+  return join.rendezvous.empty()
+             ? "start all ranks within the join timeout, with one id, on one host and in one network namespace; where "
+               "ranks are on several, name a place to meet in gsel_comm_options.rendezvous, or in GSEL_RENDEZVOUS if "
+               "a launcher gives rank and size"
+             : "start all ranks within the join timeout";
+}
 
 // The memory of a family whose first communicator has this layout, and that communicator's arena in it.
 struct Mapped {
