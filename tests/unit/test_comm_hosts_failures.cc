@@ -118,6 +118,46 @@ void is_late(rank_run* run) {
   gsel_comm_free(comm);
 }
 
+// Its process ends as soon as it has heard that its request timed out: the others hear why, not only that it is gone.
+template <int32_t who, gsel_collective_kind kind>
+void gives_up_and_ends(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  rank_ok(run, join(run, &comm, &err), err);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  const int32_t late = who == 0 ? 3 : 0;
+  if (run->rank == who) {
+    int32_t x = 1;
+    gsel_collective call = GSEL_COLLECTIVE_INIT;
+    call.kind = kind;
+    call.dtype = GSEL_I32;
+    call.recv = &x;
+    if (kind == GSEL_COLLECTIVE_RECV) call.root = late;
+    if (kind == GSEL_COLLECTIVE_ALLREDUCE) call.op = GSEL_SUM, call.send = &x;
+    call.count = 1;
+    call.timeout_s = 0.2;
+    gsel_request* request = nullptr;
+    rank_ok(run, gsel_request_create(comm, &call, &request, &err), err);
+    rank_ok(run, gsel_request_start(request, &err), err);
+    rank_fails(run, gsel_request_wait(request, &err), err, GSEL_ERR_TIMEOUT, "timed out", -1);
+    kill(getpid(), SIGKILL);
+  }
+  gsel_status status = GSEL_OK;
+  while (status == GSEL_OK) {
+    usleep(1000);
+    status = gsel_comm_get_async_error(comm, &err);
+  }
+  rank_fails(run, status, err, GSEL_ERR_TIMEOUT, "timed out", -1);
+  gsel_comm_free(comm);
+}
+
+void test_a_request_that_timed_out_is_told_before_its_process_ends(void**) {
+  on_hosts_but("0011", gives_up_and_ends<0, GSEL_COLLECTIVE_RECV>, {0});
+  on_hosts_but("0011", gives_up_and_ends<2, GSEL_COLLECTIVE_RECV>, {2});
+  on_hosts_but("0011", gives_up_and_ends<0, GSEL_COLLECTIVE_ALLREDUCE>, {0});
+  on_hosts_but("0011", gives_up_and_ends<2, GSEL_COLLECTIVE_ALLREDUCE>, {2});
+}
+
 void test_ranks_that_disagree_are_told_and_go_on(void**) {
   on_hosts("0011", disagrees);
   on_hosts("0011", disagrees_on_parts);
@@ -360,6 +400,7 @@ int main() {
       cmocka_unit_test(test_a_death_is_told_on_all_hosts),
       cmocka_unit_test(test_who_has_left_is_told_on_all_hosts),
       cmocka_unit_test(test_a_late_rank_is_named_on_all_hosts),
+      cmocka_unit_test(test_a_request_that_timed_out_is_told_before_its_process_ends),
       cmocka_unit_test(test_the_timeout_of_rank_0_counts_on_all_hosts),
       cmocka_unit_test(test_who_was_late_itself_accuses_nobody),
       cmocka_unit_test(test_a_silent_host_is_named_and_left_out),

@@ -171,6 +171,29 @@ void test_who_leaves_the_newest_has_left(void**) {
   munmap(leaving, sizeof *leaving);
 }
 
+// Who has the smaller communicator leaves it at once, before others have it: all have one of the same size.
+void leaves_at_once(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm *comm = nullptr, *left = nullptr;
+  rank_ok(run, join(run, &comm, &err), err);
+  gsel_error* broken = nullptr;
+  gsel_barrier(comm, &broken);  // who dies behind it can be heard in it
+  gsel_error_free(broken);
+  if (run->rank == run->world_size - 1) kill(getpid(), SIGKILL);
+  rank_ok(run, gsel_comm_shrink(comm, &left, &err), err);
+  rank_check(run, gsel_comm_world_size(left) == run->world_size - 1);
+  gsel_comm_free(left);
+  if (run->rank % 2 == 0) gsel_comm_free(comm);  // else its process ends with it
+}
+
+void test_who_leaves_a_shrunk_communicator_at_once_has_been_in_it(void**) {
+  for (int turn = 0; turn < 5; ++turn) {
+    on_hosts_but("0011", leaves_at_once, {3});
+    on_hosts_but("001122", leaves_at_once, {5});
+    on_hosts_but("012", leaves_at_once, {2});
+  }
+}
+
 void starts_a_shrink(rank_run* run) {
   Both both, left;
   join_both(run, both);
@@ -239,6 +262,7 @@ int main() {
       cmocka_unit_test(test_communicators_are_shrunk_again_and_again),
       cmocka_unit_test(test_ranks_that_live_are_left_out),
       cmocka_unit_test(test_who_leaves_the_newest_has_left),
+      cmocka_unit_test(test_who_leaves_a_shrunk_communicator_at_once_has_been_in_it),
       cmocka_unit_test(test_a_shrink_is_started),
       cmocka_unit_test(test_a_forked_child_is_not_its_parent),
   };

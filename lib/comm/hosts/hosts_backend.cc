@@ -49,7 +49,7 @@ void HostsBackend::run(const gsel_collective& checked, gsel_stream* stream) {
   try {
     run_now(checked);
   } catch (...) {
-    if (await_told_ && local_.is_broken()) await_told_();
+    await_told();
     throw;
   }
 }
@@ -128,7 +128,12 @@ std::unique_ptr<BackendRequest> HostsBackend::start_in_turn(std::function<void()
   local_.allow_overlap();
   return serial_.start([this, task = std::move(task)] {
     const End end{local_};
-    task();
+    try {
+      task();
+    } catch (...) {
+      await_told();
+      throw;
+    }
   });
 }
 

@@ -67,6 +67,9 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
     overlaps_ = true;
     local_.allow_overlap();
   }
+  void await_told() noexcept override {
+    if (await_told_ && local_.is_broken()) await_told_();
+  }
   bool in_operation() const override { return serial_.on_this_thread() || local_.in_operation(); }
   gsel_comm_explanation explain(const gsel_collective& checked) override;
   void* alloc(uint64_t bytes) override { return local_.alloc(bytes); }

@@ -151,7 +151,7 @@ bool HostsControl::agree_on(std::string_view text, std::string_view label) {
   Head head = head_of_exchange(0, label);
   head.fingerprint ^= fingerprint_of(text);
   try {
-    serial_->run([&] { assembly_.gather(head, nullptr, nullptr, join_timeout_s_); });
+    run_in_turn([&] { assembly_.gather(head, nullptr, nullptr, join_timeout_s_); });
   } catch (const Error& error) {
     if (error.code() != GSEL_ERR_MISMATCH) throw;
     return false;
@@ -191,8 +191,18 @@ bool HostsControl::compare_transports() {
   return true;
 }
 
+// Among the collectives. What breaks the communicator is known on the other hosts before it is thrown.
+void HostsControl::run_in_turn(const std::function<void()>& body) {
+  try {
+    serial_->run(body);
+  } catch (...) {
+    if (herald_ && is_broken()) herald_->await_told();
+    throw;
+  }
+}
+
 void HostsControl::exchange(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s) {
-  serial_->run([&] { exchange_in_turn(mine, all, bytes, label, timeout_s); });
+  run_in_turn([&] { exchange_in_turn(mine, all, bytes, label, timeout_s); });
 }
 
 void HostsControl::exchange_in_turn(const void* mine, void* all, uint64_t bytes, std::string_view label,
@@ -233,7 +243,7 @@ void HostsControl::set_timeout(double seconds) {
 
 std::unique_ptr<Control> HostsControl::split(int32_t colour, int32_t key, std::string_view label) {
   std::unique_ptr<Control> made;
-  serial_->run([&] { made = split_in_turn(colour, key, label, "split"); });
+  run_in_turn([&] { made = split_in_turn(colour, key, label, "split"); });
   return made;
 }
 
@@ -301,7 +311,7 @@ std::unique_ptr<Control> HostsControl::split_in_turn(int32_t colour, int32_t key
 
 std::unique_ptr<Control> HostsControl::dup() {
   std::unique_ptr<Control> made;
-  serial_->run([&] { made = split_in_turn(0, rank(), {}, "dup"); });
+  run_in_turn([&] { made = split_in_turn(0, rank(), {}, "dup"); });
   return made;
 }
 

@@ -116,6 +116,7 @@ class HostsControl final : public Control {
   void join_carrier();
   bool agree_on(std::string_view text, std::string_view label);
   bool compare_transports();
+  void run_in_turn(const std::function<void()>& body);
   void exchange_in_turn(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s);
 
   const std::shared_ptr<const JobFacts> facts_;

@@ -39,7 +39,8 @@ Messages::Messages(const Roster& roster, shm::Endpoint& local, Carrier& carrier,
     if (roster.is_here(q)) continue;
     auto& peer = peers_[static_cast<size_t>(q)] = std::make_unique<Peer>();
     for (size_t i = 0; i < kFrames; ++i)
-      peer->posted[i].emplace(carrier, gsel_transfer{q, kFrameTag, nullptr, &peer->frames[i], sizeof(Frame)});
+      peer->posted[i].emplace(carrier, gsel_transfer{q, kFrameTag, nullptr, &peer->frames[i], sizeof(Frame)},
+                              &peer->gone);  // it may have left already
   }
 }
 
@@ -239,6 +240,11 @@ void Messages::fail_gone(const Half& half, std::string_view why) {
                         .about_rank(roster_.shown(rank)));
   local_.throw_what_broke();
   fail(GSEL_ERR_PEER, "{} is gone", roster_.named(rank));
+}
+
+void Messages::await_told() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!is_closed_) rank_.await_told();
 }
 
 // For a receive from any rank.

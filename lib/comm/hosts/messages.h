@@ -51,6 +51,8 @@ class Messages : public std::enable_shared_from_this<Messages> {
     virtual bool waits_alone() const = 0;   // this thread waits in a collective, and nothing else is under way
     virtual std::string asked() const = 0;  // text of that collective, for errors
     virtual bool in_operation() const = 0;
+    // The communicator is broken: returns once the other hosts know why, since this process may end then.
+    virtual void await_told() noexcept = 0;
     // Count an ended message between hosts, with the bytes that this rank sent; and an ended half of a sendrecv on this
     // host, which the local endpoint has counted as a message.
     virtual void count(gsel_collective_kind kind, uint64_t bytes) = 0;
@@ -172,6 +174,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
   std::string text_of(const gsel_collective& call) const;
   [[noreturn]] void fail_gone(const Half& half, std::string_view why);
   void fail_if_alone(const Half& half);
+  void await_told() noexcept;
   [[noreturn]] void fail_late(const Half& half, double seconds);
   bool is_remote(int32_t rank) const { return rank >= 0 && !roster_.is_here(rank); }
   Peer& peer(int32_t rank) { return *peers_[static_cast<size_t>(rank)]; }

@@ -121,8 +121,9 @@ bool Messages::Started::wait(double seconds) {
       pause.make();
     }
   }
-  if (failure_) throw Error(*failure_);
-  return true;
+  if (!failure_) return true;
+  messages_->await_told();
+  throw Error(*failure_);
 }
 
 }  // namespace gsel::hosts
