@@ -2,8 +2,12 @@
 // it on every rank that has come; strangers end nothing.
 #include <arpa/inet.h>
 #include <grp.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -14,8 +18,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "comm/hosts/meeting.h"
 #include "comm/hosts/place.h"
 #include "comm/hosts/secret.h"
+#include "comm/hosts/stream.h"
 #include "comm/hosts/wire.h"
 #include "support/port.h"
 #include "support/ranks.h"
@@ -246,6 +252,51 @@ void test_jobs_at_one_place_do_not_meet(void**) {
   unlink(path);
 }
 
+// Rank 1 has another token, rank 2 is of another job. Neither decides how the others' meeting ends: these hear of both.
+struct Strangers {
+  Job job;
+  char token[64], other_token[64];
+};
+
+void hears_of_strangers(rank_run* run) {
+  const auto* strangers = static_cast<const Strangers*>(run->user);
+  setenv("GSEL_TOKEN_FILE", run->rank == 1 ? strangers->other_token : strangers->token, 1);
+  setenv("GSEL_JOB_NAME", run->rank == 2 ? "two" : "one", 1);
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  run->user = const_cast<Job*>(&strangers->job);
+  run->join_timeout_s = 5;
+  if (run->rank == 2) rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_MISMATCH, "is of job \"two\"", 2);
+  if (run->rank == 2) return;
+  const gsel_status status = join(run, &comm, &err);
+  char text[1000];
+  gsel_error_format(err, text, sizeof text);
+  gsel_error_free(err);
+  if (run->rank == 1) {  // gives up, unless its time is up before
+    rank_check(run, status == GSEL_ERR_PERMISSION || status == GSEL_ERR_TIMEOUT);
+    rank_check(run, strstr(text, "has another token"));
+    return;
+  }
+  rank_check(run, status == GSEL_ERR_TIMEOUT);
+  for (const char* part :
+       {"ranks 1 and 2 have not come to",
+        "; a process at 127.0.0.1 showed another token; turned away: ", "is of job \"two\", and rank 0 on "})
+    if (!strstr(text, part)) snprintf(run->failure, sizeof run->failure, "no \"%s\" in \"%s\"", part, text);
+}
+
+void test_who_was_refused_is_named_on_every_rank(void**) {
+  Strangers strangers{job_at(free_port()), "/tmp/gsel-token-XXXXXX", "/tmp/gsel-token-XXXXXX"};
+  close(mkstemp(strangers.token));
+  close(mkstemp(strangers.other_token));
+  write_token(strangers.other_token, "fedcba9876543210fedcba9876543210", 0600);
+  write_token(strangers.token, "0123456789abcdef0123456789abcdef", 0600);
+  snprintf(strangers.job.token, sizeof strangers.job.token, "%s", strangers.token);
+  as_processes(4, hears_of_strangers, &strangers);
+  unsetenv("GSEL_TOKEN_FILE");
+  unlink(strangers.token);
+  unlink(strangers.other_token);
+}
+
 // Whoever listens knows the protocol, and not the secret: neither a welcome nor a failure is believed.
 struct Impostor {
   int listener;
@@ -367,6 +418,26 @@ void one_does_not_come(rank_run* run) {
   if (run->rank == 2) return;
   rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_TIMEOUT, "rank 2 has not come to tcp://127.0.0.1:", 2);
 }
+// Rank 0 knows who is missing, whoever's time is up first.
+template <int32_t hasty, bool on_one_host>
+void one_does_not_come_in_time(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  setenv("GSEL_HOST_ID", on_one_host ? "one" : std::to_string(run->rank).c_str(), 1);
+  run->join_timeout_s = run->rank == hasty ? 2 : 60;
+  if (run->rank == 2) return;
+  const std::string part =
+      hasty == 0 ? "within 2 s; here are" : fmt::format("within 2 s, the join timeout of rank {} on ", hasty);
+  rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_TIMEOUT, part.c_str(), 2);
+}
+void rank_0_comes_later(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  run->join_timeout_s = 4;
+  if (run->rank == 2) return;
+  if (run->rank == 0) usleep(1'500'000);
+  rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_TIMEOUT, "rank 2 has not come to tcp://127.0.0.1:", 2);
+}
 void rank_0_does_not_come(rank_run* run) {
   gsel_error* err = nullptr;
   gsel_comm* comm = nullptr;
@@ -402,6 +473,43 @@ void test_what_ends_a_job_is_named_on_every_rank(void**) {
   as_processes(3, are_on_one_host, &job);
 }
 
+void test_the_missing_rank_is_named_whoevers_time_is_up_first(void**) {
+  Job job = job_at(free_port());
+  as_processes(4, one_does_not_come_in_time<0, false>, &job);
+  as_processes(4, one_does_not_come_in_time<1, false>, &job);
+  as_processes(4, one_does_not_come_in_time<1, true>, &job);
+  as_processes(4, one_does_not_come_in_time<3, true>, &job);
+  as_processes(4, rank_0_comes_later, &job);
+}
+
+// Rank 0 ends when all have met, before the hosts have connected. Ranks 1 and 2 are on one host.
+template <uint16_t fanout>
+void rank_0_ends_after_the_meeting(rank_run* run) {
+  const auto* job = static_cast<const Job*>(run->user);
+  setenv("GSEL_HOST_ID", run->rank == 2 ? "host1" : ("host" + std::to_string(run->rank)).c_str(), 1);
+  if (run->rank == 0) {
+    const Listener listener = Listener::at_any_port();
+    const Secret secret({std::begin(run->id.bytes), std::end(run->id.bytes)});
+    Meeting meeting{
+        0, run->world_size, parse_meeting_place(job->place, "it"), secret, {}, 20, gsel::os::now_ns() + 20'000'000'000};
+    meeting.port = listener.port();
+    meeting.fanout = fanout;
+    meeting.silence_ns = 5'000'000'000;
+    static_cast<void>(meet(meeting));
+    return;
+  }
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  run->join_timeout_s = 600;
+  rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_PEER, "ended or gave up while the hosts connected", -1);
+}
+
+void test_who_ends_between_the_meeting_and_the_connections_is_named(void**) {
+  Job job = job_at(free_port());
+  as_processes(4, rank_0_ends_after_the_meeting<64>, &job);
+  as_processes(4, rank_0_ends_after_the_meeting<1>, &job);
+}
+
 void finds_a_stranger_there(rank_run* run) {
   gsel_error* err = nullptr;
   gsel_comm* comm = nullptr;
@@ -432,6 +540,65 @@ void test_a_name_that_nobody_knows_is_named(void**) {
   Job job = job_at(1);
   snprintf(job.place, sizeof job.place, "tcp://no-such-host.invalid:29500");
   as_processes(2, knows_no_such_host, &job);
+}
+
+// In a network of its own whose resolver takes questions and answers none: 150 s pass before the C library gives up.
+struct Resolver {
+  Job job;
+  char folder[32];
+};
+
+bool has_silent_resolver(const char* folder) {
+  ifreq loopback = {};
+  strcpy(loopback.ifr_name, "lo");
+  loopback.ifr_flags = IFF_UP | IFF_RUNNING;
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(53);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const std::string at = folder;
+  if (unshare(CLONE_NEWNS | CLONE_NEWNET) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      mount((at + "/resolv.conf").c_str(), "/etc/resolv.conf", nullptr, MS_BIND, nullptr) != 0 ||
+      mount((at + "/nsswitch.conf").c_str(), "/etc/nsswitch.conf", nullptr, MS_BIND, nullptr) != 0)
+    return false;
+  const int fd = socket(AF_INET, SOCK_DGRAM, 0);
+  return ioctl(fd, SIOCSIFFLAGS, &loopback) == 0 &&
+         bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+}
+
+void gets_no_address(rank_run* run) {
+  const auto* resolver = static_cast<const Resolver*>(run->user);
+  if (!has_silent_resolver(resolver->folder)) return;
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  run->user = const_cast<Job*>(&resolver->job);
+  run->join_timeout_s = 1;
+  rank_fails(run, join(run, &comm, &err), err, run->rank == 0 ? GSEL_ERR_IO : GSEL_ERR_TIMEOUT,
+             "node0.example is not known: the resolver does not answer", 0);
+}
+
+void test_a_resolver_that_does_not_answer_holds_nobody_up(void**) {
+  Resolver resolver{job_at(1), "/tmp/gsel-resolver-XXXXXX"};
+  snprintf(resolver.job.place, sizeof resolver.job.place, "tcp://node0.example:29500");
+  assert_non_null(mkdtemp(resolver.folder));
+  const auto write_file = [&](const char* name, const char* text) {
+    FILE* file = fopen((resolver.folder + std::string(name)).c_str(), "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+  };
+  write_file("/resolv.conf", "nameserver 127.0.0.1\noptions timeout:30 attempts:5\n");
+  write_file("/nsswitch.conf", "hosts: files dns\n");
+  const pid_t child = fork();
+  if (child == 0) _exit(has_silent_resolver(resolver.folder) ? 0 : 1);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (status == 0) as_processes(2, gets_no_address, &resolver);
+  for (const char* name : {"/resolv.conf", "/nsswitch.conf"}) unlink((resolver.folder + std::string(name)).c_str());
+  rmdir(resolver.folder);
+  if (status == 0) return;
+  print_message("left out: another resolver, since only root can give processes one, and not everywhere\n");
+  skip();  // only root can mount another /etc/resolv.conf
 }
 
 // ---- other kinds of gsel ----------------------------------------------------------------------------------------
@@ -637,11 +804,15 @@ int main() {
       cmocka_unit_test(test_the_token_is_in_a_file_of_the_users_own),
       cmocka_unit_test(test_another_token_is_turned_away),
       cmocka_unit_test(test_jobs_at_one_place_do_not_meet),
+      cmocka_unit_test(test_who_was_refused_is_named_on_every_rank),
       cmocka_unit_test(test_an_impostor_decides_nothing),
       cmocka_unit_test(test_signatures_are_hmac_sha256),
       cmocka_unit_test(test_what_ends_a_job_is_named_on_every_rank),
+      cmocka_unit_test(test_the_missing_rank_is_named_whoevers_time_is_up_first),
+      cmocka_unit_test(test_who_ends_between_the_meeting_and_the_connections_is_named),
       cmocka_unit_test(test_a_port_that_is_taken_is_named),
       cmocka_unit_test(test_a_name_that_nobody_knows_is_named),
+      cmocka_unit_test(test_a_resolver_that_does_not_answer_holds_nobody_up),
       cmocka_unit_test(test_a_rank_of_another_kind_is_named_on_every_rank),
       cmocka_unit_test(test_ranks_of_one_host_id_that_cannot_meet_are_named),
       cmocka_unit_test(test_a_rank_0_of_another_kind_is_named_and_told),

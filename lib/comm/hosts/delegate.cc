@@ -146,10 +146,10 @@ void Delegate::admit() {
 
 // ---- a meeting --------------------------------------------------------------------------------------------------
 
-Met Delegate::speak(const Meeting& meeting, Stream& stream, const Session& session, bool is_posted) {
+Met Delegate::speak(const Meeting& meeting, Stream& stream, const Session& session, const Greeting& own) {
   const int64_t deadline = meeting.deadline_ns + kAnswerNs;
   Told told;
-  told.word = await_word(meeting, stream, session);
+  told.word = await_word(meeting, stream, session, own);
   if (told.word.say != Say::table) fail_protocol();
   if (told.word.bytes > kMostTableBytes) fail_protocol();
   told.code.resize(told.word.bytes);
@@ -157,7 +157,7 @@ Met Delegate::speak(const Meeting& meeting, Stream& stream, const Session& sessi
   const Stream::Came came = stream.await(told.code.data(), told.code.size(), deadline);
   if (came != Stream::Came::all) came == Stream::Came::end ? fail_gone(meeting) : fail_silent(meeting);
   if (!session.is_signed(told.word, key_of(told.code))) fail_unsigned();
-  if (is_posted) write_text(told.word.text, stream.peer_address());
+  write_text(told.word.text, stream.peer_address());  // rank 0's host: no later connection resolves a name
   Met met = met_of(told, meeting.world_size);
   for (Local& local : locals_)
     local.is_over = !write_pieces(local.socket, &told.word, sizeof told.word, deadline) ||
@@ -165,19 +165,22 @@ Met Delegate::speak(const Meeting& meeting, Stream& stream, const Session& sessi
   while (!all_have_table())
     if (poll_once(stream, session, deadline)) fail_gone(meeting);
   stream.send(Report{}, deadline);
-  const Word here = await_word(meeting, stream, session);
+  const Word here = await_word(meeting, stream, session, own);
   if (here.say != Say::here) fail_protocol();
   for (const Local& local : locals_) write_pieces(local.socket, &here, sizeof here, deadline);
   return met;
 }
 
-Word Delegate::await_word(const Meeting& meeting, Stream& stream, const Session& session) {
-  const int64_t deadline = meeting.deadline_ns + kAnswerNs;
-  while (os::now_ns() < deadline)
-    if (const auto word = poll_once(stream, session, deadline)) {
-      if (word->say == Say::gone) fail_gone(meeting);
-      return *word;
-    }
+Word Delegate::await_word(const Meeting& meeting, Stream& stream, const Session& session, const Greeting& own) {
+  for (const int64_t deadline : {meeting.deadline_ns, meeting.deadline_ns + kAnswerNs}) {
+    if (deadline != meeting.deadline_ns)
+      stream.send(Report{Say::late, milliseconds_of(meeting.seconds), own}, os::now_ns());
+    while (os::now_ns() < deadline)
+      if (const auto word = poll_once(stream, session, deadline)) {
+        if (word->say == Say::gone) fail_gone(meeting);
+        return *word;
+      }
+  }
   fail_silent(meeting);
 }
 
@@ -215,7 +218,10 @@ void Delegate::hear(Local& local, Stream& stream, int64_t deadline_ns) {
     if (local.is_known) stream.send(Report{Say::comes, 0, local.greeting}, deadline_ns);
   } else {
     came = local.socket.read(&word, sizeof word, none);
-    if (came == Read::message) local.has_table = true;
+    if (came == Read::message && word.say == Say::late)
+      stream.send(Report{Say::late, word.bytes, local.greeting}, deadline_ns);
+    else if (came == Read::message)
+      local.has_table = true;
   }
   if (came != Read::end && came != Read::cut) return;
   local.is_over = true;
@@ -239,7 +245,14 @@ std::optional<Met> follow_delegate(const Meeting& meeting, const std::string& na
   const int64_t deadline = meeting.deadline_ns + 2 * kAnswerNs;
   if (!write_pieces(*socket, &own, sizeof own, deadline)) return {};
   Told told;
-  const Read came = read_pieces(*socket, &told.word, sizeof told.word, deadline);
+  Read came = read_pieces(*socket, &told.word, sizeof told.word, meeting.deadline_ns);
+  if (came == Read::nothing) {
+    Word late;
+    late.say = Say::late;
+    late.bytes = milliseconds_of(meeting.seconds);
+    write_pieces(*socket, &late, sizeof late, deadline);
+    came = read_pieces(*socket, &told.word, sizeof told.word, deadline);
+  }
   if (came == Read::nothing) fail_silent(meeting);
   if (came != Read::message) return {};  // the delegate has ended, and another rank replaces it
   if (told.word.say == Say::absent) *why = read_text(told.word.text);

@@ -27,9 +27,8 @@ class Delegate {
   // Without a name: it speaks only for itself.
   static Delegate alone() { return Delegate({}); }
 
-  // From rank 0's welcome on the stream to the end of the meeting. is_posted: the stream's address is one that rank 0
-  // has posted.
-  Met speak(const Meeting& meeting, Stream& stream, const Session& session, bool is_posted);
+  // From rank 0's welcome on the stream to the end of the meeting. own: this rank's greeting.
+  Met speak(const Meeting& meeting, Stream& stream, const Session& session, const Greeting& own);
   void tell_all(const Word& word) noexcept;
 
  private:
@@ -40,7 +39,7 @@ class Delegate {
     bool is_known = false, has_table = false, is_over = false;
   };
   explicit Delegate(shm::Socket door) : door_(std::move(door)) {}
-  Word await_word(const Meeting& meeting, Stream& stream, const Session& session);
+  Word await_word(const Meeting& meeting, Stream& stream, const Session& session, const Greeting& own);
   std::optional<Word> poll_once(Stream& stream, const Session& session, int64_t deadline_ns);
   void admit();
   void hear(Local& local, Stream& stream, int64_t deadline_ns);

@@ -72,7 +72,7 @@ class Guest {
         int failure = 0;
         if (auto stream = connect_to(seat.place, meeting_.deadline_ns, &why_, &failure)) {
           if (const auto session = be_welcomed(*stream, seat))
-            return delegate_->speak(meeting_, *stream, *session, board_ != nullptr);
+            return delegate_->speak(meeting_, *stream, *session, own_);
         } else if (failure == ECONNREFUSED && board_) {
           why_ += seat.posted;
         }

@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "base/error.h"
@@ -14,6 +15,7 @@ namespace gsel::hosts {
 namespace {
 
 constexpr int64_t kMostPauseNs = 100'000'000, kLookNs = 10'000'000;
+constexpr int64_t kRefusedNs = 200'000'000;        // time without a listener after which the host has ended
 constexpr int64_t kForCauseBelowNs = 300'000'000;  // additional wait for each level below, which knows the missing host
 constexpr uint32_t kMostCauseBytes = 1024;
 constexpr int64_t kTellBelowNs = 1'000'000'000;  // for hosts that connect after a failure
@@ -237,8 +239,18 @@ class Caller {
     offer_.purpose = purpose;
     os::random_bytes(&offer_.nonce, sizeof offer_.nonce);
     std::string why;
+    int64_t refused_ns = 0;  // since when; 0: the last try was not
     for (int64_t pause = 5'000'000;; pause = std::min(2 * pause, kMostPauseNs)) {
-      if (auto stream = try_open(place, &why)) return std::move(*stream);
+      int failure = 0;
+      if (auto stream = try_open(place, &why, &failure)) return std::move(*stream);
+      if (failure != ECONNREFUSED) refused_ns = 0;
+      if (failure == ECONNREFUSED && refused_ns == 0) refused_ns = os::now_ns();
+      // It listens from before it told its port until all hosts below it have their lines.
+      if (refused_ns != 0 && os::now_ns() - refused_ns > kRefusedNs)
+        fail(GSEL_ERR_PEER,
+             "{} ended or gave up while the hosts connected, or its ports are closed to {}: {}; let the hosts of a job "
+             "connect to each other at any port",
+             lines_.names[at], lines_.names[static_cast<size_t>(offer_.host)], why);
       if (os::now_ns() + pause >= lines_.deadline_ns)
         fail(GSEL_ERR_TIMEOUT, "timed out: {} found no connection to {} within {}; the last try: {}",
              lines_.names[static_cast<size_t>(offer_.host)], lines_.names[at], seconds_text(lines_.seconds), why);
@@ -248,8 +260,8 @@ class Caller {
   }
 
   // nullopt, with *why: no listener yet, or another program.
-  std::optional<Stream> try_open(const MeetingPlace& place, std::string* why) {
-    auto stream = connect_to(place, lines_.deadline_ns, why);
+  std::optional<Stream> try_open(const MeetingPlace& place, std::string* why, int* failure) {
+    auto stream = connect_to(place, lines_.deadline_ns, why, failure);
     if (!stream) return {};
     const int64_t shortly = std::min(lines_.deadline_ns, os::now_ns() + kHandshakeNs);
     Challenge challenge;

@@ -81,12 +81,19 @@ Error other_job(const Greeting& g, const Greeting& root, const std::string& plac
 }
 
 void fail_late(const Meeting& meeting, const std::vector<int32_t>& late, bool have_come,
-               const std::vector<const Greeting*>& here, const std::string& stranger) {
+               const std::vector<const Greeting*>& here, const std::string& refused, const Waiter* waiter) {
+  const std::string seconds = seconds_text(waiter ? waiter->seconds : meeting.seconds),
+                    own = seconds_text(meeting.seconds);
   std::string text = fmt::format("timed out: {} {} {} within {}", ranks_text(late),
                                  have_come          ? "did not take the table of the hosts that met at"
                                  : late.size() == 1 ? "has not come to"
                                                     : "have not come to",
-                                 meeting.place.text, seconds_text(meeting.seconds));
+                                 meeting.place.text, seconds);
+  if (waiter) {
+    const std::string who = fmt::format("rank {} on {}", waiter->greeting.rank, seat_of(waiter->greeting));
+    text += seconds == own ? fmt::format(" from when {} began to wait", who)
+                           : fmt::format(", the join timeout of {}, and rank 0 has {}", who, own);
+  }
   std::vector<std::string> names;
   std::vector<std::vector<int32_t>> there;
   for (size_t rank = 0; rank < here.size(); ++rank) {
@@ -98,8 +105,29 @@ void fail_late(const Meeting& meeting, const std::vector<int32_t>& late, bool ha
   }
   for (size_t h = 0; h < names.size(); ++h)
     text += fmt::format("{} {} on {}", h == 0 ? "; here are" : ",", ranks_text(there[h]), names[h]);
-  if (!stranger.empty()) text += "; " + stranger;
+  if (!refused.empty()) text += "; " + refused;
   throw Error(GSEL_ERR_TIMEOUT, text).about_rank(late.front());
+}
+
+bool Refused::add_other_token(const std::string& address) {
+  if (std::ranges::find(addresses_, address) != addresses_.end()) return false;
+  const bool is_new = addresses_.size() < kMostAddresses;
+  if (is_new)
+    addresses_.push_back(address);
+  else
+    has_more_ = true;
+  return is_new;
+}
+
+std::string Refused::text() const {
+  std::string text;
+  for (size_t i = 0; i < addresses_.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == addresses_.size() && !has_more_ ? " and " : ", ") + addresses_[i];
+  if (!text.empty())
+    text = fmt::format("{} at {}{} showed another token", addresses_.size() == 1 ? "a process" : "processes", text,
+                       has_more_ ? " and others" : "");
+  if (!other_job_.empty()) text += (text.empty() ? "turned away: " : "; turned away: ") + other_job_;
+  return text;
 }
 
 }  // namespace gsel::hosts

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/hosts/meeting.h"
@@ -20,9 +21,29 @@ std::string seat_of(const Greeting& greeting);  // "node2 (pid 4711)"
 void check_greeting(const Greeting& greeting, const Greeting& root, const Greeting* other, const Greeting* same_host);
 // For a rank of another job, which rank 0 sends away.
 Error other_job(const Greeting& greeting, const Greeting& root, const std::string& place);
+// Whose join timeout has passed, if it is not rank 0's.
+struct Waiter {
+  const Greeting& greeting;
+  double seconds;
+};
 // late: ranks that have not come, or, if have_come, have not taken the table. here: by rank; nullptr: has not come.
-// stranger: a connection that was refused; may be empty.
+// refused: connections that were refused; may be empty. waiter: nullptr: rank 0.
 [[noreturn]] void fail_late(const Meeting& meeting, const std::vector<int32_t>& late, bool have_come,
-                            const std::vector<const Greeting*>& here, const std::string& stranger);
+                            const std::vector<const Greeting*>& here, const std::string& refused, const Waiter* waiter);
+
+// Connections that rank 0 has refused. Nobody without the token may decide how a meeting ends, so they are only quoted.
+class Refused {
+ public:
+  // true: for the first time.
+  bool add_other_token(const std::string& address);
+  void add_other_job(std::string text) { other_job_ = std::move(text); }
+  std::string text() const;
+
+ private:
+  static constexpr size_t kMostAddresses = 4;
+  std::vector<std::string> addresses_;  // that showed another token
+  bool has_more_ = false;
+  std::string other_job_;
+};
 
 }  // namespace gsel::hosts

@@ -22,8 +22,9 @@ namespace gsel::hosts {
 namespace {
 
 constexpr int64_t kSayNs = 1'000'000'000, kLingerNs = 2'000'000'000;
-constexpr size_t kMostReports = 64;      // read at a time
-constexpr size_t kMostStrangers = 1024;  // unproved connections at a time
+constexpr int64_t kAboutNowNs = 500'000'000;  // rank 0's own join timeout ends soon, too; less than a guest waits on
+constexpr size_t kMostReports = 64;           // read at a time
+constexpr size_t kMostStrangers = 1024;       // unproved connections at a time
 
 class Root {
  public:
@@ -72,15 +73,15 @@ class Root {
   }
 
  private:
-  // Also to ranks that come a little later, which otherwise try to reach rank 0 until their deadline.
+  // Also to ranks that come a little later, which otherwise try to reach rank 0 until their deadline. Returns once as
+  // many ranks as there are have come and have closed their connections.
   void tell_all(const Word& failed) noexcept {
     failed_ = failed;
-    std::ranges::fill(by_rank_, nullptr);
     for (const auto& guest : guests_)
       if (guest->is_known) tell(*guest);
     const int64_t end = std::min(os::now_ns() + kLingerNs, meeting_.deadline_ns);
     try {
-      while (listener_ && !missing().empty() && os::now_ns() < end) poll_once();
+      while (listener_ && (known_ > 0 || have_spoken_ + 1 < greetings_.size()) && os::now_ns() < end) poll_once();
     } catch (...) {  // the ranks then time out
     }
   }
@@ -141,9 +142,9 @@ class Root {
     });
     for (size_t i = 0; i < listeners && ready > 0; ++i)
       if (items[i].revents != 0) admit(listener_->fds()[i]);
-    if (os::now_ns() < meeting_.deadline_ns) return;
+    if (os::now_ns() < meeting_.deadline_ns || failed_) return;
     const std::vector<int32_t> late = missing();
-    fail_late(meeting_, late.empty() ? unheard() : late, late.empty(), here(), stranger_);
+    fail_late(meeting_, late.empty() ? unheard() : late, late.empty(), here(), refused_.text(), nullptr);
   }
 
   void admit(const os::Fd& fd) {
@@ -168,14 +169,24 @@ class Root {
       if (report->say == Say::here) guest.has_table = true;
       if (report->say == Say::comes) take(guest, report->greeting);
       if (report->say == Say::gone && !failed_) fail_gone(report->greeting);
+      if (report->say == Say::late && !failed_) answer_late(*report);
     }
-    if (goes_on || guest.has_table) return;
+    if (goes_on || (guest.has_table && !failed_)) return;
     if (!failed_) fail_gone(guest.greeting);
     guest.is_over = true;
   }
 
+  // A rank has waited for its whole join timeout.
+  void answer_late(const Report& report) const {
+    const std::vector<int32_t> late = missing();
+    if (late.empty() || meeting_.deadline_ns - os::now_ns() < kAboutNowNs) return;  // the table, or the error, follows
+    const Waiter waiter{report.greeting, report.milliseconds * 1e-3};
+    fail_late(meeting_, late, false, here(), refused_.text(), &waiter);
+  }
+
   // Adds a rank of the guest's host.
   void take(Guest& guest, const Greeting& greeting) {
+    ++have_spoken_;
     const bool is_rank = greeting.rank >= 0 && greeting.rank < meeting_.world_size;
     auto* const place = is_rank ? &greetings_[static_cast<size_t>(greeting.rank)] : nullptr;
     const auto first = first_of_host_.find(greeting.identity);
@@ -196,16 +207,14 @@ class Root {
     guest.is_over = true;
   }
 
-  void tell(Guest& guest) noexcept {
-    say(guest, *failed_, os::now_ns() + kSayNs);
-    for (const int32_t rank : guest.ranks) by_rank_[static_cast<size_t>(rank)] = &guest;
-    guest.has_table = true;  // so that it may close the connection
-  }
+  void tell(Guest& guest) noexcept { say(guest, *failed_, os::now_ns() + kSayNs); }
 
   void greet(Guest& guest, const SignedGreeting& said) {
     const Greeting& g = said.greeting;
     if (!secret_.is_signed({kByGuest, bytes_of(guest.challenge.nonce), bytes_of(g)}, said.signature)) {
-      stranger_ = fmt::format("a process at {} showed another token", guest.stream.peer());
+      const bool is_gsel = g.magic == kMagic || g.magic == __builtin_bswap64(kMagic);  // and no scanner of ports
+      if (is_gsel && refused_.add_other_token(guest.stream.peer_address()))
+        log(GSEL_LOG_WARN, "comm", "rank 0 at {}: {}", meeting_.place.text, refused_.text());
       guest.stream.send(Word{}, os::now_ns());  // unsigned, so that the guest finds out, too
       guest.is_over = true;
       return;
@@ -213,12 +222,13 @@ class Root {
     guest.greeting = g;
     if (g.magic != kMagic || g.protocol != kMeetingProtocol) {
       guest.is_over = true;  // it finds out by itself, too
+      ++have_spoken_;
       return failed_ ? void() : fail_kind(g);
     }
     if (read_text(g.job) != read_text(own_.job)) {
       const Error error = other_job(g, own_, meeting_.place.text);
-      stranger_ = "turned away: " + error.message();
-      log(GSEL_LOG_WARN, "comm", "{}", stranger_);
+      refused_.add_other_job(error.message());
+      log(GSEL_LOG_WARN, "comm", "turned away: {}", error.message());
       return turn_away(guest, error);
     }
     guest.is_known = true;
@@ -287,9 +297,10 @@ class Root {
   std::vector<Guest*> by_rank_;               // the guest that speaks for the rank
   std::vector<std::optional<Greeting>> greetings_;
   size_t has_come_ = 0;                       // ranks, without rank 0
+  size_t have_spoken_ = 0;                    // processes that know the secret, also such as do not match
   std::map<Bytes32, int32_t> first_of_host_;  // by identity: the rank that came first
-  std::string stranger_;                      // the last connection that was refused, as text
-  std::optional<Word> failed_;                // sent to all ranks from now on
+  Refused refused_;
+  std::optional<Word> failed_;  // sent to all ranks from now on
 };
 
 }  // namespace

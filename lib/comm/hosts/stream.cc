@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/resolve.h"
 
 namespace gsel::hosts {
 namespace {
@@ -40,21 +41,8 @@ bool is_ready(int fd, short events, int64_t deadline_ns) {
   return wait_ready(fd, events, deadline_ns, -1) == Ready::yes;
 }
 
-struct Addresses {
-  std::unique_ptr<addrinfo, void (*)(addrinfo*)> list{nullptr, freeaddrinfo};
-  int failure = 0;
-};
-
-Addresses resolve(const MeetingPlace& place, int flags) {
-  addrinfo hints = {};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  Addresses out;
-  out.failure = getaddrinfo(place.host.c_str(), place.port.c_str(), &hints, &found);
-  if (out.failure == 0) out.list.reset(found);
-  return out;
+Resolved resolve(const MeetingPlace& place, int flags, int64_t deadline_ns) {
+  return gsel::resolve(place.host, place.port, flags, deadline_ns);
 }
 
 os::Fd open_socket(const addrinfo& address) {
@@ -77,7 +65,7 @@ bool is_loopback(const sockaddr* address) {
 // Whether a name resolves to the loopback only on this host: Debian writes "127.0.1.1 node1" into node1's /etc/hosts.
 bool is_own_name(const MeetingPlace& place, const addrinfo* addresses) {
   if (place.host == "localhost" || place.host.ends_with(".localhost")) return false;  // loopbacks everywhere
-  if (resolve(place, AI_NUMERICHOST).failure == 0) return false;
+  if (resolve(place, AI_NUMERICHOST, 0).failure == 0) return false;
   for (const addrinfo* one = addresses; one; one = one->ai_next)
     if (!is_loopback(one->ai_addr)) return false;
   return true;
@@ -186,14 +174,14 @@ Stream::Came Stream::await(void* bytes, size_t n, int64_t deadline_ns, int wake_
 }
 
 std::optional<Listener> Listener::at(const MeetingPlace& place, int64_t deadline_ns) {
-  Addresses addresses = resolve(place, AI_PASSIVE);
+  Resolved addresses = resolve(place, AI_PASSIVE, deadline_ns);
   while (addresses.failure == EAI_AGAIN && os::now_ns() < deadline_ns) {  // names of pods may resolve late
     usleep(kResolveAgainNs / 1000);
-    addresses = resolve(place, AI_PASSIVE);
+    addresses = resolve(place, AI_PASSIVE, deadline_ns);
   }
   if (addresses.failure != 0)
     fail(GSEL_ERR_IO, "rank 0 cannot listen at {}: {} is not known: {}; give an address of rank 0's host", place.text,
-         place.host, gai_strerror(addresses.failure));
+         place.host, addresses.why());
   Listener listener;
   int failure = 0;
   if (is_own_name(place, addresses.list.get()))
@@ -251,8 +239,8 @@ std::optional<Stream> Listener::accept(const os::Fd& fd) {
 }
 
 std::optional<Stream> connect_to(const MeetingPlace& place, int64_t deadline_ns, std::string* why, int* out_failure) {
-  const Addresses addresses = resolve(place, 0);
-  if (addresses.failure != 0) *why = fmt::format("{} is not known: {}", place.host, gai_strerror(addresses.failure));
+  const Resolved addresses = resolve(place, 0, deadline_ns);
+  if (addresses.failure != 0) *why = fmt::format("{} is not known: {}", place.host, addresses.why());
   for (const addrinfo* one = addresses.list.get(); one; one = one->ai_next) {
     os::Fd fd = open_socket(*one);
     int failure = fd && connect(fd.get(), one->ai_addr, one->ai_addrlen) == 0 ? 0 : errno;
@@ -271,7 +259,7 @@ std::optional<Stream> connect_to(const MeetingPlace& place, int64_t deadline_ns,
 }
 
 std::optional<Stream> begin_connecting(const MeetingPlace& place, int* failure) {
-  const Addresses addresses = resolve(place, 0);
+  const Resolved addresses = resolve(place, 0, os::now_ns() + kTryNs);
   *failure = EHOSTUNREACH;
   if (addresses.failure != 0) return {};
   const addrinfo& first = *addresses.list;

@@ -1,13 +1,15 @@
 // comm/hosts/wire.h: the messages of a meeting. Rank 0 sends a challenge on each new connection; the other side answers
 // with its greeting and proves that it knows the secret; rank 0 proves the same. The other side may speak for more
 // ranks of its host, and reports each that comes. When all ranks have come, rank 0 sends the table, and the other side
-// reports that its ranks have it. Rank 0 may send "failed" at any point instead. All messages of rank 0 are signed,
+// reports that its ranks have it. Rank 0 may send "failed" at any point instead. A rank whose join timeout has passed
+// asks for that, since rank 0 knows who is missing. All messages of rank 0 are signed,
 // except that to a guest with another token.
 #pragma once
 
 #include <gsel/error.h>
 #include <gsel/types.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -20,7 +22,7 @@
 namespace gsel::hosts {
 
 constexpr uint64_t kMagic = 0x7465656d6c657367;  // "gselmeet"; differs in another byte order
-constexpr uint32_t kMeetingProtocol = 5;
+constexpr uint32_t kMeetingProtocol = 6;
 constexpr size_t kHostNameBytes = 64, kJobNameBytes = 88;
 constexpr int64_t kHandshakeNs = 5'000'000'000;  // timeout of the handshake
 
@@ -54,12 +56,12 @@ struct SignedGreeting {
   Bytes32 signature = {};
 };
 
-enum class Say : uint32_t { failed = 1, welcome, table, here, absent, comes, gone };
+enum class Say : uint32_t { failed = 1, welcome, table, here, absent, comes, gone, late };
 struct Word {
   Say say = Say::failed;
   gsel_status code = GSEL_OK;  // of failed
   int32_t about = -1;
-  uint32_t bytes = 0;      // size of the table that follows (table_code.cc)
+  uint32_t bytes = 0;      // size of the table that follows (table_code.cc); of late: as Report::milliseconds
   Bytes32 signature = {};  // of rank 0: see Session
   int64_t silence_ns = 0;  // of a table
   uint8_t job[128] = {};   // of a table
@@ -71,7 +73,7 @@ static_assert(std::has_unique_object_representations_v<Word> && std::has_unique_
 // Reports to rank 0 about one rank of a host, or about all of them (Say::here).
 struct Report {
   Say say = Say::here;
-  uint32_t reserved = 0;
+  uint32_t milliseconds = 0;  // of late: the rank's join timeout
   Greeting greeting = {};
 };
 
@@ -114,6 +116,10 @@ inline void write_job(char (&out)[kJobNameBytes], const std::string& name) {
 template <size_t n>
 std::string read_text(const char (&text)[n]) {
   return one_line({text, strnlen(text, n)});
+}
+
+inline uint32_t milliseconds_of(double seconds) {
+  return static_cast<uint32_t>(std::min(seconds * 1e3, 4e9));
 }
 
 inline std::string version_text() {

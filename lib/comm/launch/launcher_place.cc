@@ -1,15 +1,15 @@
 // comm/launch/launcher_place.cc: where ranks on several hosts meet, according to the launcher; see launcher.h.
 // Sources: torch/distributed/elastic/agent/server/api.py (TORCHELASTIC_USE_AGENT_STORE); Slurm's srun(1); Kubernetes,
 // "Job with Pod-to-Pod Communication"; MPICH's PMI-1, whose process manager has a key-value store.
-#include <netdb.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cstring>
-#include <memory>
 #include <string_view>
 
+#include "base/os.h"
+#include "base/resolve.h"
 #include "base/text.h"
 #include "comm/launch/launcher.h"
 #include "comm/launch/pmix.h"
@@ -18,6 +18,7 @@ namespace gsel {
 namespace {
 
 constexpr const char* kKubernetesPort = "29500";  // each pod has its own
+constexpr int64_t kOwnNameNs = 10'000'000'000;    // for the resolver, which has a pod's own name in a file
 constexpr uint32_t kFirstPort = 20000, kPorts = 12000;
 
 // The first host of a Slurm list. "node[03-07,9]" and "node03": node03; "rack[1-2]n[4,5]": rack1n4.
@@ -53,11 +54,8 @@ std::string tcp(const std::string& host, const std::string& port, const char* sc
 std::string full_name() {
   char name[256] = "";
   gethostname(name, sizeof name - 1);
-  addrinfo hints = {}, *found = nullptr;
-  hints.ai_flags = AI_CANONNAME;
-  if (getaddrinfo(name, nullptr, &hints, &found) != 0) return name;
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
-  return found->ai_canonname ? found->ai_canonname : name;
+  const Resolved found = resolve(name, {}, AI_CANONNAME, os::now_ns() + kOwnNameNs);
+  return found.list && found.list->ai_canonname ? found.list->ai_canonname : name;
 }
 
 // The host names of an indexed Job's pods end with their index, and its headless service resolves these names.
