@@ -97,7 +97,7 @@ void StepTimes::add(const Program& program, const StepRecord& record) {
       inputs_[program.values[static_cast<size_t>(instr.value)].name][samples].push_back(seconds);
     if (instr.kind == GSEL_INSTR_STEP)
       optimizer_[static_cast<double>(bucket_elems(program, instr.bucket))].push_back(seconds);
-    if (instr.kind == GSEL_INSTR_NORM || instr.kind == GSEL_INSTR_OVERFLOW) {
+    if (work_of(instr.kind) == InstrWork::check) {
       int64_t elems = 0;
       for (size_t b = 0; b < program.buckets.size(); ++b) elems += bucket_elems(program, static_cast<int32_t>(b));
       norm_[static_cast<double>(elems)].push_back(seconds);

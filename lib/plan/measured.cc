@@ -175,7 +175,7 @@ double MeasuredDurations::compute(const Program& program, const gsel_instr& inst
     const gsel_range own = own_shard(program, instr.bucket);
     return steps_here(program, instr.bucket) ? measured_.optimizer.at(static_cast<double>(own.end - own.begin)) : 0;
   }
-  if (instr.kind == GSEL_INSTR_NORM || instr.kind == GSEL_INSTR_OVERFLOW) {
+  if (form_of(instr.kind)->work == InstrWork::check) {
     int64_t elems = 0;
     for (size_t b = 0; b < program.buckets.size(); ++b) {
       const gsel_range own = own_shard(program, static_cast<int32_t>(b));

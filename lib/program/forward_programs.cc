@@ -18,22 +18,6 @@ struct Window {
   int64_t closed = -1;  // its RELEASE
 };
 
-bool is_kept_always(const gsel_instr& instr) {
-  switch (instr.kind) {
-    case GSEL_INPUT:
-    case GSEL_FORWARD:
-    case GSEL_INSTR_LOSS_ALLREDUCE:
-      return true;
-    case GSEL_INSTR_SEND:
-    case GSEL_INSTR_RECV:
-    case GSEL_INSTR_SCATTER:
-    case GSEL_INSTR_GATHER:
-      return !(instr.flags & GSEL_INSTR_GRADIENT);
-    default:
-      return false;
-  }
-}
-
 // Finds the windows that forwards read, and the last forward that reads each; then writes the new step.
 class Cutter {
  public:
@@ -63,19 +47,18 @@ class Cutter {
           buckets_[bucket_of[p]].windows.back().last_forward = static_cast<int64_t>(at_);
     if (instr.bucket < 0) return;
     Bucket& bucket = buckets_[instr.bucket];
-    switch (instr.kind) {
-      case GSEL_INSTR_BROADCAST:
-      case GSEL_INSTR_ALLGATHER:
+    switch (work_of(instr.kind)) {
+      case InstrWork::params:
         // ZeRO stages 1 and 2 gather what the optimizer has changed; a forward-only program changes nothing.
         if (instr.kind == GSEL_INSTR_ALLGATHER && !program_.buckets[instr.bucket].shards_param()) return;
         bucket.windows.emplace_back().opened = at_;
         bucket.is_open = bucket.arriving = true;
         return;
-      case GSEL_INSTR_WAIT:
+      case InstrWork::wait:
         if (bucket.arriving) bucket.windows.back().waits.push_back(at_);
         bucket.arriving = false;
         return;
-      case GSEL_INSTR_RELEASE:
+      case InstrWork::release:
         if (bucket.is_open) bucket.windows.back().closed = static_cast<int64_t>(at_);
         bucket.is_open = false;
         return;
@@ -99,7 +82,8 @@ class Cutter {
 
   Program write() {
     for (at_ = 0; at_ < program_.step.size(); ++at_)
-      if (is_kept_always(program_.step[at_])) kept_.push_back({at_, program_.step[at_]});
+      if (const gsel_instr& instr = program_.step[at_]; instr.bucket < 0 && !trains(instr))
+        kept_.push_back({at_, instr});
     // At the same position, the original instruction comes before releases.
     std::ranges::stable_sort(kept_, {},
                              [](const Kept& k) { return std::pair(k.position, k.instr.kind == GSEL_INSTR_RELEASE); });

@@ -9,60 +9,65 @@
 namespace gsel {
 namespace {
 
-constexpr gsel_collective_kind kNoCall = GSEL_COLLECTIVE_BARRIER;
+using Work = InstrWork;
+using Data = InstrData;
+using Peers = InstrPeers;
 
 // clang-format off
 constexpr InstrForm kForms[] = {
-    // kind, word, layer, value, micro-batch, bucket, axis, peer
-    //  work, meeting, call, opens, trains, flags
-    {GSEL_INPUT, "input", false, true, true, false, false, nullptr,
-     InstrWork::input, InstrPeers::nobody, kNoCall, BucketWindow::none, false, 0},
-    {GSEL_FORWARD, "forward", true, false, true, false, false, nullptr,
-     InstrWork::forward, InstrPeers::layer, kNoCall, BucketWindow::none, false, 0},
-    {GSEL_BACKWARD_INPUT, "backward_input", true, false, true, false, false, nullptr,
-     InstrWork::backward, InstrPeers::layer, kNoCall, BucketWindow::none, true, 0},
-    {GSEL_BACKWARD_WEIGHT, "backward_weight", true, false, true, false, false, nullptr,
-     InstrWork::backward, InstrPeers::nobody, kNoCall, BucketWindow::none, true, 0},
-    {GSEL_BACKWARD, "backward", true, false, true, false, false, nullptr,
-     InstrWork::backward, InstrPeers::layer, kNoCall, BucketWindow::none, true, 0},
-    {GSEL_INSTR_SEND, "send", false, true, true, false, false, "to",
-     InstrWork::message, InstrPeers::nobody, GSEL_COLLECTIVE_SEND, BucketWindow::none, false, GSEL_INSTR_GRADIENT},
-    {GSEL_INSTR_RECV, "recv", false, true, true, false, false, "from",
-     InstrWork::message, InstrPeers::nobody, GSEL_COLLECTIVE_SEND, BucketWindow::none, false, GSEL_INSTR_GRADIENT},
-    {GSEL_INSTR_BROADCAST, "broadcast", false, false, false, true, true, "root",
-     InstrWork::params, InstrPeers::nobody, GSEL_COLLECTIVE_BROADCAST, BucketWindow::params, false, 0},
-    {GSEL_INSTR_ALLREDUCE, "allreduce", false, false, false, true, true, nullptr,
-     InstrWork::gradients, InstrPeers::nobody, GSEL_COLLECTIVE_ALLREDUCE, BucketWindow::none, true, 0},
-    {GSEL_INSTR_WAIT, "wait", false, false, false, true, false, nullptr,
-     InstrWork::wait, InstrPeers::nobody, kNoCall, BucketWindow::none, false, 0},
-    {GSEL_INSTR_LOSS_ALLREDUCE, "loss_allreduce", false, false, false, false, true, nullptr,
-     InstrWork::numbers, InstrPeers::axis, GSEL_COLLECTIVE_ALLREDUCE, BucketWindow::none, false, 0},
-    {GSEL_INSTR_NORM, "norm", false, false, false, false, false, nullptr,
-     InstrWork::numbers, InstrPeers::norm, GSEL_COLLECTIVE_ALLREDUCE, BucketWindow::none, true, GSEL_INSTR_OPTIMISTIC},
-    {GSEL_INSTR_STEP, "step", false, false, false, true, false, nullptr,
-     InstrWork::step, InstrPeers::nobody, kNoCall, BucketWindow::none, true, 0},
-    {GSEL_INSTR_ALLGATHER, "allgather", false, false, false, true, true, nullptr,
-     InstrWork::params, InstrPeers::nobody, GSEL_COLLECTIVE_ALLGATHER, BucketWindow::params, false, 0},
-    {GSEL_INSTR_RELEASE, "release", false, false, false, true, false, nullptr,
-     InstrWork::release, InstrPeers::nobody, kNoCall, BucketWindow::none, false, 0},
-    {GSEL_INSTR_REDUCE_SCATTER, "reduce_scatter", false, false, false, true, true, nullptr,
-     InstrWork::gradients, InstrPeers::nobody, GSEL_COLLECTIVE_REDUCE_SCATTER, BucketWindow::gradient, true, 0},
-    {GSEL_INSTR_REDUCE, "reduce", false, false, false, true, true, "root",
-     InstrWork::gradients, InstrPeers::nobody, GSEL_COLLECTIVE_REDUCE, BucketWindow::gradient, true, 0},
-    {GSEL_INSTR_RECOMPUTE, "recompute", true, false, true, false, false, nullptr,
-     InstrWork::forward, InstrPeers::layer, kNoCall, BucketWindow::none, true, 0},
-    {GSEL_INSTR_SCATTER, "scatter", false, true, true, false, true, "root",
-     InstrWork::parts, InstrPeers::axis, GSEL_COLLECTIVE_SEND, BucketWindow::none, false, GSEL_INSTR_GRADIENT},
-    {GSEL_INSTR_GATHER, "gather", false, true, true, false, true, "root",
-     InstrWork::parts, InstrPeers::axis, GSEL_COLLECTIVE_SEND, BucketWindow::none, false, 0},
-    {GSEL_INSTR_OVERFLOW, "overflow", false, false, false, false, true, nullptr,
-     InstrWork::numbers, InstrPeers::axis, GSEL_COLLECTIVE_ALLREDUCE, BucketWindow::none, true, GSEL_INSTR_OPTIMISTIC},
-    {GSEL_INSTR_ALLREDUCE_TIED, "allreduce_tied", false, false, false, true, false, nullptr,
-     InstrWork::sum_stepped, InstrPeers::tied, GSEL_COLLECTIVE_ALLREDUCE, BucketWindow::none, true, 0},
-    {GSEL_INSTR_ALLREDUCE_PARTIAL, "allreduce_partial", false, false, false, true, true, nullptr,
-     InstrWork::sum_stepped, InstrPeers::axis, GSEL_COLLECTIVE_ALLREDUCE, BucketWindow::none, true, 0},
-    {GSEL_INSTR_POST_VALIDATE, "post_validate", false, false, false, false, false, nullptr,
-     InstrWork::post_validate, InstrPeers::nobody, kNoCall, BucketWindow::none, true, 0},
+    {.kind = GSEL_INPUT, .word = "input", .work = Work::input, .value = true, .microbatch = true,
+     .writes_value = true},
+    {.kind = GSEL_FORWARD, .word = "forward", .work = Work::forward, .layer = true, .microbatch = true,
+     .peers = Peers::layer},
+    {.kind = GSEL_BACKWARD_INPUT, .word = "backward_input", .work = Work::backward, .layer = true, .microbatch = true,
+     .input_half = true, .peers = Peers::layer, .trains = true},
+    {.kind = GSEL_BACKWARD_WEIGHT, .word = "backward_weight", .work = Work::backward, .layer = true, .microbatch = true,
+     .weight_half = true, .trains = true},
+    {.kind = GSEL_BACKWARD, .word = "backward", .work = Work::backward, .layer = true, .microbatch = true,
+     .input_half = true, .weight_half = true, .peers = Peers::layer, .trains = true},
+    {.kind = GSEL_INSTR_SEND, .word = "send", .work = Work::message, .value = true, .microbatch = true,
+     .peer = "to", .flags = GSEL_INSTR_GRADIENT,
+     .peers = Peers::peer, .call = GSEL_COLLECTIVE_SEND, .data = Data::value},
+    {.kind = GSEL_INSTR_RECV, .word = "recv", .work = Work::message, .value = true, .microbatch = true,
+     .peer = "from", .flags = GSEL_INSTR_GRADIENT, .writes_value = true,
+     .peers = Peers::peer, .call = GSEL_COLLECTIVE_SEND, .data = Data::value},
+    {.kind = GSEL_INSTR_BROADCAST, .word = "broadcast", .work = Work::params, .bucket = true, .axis = true,
+     .peer = "root", .opens = BucketWindow::params,
+     .peers = Peers::axis, .call = GSEL_COLLECTIVE_BROADCAST, .data = Data::params},
+    {.kind = GSEL_INSTR_ALLREDUCE, .word = "allreduce", .work = Work::gradients, .bucket = true, .axis = true,
+     .peers = Peers::axis, .call = GSEL_COLLECTIVE_ALLREDUCE, .data = Data::gradients, .trains = true},
+    {.kind = GSEL_INSTR_WAIT, .word = "wait", .work = Work::wait, .bucket = true, .repeats = true},
+    {.kind = GSEL_INSTR_LOSS_ALLREDUCE, .word = "loss_allreduce", .work = Work::loss, .axis = true,
+     .peers = Peers::axis, .call = GSEL_COLLECTIVE_ALLREDUCE, .data = Data::loss},
+    {.kind = GSEL_INSTR_NORM, .word = "norm", .work = Work::check, .flags = GSEL_INSTR_OPTIMISTIC,
+     .peers = Peers::norm, .call = GSEL_COLLECTIVE_ALLREDUCE, .data = Data::number, .trains = true},
+    {.kind = GSEL_INSTR_STEP, .word = "step", .work = Work::step, .bucket = true, .trains = true, .repeats = true},
+    {.kind = GSEL_INSTR_ALLGATHER, .word = "allgather", .work = Work::params, .bucket = true, .axis = true,
+     .opens = BucketWindow::params,
+     .peers = Peers::axis, .call = GSEL_COLLECTIVE_ALLGATHER, .data = Data::params, .repeats = true},
+    {.kind = GSEL_INSTR_RELEASE, .word = "release", .work = Work::release, .bucket = true, .repeats = true},
+    {.kind = GSEL_INSTR_REDUCE_SCATTER, .word = "reduce_scatter", .work = Work::gradients, .bucket = true, .axis = true,
+     .opens = BucketWindow::gradient,
+     .peers = Peers::axis, .call = GSEL_COLLECTIVE_REDUCE_SCATTER, .data = Data::gradients, .trains = true},
+    {.kind = GSEL_INSTR_REDUCE, .word = "reduce", .work = Work::gradients, .bucket = true, .axis = true,
+     .peer = "root", .opens = BucketWindow::gradient,
+     .peers = Peers::axis, .call = GSEL_COLLECTIVE_REDUCE, .data = Data::gradients, .trains = true},
+    {.kind = GSEL_INSTR_RECOMPUTE, .word = "recompute", .work = Work::forward, .layer = true, .microbatch = true,
+     .peers = Peers::layer, .trains = true},
+    {.kind = GSEL_INSTR_SCATTER, .word = "scatter", .work = Work::parts, .value = true, .microbatch = true,
+     .axis = true, .peer = "root", .flags = GSEL_INSTR_GRADIENT, .writes_value = true,
+     .peers = Peers::axis, .call = GSEL_COLLECTIVE_SEND, .data = Data::value},
+    {.kind = GSEL_INSTR_GATHER, .word = "gather", .work = Work::parts, .value = true, .microbatch = true,
+     .axis = true, .peer = "root",
+     .peers = Peers::axis, .call = GSEL_COLLECTIVE_SEND, .data = Data::value},
+    {.kind = GSEL_INSTR_OVERFLOW, .word = "overflow", .work = Work::check, .axis = true, .flags = GSEL_INSTR_OPTIMISTIC,
+     .peers = Peers::axis, .call = GSEL_COLLECTIVE_ALLREDUCE, .data = Data::number, .trains = true},
+    {.kind = GSEL_INSTR_ALLREDUCE_TIED, .word = "allreduce_tied", .work = Work::sum_stepped, .bucket = true,
+     .peers = Peers::tied, .call = GSEL_COLLECTIVE_ALLREDUCE, .data = Data::stepped, .trains = true},
+    {.kind = GSEL_INSTR_ALLREDUCE_PARTIAL, .word = "allreduce_partial", .work = Work::sum_stepped, .bucket = true,
+     .axis = true,
+     .peers = Peers::axis, .call = GSEL_COLLECTIVE_ALLREDUCE, .data = Data::stepped, .trains = true},
+    {.kind = GSEL_INSTR_POST_VALIDATE, .word = "post_validate", .work = Work::post_validate, .trains = true},
 };
 // clang-format on
 
@@ -83,10 +88,10 @@ const InstrForm* form_of(std::string_view word) {
   return form == std::end(kForms) ? nullptr : form;
 }
 
-InstrWork work_of(gsel_instr_kind kind) {
+const InstrForm& known_form_of(gsel_instr_kind kind) {
   const InstrForm* form = form_of(kind);
   if (!form) fail(GSEL_ERR_INTERNAL, "instruction kind {} has no row", kind);
-  return form->work;
+  return *form;
 }
 
 }  // namespace gsel

@@ -1,6 +1,7 @@
-// program/instruction.h: one row per kind of instruction: its word, operands, what it works on, and the ranks it meets.
-// The text form, the verifier, traffic, the memory plan, the simulator and the executor read the row. A new kind needs
-// a row here, and a function in each of these that does more than the row says.
+// program/instruction.h: one row per kind of instruction: its word and operands, what it does, what it writes, and
+// which data it sends by which collective to which ranks. The text form, the verifier, traffic, the memory plan, the
+// simulator and the executor read the row. A new kind needs a row here, its rules in the verifier, and a function in
+// the executor.
 #pragma once
 
 #include <gsel/comm.h>
@@ -21,14 +22,27 @@ enum class InstrWork : uint8_t {
   wait,           // ends a bucket's asynchronous collective
   release,        // drops a bucket's whole parameters
   sum_stepped,    // sums what this rank steps of a bucket, over another axis than data
-  numbers,        // sums a few numbers over ranks
+  loss,           // sums the loss
+  check,          // computes a number from all gradients
   step,           // the optimizer
   post_validate,  // see program/optimistic.h
 };
 
-// The ranks that an instruction synchronises with, once or per exchange.
+// The data of an instruction's collective.
+enum class InstrData : uint8_t {
+  none,       // or that of the layer
+  value,      // the value, or its gradient
+  params,     // of the bucket
+  gradients,  // of the bucket, or what it is compressed to
+  stepped,    // what this rank steps of the bucket: its gradients
+  number,     // one f64
+  loss,       // two: the sums of losses and weights
+};
+
+// The ranks among which the data is sent.
 enum class InstrPeers : uint8_t {
   nobody,
+  peer,   // the peer, along the pipeline
   axis,   // of its axis
   tied,   // the pipeline ranks that hold the bucket's parameters
   layer,  // per phase of the layer, ranks of the phase's axis; or, to redistribute, ranks of the sharing axis
@@ -39,16 +53,25 @@ enum class InstrPeers : uint8_t {
 enum class BucketWindow : uint8_t { none, params, gradient };
 
 struct InstrForm {
-  gsel_instr_kind kind;
-  const char* word;
-  bool layer, value, microbatch, bucket, axis;
-  const char* peer;  // word before the peer's rank, or nullptr
-  InstrWork work;
-  InstrPeers meets;
-  gsel_collective_kind call;  // SEND stands for messages; BARRIER: none, or the layer's
-  BucketWindow opens;
-  bool trains;     // in training only
-  uint32_t flags;  // permitted GSEL_INSTR_* flags
+  gsel_instr_kind kind = 0;
+  const char* word = nullptr;
+  InstrWork work = InstrWork::input;
+  // Operands.
+  bool layer = false, value = false, microbatch = false, bucket = false, axis = false;
+  const char* peer = nullptr;  // word before the peer's rank, or nullptr
+  uint32_t flags = 0;          // permitted GSEL_INSTR_* flags
+  // Memory.
+  bool writes_value = false;  // else it reads its value; for parts, the root does the opposite with the whole one
+  bool input_half = false;    // of a backward: writes the gradients of the layer's inputs
+  bool weight_half = false;   // of a backward: writes the gradients of the layer's parameters
+  BucketWindow opens = BucketWindow::none;
+  // Communication.
+  InstrPeers peers = InstrPeers::nobody;
+  gsel_collective_kind call = GSEL_COLLECTIVE_BARRIER;  // SEND stands for messages; BARRIER: none, or the layer's
+  InstrData data = InstrData::none;
+  // Order.
+  bool trains = false;   // in training only
+  bool repeats = false;  // may follow an optimistic number; repeated with the true one if that differs
 
   bool is_bucket_collective() const { return work == InstrWork::params || work == InstrWork::gradients; }
 };
@@ -56,6 +79,14 @@ const InstrForm* form_of(gsel_instr_kind kind);  // nullptr when unknown
 const InstrForm* form_of(std::string_view word);
 
 // kind: must exist.
-InstrWork work_of(gsel_instr_kind kind);
+const InstrForm& known_form_of(gsel_instr_kind kind);
+inline InstrWork work_of(gsel_instr_kind kind) {
+  return known_form_of(kind).work;
+}
+
+// Whether an evaluation has no such instruction. kind: must exist.
+inline bool trains(const gsel_instr& instr) {
+  return known_form_of(instr.kind).trains || (instr.flags & GSEL_INSTR_GRADIENT);
+}
 
 }  // namespace gsel

@@ -38,6 +38,8 @@ struct ProgramValue {
   Placement placement = Placement::replicate;
   Shard shard = {};             // dim counts the batch dimension as 0; sample_bytes is the shard's
   gsel_dtype dtype = GSEL_F32;  // undefined for a scalar
+
+  int64_t bytes(int64_t samples) const { return sample_bytes * (is_scalar ? 1 : samples); }
   bool operator==(const ProgramValue&) const = default;
 };
 

@@ -51,9 +51,9 @@ inline Redistribution redistribution_of(const Program& program, const ProgramLay
   if (!layer.redistributes) return Redistribution::none;
   const Placement from = program.values[layer.inputs.front()].placement,
                   to = program.values[layer.outputs.front()].placement;
-  if (work_of(kind) == InstrWork::forward) return forward_redistribution(from, to);
-  return work_of(kind) == InstrWork::backward && kind != GSEL_BACKWARD_WEIGHT ? backward_redistribution(from, to)
-                                                                              : Redistribution::none;
+  const InstrForm& form = known_form_of(kind);
+  if (form.work == InstrWork::forward) return forward_redistribution(from, to);
+  return form.input_half ? backward_redistribution(from, to) : Redistribution::none;
 }
 
 }  // namespace gsel

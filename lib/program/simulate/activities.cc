@@ -48,7 +48,8 @@ class Lowering {
   };
 
   void lower(const gsel_instr& instr) {
-    switch (work_of(instr.kind)) {
+    const InstrForm& form = known_form_of(instr.kind);
+    switch (form.work) {
       case InstrWork::message:
         return message(instr);
       case InstrWork::wait:
@@ -63,16 +64,16 @@ class Lowering {
       case InstrWork::backward:
         return layer_call(instr);
       case InstrWork::sum_stepped:
-        if (instr.kind == GSEL_INSTR_ALLREDUCE_TIED) return tied(instr);
+        if (form.peers == InstrPeers::tied) return tied(instr);
         break;
-      case InstrWork::numbers:
-        if (instr.kind == GSEL_INSTR_LOSS_ALLREDUCE && instr.axis == GSEL_AXIS_PIPELINE) return losses();
+      case InstrWork::loss:
+        if (instr.axis == GSEL_AXIS_PIPELINE) return losses();
         break;
       default:
         break;
     }
     const Known& known = known_of(instr);
-    compute(known.seconds, instr.kind == GSEL_INSTR_STEP);
+    compute(known.seconds, form.work == InstrWork::step);
     for (const Known::Along& a : known.along)
       if (!(is_optimistic(instr) && a.axis == GSEL_AXIS_PIPELINE)) exchange(a.axis, a.time);
   }
@@ -131,9 +132,8 @@ class Lowering {
       return;
     }
     const auto& phases = work_of(instr.kind) == InstrWork::forward ? layer.forward_phases : layer.backward_phases;
-    const bool meets = instr.kind != GSEL_BACKWARD_WEIGHT && !known.along.empty();
     std::vector<gsel_axis> axes;
-    if (meets)
+    if (!known.along.empty())
       for (const ProgramPhase& phase : phases)
         if (program_->mesh.size[phase.axis] > 1) axes.push_back(phase.axis);
     const double piece = known.seconds / static_cast<double>(axes.size() + 1);
@@ -166,8 +166,7 @@ class Lowering {
   void message(const gsel_instr& instr) {
     const int64_t samples = program_->microbatches[static_cast<size_t>(instr.microbatch)].count;
     if (samples == 0 || !place_of_.contains(instr.peer)) return;
-    const ProgramValue& value = program_->values[static_cast<size_t>(instr.value)];
-    const int64_t bytes = value.sample_bytes * (value.is_scalar ? 1 : samples);
+    const int64_t bytes = program_->values[static_cast<size_t>(instr.value)].bytes(samples);
     const bool sends = instr.kind == GSEL_INSTR_SEND;
     Activity& activity = add(sends ? Kind::send : Kind::receive);
     activity.axis = GSEL_AXIS_PIPELINE;

@@ -24,16 +24,9 @@ double GivenDurations::compute(const Program& program, const gsel_instr& instr) 
   }
   if (instr.layer < 0 || static_cast<size_t>(instr.layer) >= layers.size()) return 0;
   const OfLayer& layer = layers[static_cast<size_t>(instr.layer)];
-  switch (instr.kind) {
-    case GSEL_BACKWARD_INPUT:
-      return layer.backward_input;
-    case GSEL_BACKWARD_WEIGHT:
-      return layer.backward_weight;
-    case GSEL_BACKWARD:
-      return layer.backward_input + layer.backward_weight;
-    default:
-      return layer.forward;
-  }
+  const InstrForm& form = known_form_of(instr.kind);
+  if (form.work == InstrWork::forward) return layer.forward;
+  return (form.input_half ? layer.backward_input : 0) + (form.weight_half ? layer.backward_weight : 0);
 }
 
 ExchangeTime GivenDurations::exchange(const Program& program, const gsel_instr& instr, gsel_axis axis, uint64_t calls,

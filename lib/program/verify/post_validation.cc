@@ -37,37 +37,11 @@ std::array<int32_t, kAxes> calls_before(const Program& program, int32_t end) {
 }
 
 bool may_come_before(const gsel_instr& instr) {
-  switch (instr.kind) {
-    case GSEL_INPUT:
-    case GSEL_FORWARD:
-    case GSEL_INSTR_SEND:
-    case GSEL_INSTR_RECV:
-    case GSEL_INSTR_SCATTER:
-    case GSEL_INSTR_GATHER:
-    case GSEL_INSTR_BROADCAST:
-    case GSEL_INSTR_ALLGATHER:
-    case GSEL_INSTR_WAIT:
-    case GSEL_INSTR_RELEASE:
-      return !(instr.flags & GSEL_INSTR_GRADIENT);
-    default:
-      return false;
-  }
+  return !trains(instr) && work_of(instr.kind) != InstrWork::loss;
 }
 
-// Instructions that are repeated with the true numbers.
 bool may_come_behind_optimistic(const gsel_instr& instr) {
-  switch (instr.kind) {
-    case GSEL_INSTR_NORM:
-    case GSEL_INSTR_OVERFLOW:
-      return is_optimistic(instr);
-    case GSEL_INSTR_STEP:
-    case GSEL_INSTR_ALLGATHER:
-    case GSEL_INSTR_WAIT:
-    case GSEL_INSTR_RELEASE:
-      return true;
-    default:
-      return false;
-  }
+  return is_optimistic(instr) || known_form_of(instr.kind).repeats;
 }
 
 void check_alone(const Program& program) {
@@ -84,15 +58,15 @@ void check_alone(const Program& program) {
   for (size_t i = 0; optimistic >= 0 && i < program.step.size(); ++i) {
     const gsel_instr& instr = program.step[i];
     const auto at = static_cast<int32_t>(i);
-    if (is_optimistic(instr) && instr.kind == GSEL_INSTR_OVERFLOW && instr.axis != GSEL_AXIS_PIPELINE)
+    const bool over_pipeline =
+        instr.kind == GSEL_INSTR_NORM || (instr.kind == GSEL_INSTR_OVERFLOW && instr.axis == GSEL_AXIS_PIPELINE);
+    if (is_optimistic(instr) && !over_pipeline)
       refuse(program, at,
              "an overflow check can be optimistic only over the pipeline axis, after those of the other axes");
     if (at > optimistic && !may_come_behind_optimistic(instr))
       refuse(program, at,
              fmt::format("it comes after \"{}\", whose result is not known yet",
                          to_text(program, program.step[optimistic])));
-    const bool over_pipeline =
-        instr.kind == GSEL_INSTR_NORM || (instr.kind == GSEL_INSTR_OVERFLOW && instr.axis == GSEL_AXIS_PIPELINE);
     if (over_pipeline && !is_optimistic(instr))
       refuse(program, at,
              fmt::format("\"{}\" is optimistic; then it must be, too", to_text(program, program.step[optimistic])));

@@ -84,13 +84,13 @@ void Walker::check_purpose(const gsel_instr& instr) const {
   if (!form_of(instr.kind)) refuse("unknown kind of instruction");
   if (in_setup_ && instr.kind != GSEL_INSTR_BROADCAST && instr.kind != GSEL_INSTR_WAIT)
     refuse("setup has broadcast and wait alone");
-  if (purpose_ == Purpose::evaluation && (form_of(instr.kind)->trains || (instr.flags & GSEL_INSTR_GRADIENT)))
-    refuse("an evaluation has inputs, forwards and the loss alone");
+  if (purpose_ == Purpose::evaluation && trains(instr)) refuse("an evaluation has inputs, forwards and the loss alone");
 }
 
 void Walker::enter(const gsel_instr& instr) {
   check_purpose(instr);
-  switch (form_of(instr.kind)->work) {
+  const InstrForm& form = known_form_of(instr.kind);
+  switch (form.work) {
     case InstrWork::input:
       return input(instr);
     case InstrWork::forward:
@@ -112,9 +112,10 @@ void Walker::enter(const gsel_instr& instr) {
     case InstrWork::release:
       return release(instr);
     case InstrWork::sum_stepped:
-      return instr.kind == GSEL_INSTR_ALLREDUCE_TIED ? allreduce_tied(instr) : allreduce_partial(instr);
-    case InstrWork::numbers:
-      if (instr.kind == GSEL_INSTR_LOSS_ALLREDUCE) return loss_allreduce(instr);
+      return form.peers == InstrPeers::tied ? allreduce_tied(instr) : allreduce_partial(instr);
+    case InstrWork::loss:
+      return loss_allreduce(instr);
+    case InstrWork::check:
       return instr.kind == GSEL_INSTR_NORM ? norm() : overflow(instr);
     case InstrWork::step:
       return step(instr);
@@ -124,9 +125,11 @@ void Walker::enter(const gsel_instr& instr) {
 }
 
 RankGroup* Walker::meeting(const gsel_instr& instr, int32_t i) const {
-  const InstrForm& form = *form_of(instr.kind);
-  switch (form.meets) {
+  const InstrForm& form = known_form_of(instr.kind);
+  if (form.is_bucket_collective()) return nullptr;  // at its WAIT
+  switch (form.peers) {
     case InstrPeers::nobody:
+    case InstrPeers::peer:
       return nullptr;
     case InstrPeers::axis:
       return i == 0 ? groups_[instr.axis] : nullptr;
@@ -167,7 +170,7 @@ bool Walker::meet(const gsel_instr& instr) {
 int32_t Walker::awaited(const gsel_instr& instr, const RankGroup& group) const {
   if (group.complete(meeting_index_) || goes_on(instr, group)) return -1;
   const auto loss = std::ranges::find_if(program_.layers, &ProgramLayer::is_loss);
-  if (instr.kind != GSEL_INSTR_LOSS_ALLREDUCE || instr.axis != GSEL_AXIS_PIPELINE || loss == program_.layers.end())
+  if (work_of(instr.kind) != InstrWork::loss || instr.axis != GSEL_AXIS_PIPELINE || loss == program_.layers.end())
     return group.missing(meeting_index_);
   const int32_t sender = pipeline_rank_of_layer(program_, static_cast<int32_t>(loss - program_.layers.begin()));
   if (sender == coordinate(GSEL_AXIS_PIPELINE) || group.has_posted(sender, meeting_index_)) return -1;
@@ -175,7 +178,7 @@ int32_t Walker::awaited(const gsel_instr& instr, const RankGroup& group) const {
 }
 
 void Walker::leave(const gsel_instr& instr) {
-  if (instr.kind == GSEL_INSTR_SCATTER || instr.kind == GSEL_INSTR_GATHER) leave_parts(instr);
+  if (work_of(instr.kind) == InstrWork::parts) leave_parts(instr);
 }
 
 std::string Walker::waits_for() const {

@@ -61,7 +61,7 @@ int32_t Walker::full_channel() const {
 
 bool Walker::has_room(const gsel_instr& instr) const {
   if (transfers_ == 0) return true;
-  if (instr.kind == GSEL_INSTR_LOSS_ALLREDUCE && instr.axis == GSEL_AXIS_DATA) return full_channel() < 0;
+  if (work_of(instr.kind) == InstrWork::loss && instr.axis == GSEL_AXIS_DATA) return full_channel() < 0;
   if (instr.kind != GSEL_INSTR_SEND) return true;
   const Channel& channel = all_.channel(program_.rank, instr.peer);
   return channel.sent < channel.taken + 2 * int64_t{transfers_};

@@ -82,13 +82,14 @@ void Walker::backward(const gsel_instr& instr) {
   need_here(instr);
   const ProgramLayer& l = program_.layers[instr.layer];
   const int32_t mb = instr.microbatch;
-  const bool input_half = instr.kind != GSEL_BACKWARD_WEIGHT && l.needs_backward_input;
-  const bool weight_half = instr.kind != GSEL_BACKWARD_INPUT && l.needs_backward_weight;
+  const InstrForm& form = known_form_of(instr.kind);
+  const bool input_half = form.input_half && l.needs_backward_input;
+  const bool weight_half = form.weight_half && l.needs_backward_weight;
   LayerFacts& facts = layer(instr.layer, mb);
   if (!input_half && !weight_half) refuse("the layer has no such gradient to produce");
   if (!facts.forward) refuse("its forward has not run");
   need_output_gradients(l, mb);
-  if (instr.kind != GSEL_BACKWARD_WEIGHT || l.weight_reads_params) need_params(l, l.backward_unread_params);
+  if (form.input_half || l.weight_reads_params) need_params(l, l.backward_unread_params);
   if (input_half) {
     if (facts.backward_input) refuse("the gradient of its inputs is already produced");
     facts.backward_input = true;
@@ -106,9 +107,9 @@ void Walker::produce_weights(const gsel_instr& instr) {
   for (int32_t p : program_.layers[instr.layer].params) {
     if (bucket_of_[p] < 0) continue;
     BucketFacts& bucket = buckets_[bucket_of_[p]];
-    if (bucket.under_way == GSEL_INSTR_REDUCE_SCATTER)
-      refuse(fmt::format("it writes the gradient of parameter \"{}\", whose reduce_scatter was not waited for",
-                         program_.params[p].name));
+    if (bucket.under_way && work_of(bucket.under_way) == InstrWork::gradients)
+      refuse(fmt::format("it writes the gradient of parameter \"{}\", whose {} was not waited for",
+                         program_.params[p].name, form_of(bucket.under_way)->word));
     --pending_[p];
     ++bucket.uncovered;
   }

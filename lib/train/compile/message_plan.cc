@@ -20,11 +20,10 @@ MessagePlan::MessagePlan(const Program& program)
     if (instr.kind == GSEL_INSTR_LOSS_ALLREDUCE && instr.axis == GSEL_AXIS_DATA)
       settled_at_ = std::min(settled_at_, position);
     if (instr.kind != GSEL_INSTR_SEND && instr.kind != GSEL_INSTR_RECV) continue;
-    if (program.microbatches[instr.microbatch].count == 0) continue;
+    const int64_t samples = program.microbatches[instr.microbatch].count;
+    if (samples == 0) continue;
     const int32_t lane = lane_to(instr.peer, instr.kind == GSEL_INSTR_SEND);
-    const ProgramValue& value = program.values[instr.value];
-    const int64_t samples = value.is_scalar ? 1 : program.microbatches[instr.microbatch].count;
-    lanes_[lane].most_bytes = std::max(lanes_[lane].most_bytes, value.sample_bytes * samples);
+    lanes_[lane].most_bytes = std::max(lanes_[lane].most_bytes, program.values[instr.value].bytes(samples));
     std::vector<int32_t>& positions = lanes_[lane].positions;
     messages_[i] = {lane, static_cast<int32_t>(positions.size()), -1};
     positions.push_back(position);
@@ -70,7 +69,7 @@ bool MessagePlan::is_buffered(int32_t lane) const {
 // that.
 int32_t MessagePlan::first(size_t position) const {
   const auto [lane, number, launched_at] = messages_[position];
-  if (lanes_[lane].sends || is_buffered(lane)) return static_cast<int32_t>(position);
+  if (lane < 0 || lanes_[lane].sends || is_buffered(lane)) return static_cast<int32_t>(position);
   if (on_device_) return launched_at;
   const int32_t begin = static_cast<int32_t>(position) > post_validate_ ? std::max(post_validate_, 0) : 0;
   return number < ahead_ ? begin : std::max(begin, lanes_[lane].positions[number - ahead_]);
@@ -79,8 +78,8 @@ int32_t MessagePlan::first(size_t position) const {
 // A send has ended when the send `ahead` after it starts.
 int32_t MessagePlan::last(size_t position) const {
   const auto [lane, number, launched_at] = messages_[position];
+  if (lane < 0 || !lanes_[lane].sends || is_buffered(lane)) return static_cast<int32_t>(position);
   const std::vector<int32_t>& positions = lanes_[lane].positions;
-  if (!lanes_[lane].sends || is_buffered(lane)) return static_cast<int32_t>(position);
   const size_t next = static_cast<size_t>(number) + static_cast<size_t>(ahead_);
   const int32_t settled = std::max(settled_at_, static_cast<int32_t>(position));
   return next < positions.size() ? std::min(positions[next], settled) : settled;

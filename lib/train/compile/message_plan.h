@@ -32,7 +32,7 @@ class MessagePlan {
   // Lane of the SEND or RECV at a position, and its index in the lane; -1 if it transfers nothing.
   int32_t lane_of(size_t position) const { return messages_[position].lane; }
   int32_t number_of(size_t position) const { return messages_[position].number; }
-  // For a SEND or RECV that has a lane: the first and last position at which the communicator uses its buffer.
+  // The first and last position at which the communicator uses the buffer of a SEND or RECV; else `position`.
   int32_t first(size_t position) const;
   int32_t last(size_t position) const;
   // On a device: the receives in the order of launching, each with the position of the instruction before which, or at

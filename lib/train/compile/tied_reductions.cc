@@ -24,7 +24,7 @@ std::vector<int32_t> buckets_that(const Program& program, const std::vector<int3
 }
 
 bool looks_at_gradients(const gsel_instr& instr, const std::vector<int32_t>& summed) {
-  return instr.kind == GSEL_INSTR_OVERFLOW || instr.kind == GSEL_INSTR_NORM ||
+  return work_of(instr.kind) == InstrWork::check ||
          (instr.kind == GSEL_INSTR_STEP && std::ranges::count(summed, instr.bucket));
 }
 

@@ -12,14 +12,14 @@ namespace {
 
 // A communicator takes one call at a time: what is computed next follows those of this axis on the communication
 // stream.
-void drain(State& s, gsel_axis axis) {
-  if (const int64_t call = s.last_async[axis]; call >= 0) s.async_calls[static_cast<size_t>(call)].done.hold_compute();
+void drain(Communication& c, gsel_axis axis) {
+  if (const int64_t call = c.last_async[axis]; call >= 0) c.async_calls[static_cast<size_t>(call)].done.hold_compute();
 }
 
-void count_under(State& s, gsel_axis axis, gsel_collective_kind kind, gsel_instr_kind poster) {
-  if (s.counts.is_posted_by(axis, kind, poster)) return;
-  drain(s, axis);
-  s.counts.set_poster(axis, kind, poster);
+void count_under(Communication& c, gsel_axis axis, gsel_collective_kind kind, gsel_instr_kind poster) {
+  if (c.counts.is_posted_by(axis, kind, poster)) return;
+  drain(c, axis);
+  c.counts.set_poster(axis, kind, poster);
 }
 
 }  // namespace
@@ -126,18 +126,18 @@ void forget_async(Communication& c) {
 
 namespace {
 
-void note_async(State& s, const AsyncCall& call) {
+void note_async(const Communication& c, const AsyncCall& call, StepRecord& record) {
   const double seconds = call.began.seconds_until(call.done);
-  const double began = s.began_event.seconds_until(call.began);
-  s.run->record.intervals.push_back({call.posted_at, began, began + seconds, true});
-  gsel_step_report& report = s.run->record.report;
+  const double began = c.began_event.seconds_until(call.began);
+  record.intervals.push_back({call.posted_at, began, began + seconds, true});
+  gsel_step_report& report = record.report;
   if (call.kind == GSEL_INSTR_ALLGATHER) {
     ++report.n_allgathers;
     report.allgather_s += seconds;
     report.exposed_allgather_s += call.waited_s;
-  } else if (call.kind != GSEL_INSTR_BROADCAST) {
+  } else if (work_of(call.kind) == InstrWork::gradients) {
     ++report.n_reduces;
-    report.n_overlapped += call.backward_went_on || call.began.seconds_until(s.backward_done) > 0;
+    report.n_overlapped += call.backward_went_on || call.began.seconds_until(c.backward_done) > 0;
   }
 }
 
@@ -150,7 +150,7 @@ void settle_device(State& s) {
     s.comms.throw_async_errors();
   }
   for (size_t i = 0; i < s.n_async; ++i)
-    if (std::exchange(s.async_calls[i].ended, false)) note_async(s, s.async_calls[i]);
+    if (std::exchange(s.async_calls[i].ended, false)) note_async(s, s.async_calls[i], s.run->record);
 }
 
 void post(State& s, const gsel_instr& instr, gsel_collective call) {

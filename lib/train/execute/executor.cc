@@ -127,7 +127,7 @@ void Executor::end() {
   report.loss_sum = run.loss_sum;
   report.weight = run.weight;
   report.loss = run.has_weight() ? run.loss_sum / run.weight : 0;
-  execute::report_validated(s_, report);
+  execute::report_validated(run, s_.validation, report);
   report.peak_bytes = s_.ledger.peak_total();
   report.offload_bytes_in = s_.offload_bytes_in() - run.offload_in_before;
   report.offload_bytes_out = s_.offload_bytes_out() - run.offload_out_before;
@@ -180,7 +180,7 @@ void Executor::settle_last_step() {
   } catch (...) {
     break_off(current_error());
   }
-  execute::report_validated(s_, s_.last_step.report);
+  execute::report_validated(*s_.run, s_.validation, s_.last_step.report);
   execute::report_non_finite(s_, s_.last_step.report);
 }
 

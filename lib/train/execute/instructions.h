@@ -112,7 +112,7 @@ double clip_of(const Fixed& fixed, double gradient_norm);
 bool shows_overflow(const Fixed& fixed, double squares);
 // Looks at the outputs of the backward just done; at the loss of a micro-batch.
 void look_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer);
-void look_at_loss(State& s, int32_t microbatch);
+void look_at_loss(const Fixed& fixed, Run& run, int32_t microbatch);
 // On a device: takes what the device has found so far, once the numbers are known.
 void take_looks(State& s);
 // Takes the loss of a micro-batch from the numbers and looks at it.
@@ -120,10 +120,9 @@ void take_loss(State& s, int32_t microbatch);
 // Updates loss scale and counters once all ranks know the outcome of a step. After an overflow, a collective.
 void end_update(State& s, bool overflowed, int64_t step, const NonFiniteOrigin& origin);
 void report_non_finite(const Progress& progress, gsel_step_report& report);
-// Optimistic steps: sends this rank's NORM or OVERFLOW; copies what STEP changes; reports the last validated step.
+// Optimistic steps: sends this rank's NORM or OVERFLOW; reports the last validated step.
 void start_optimistic(State& s, const gsel_instr& instr, double number);
-void keep_until_validated(State& s, int32_t bucket, const BucketShard& shard);
-void report_validated(const State& s, gsel_step_report& report);
+void report_validated(const Run& run, const Validation& validation, gsel_step_report& report);
 // Validates the open optimistic step, if any. False: it was undone and repeated with the true numbers.
 bool settle_validation(State& s);
 

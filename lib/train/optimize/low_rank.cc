@@ -33,9 +33,8 @@ void sum_over_ranks(Communicator& comm, float* data, int64_t count) {
 }  // namespace
 
 bool can_skip(const Program& program) {
-  return std::ranges::any_of(program.step, [](const gsel_instr& instr) {
-    return instr.kind == GSEL_INSTR_OVERFLOW || instr.kind == GSEL_INSTR_NORM;
-  });
+  return std::ranges::any_of(program.step,
+                             [](const gsel_instr& instr) { return work_of(instr.kind) == InstrWork::check; });
 }
 
 uint64_t LowRankCompressor::bytes(const LowRankParts& parts, bool keeps_two) {

@@ -47,7 +47,7 @@ uint64_t ArenaBuffers::touch_here(Name name, uint64_t bytes) {
 }
 
 void ArenaBuffers::keep_until(uint64_t buffer, int32_t position) {
-  buffers_[buffer].last = std::max(buffers_[buffer].last, position);
+  if (buffer != kNone) buffers_[buffer].last = std::max(buffers_[buffer].last, position);
 }
 
 void ArenaBuffers::close(Name name) {

@@ -45,7 +45,7 @@ class ArenaBuffers {
   uint64_t touch_from(int32_t first, Name name, uint64_t bytes);
   // The same, for this instruction only.
   uint64_t touch_here(Name name, uint64_t bytes);
-  // Extends its life to this position at least.
+  // Extends its life to this position at least; kNone: nothing.
   void keep_until(uint64_t buffer, int32_t position);
   void forget(Name name) { living_.erase(name.number()); }
   // Ends its life at this instruction, if it lives.

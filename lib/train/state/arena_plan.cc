@@ -35,6 +35,7 @@ class ArenaPlanner {
       at_ = static_cast<int32_t>(i);
       here_ = &plan_.operands_[i];
       buffers_.go_to(at_);
+      form_ = &known_form_of(program_.step[i].kind);
       make_operands(program_.step[i]);
       visit(program_.step[i]);
     }
@@ -54,17 +55,16 @@ class ArenaPlanner {
   // ---- operands: buffer numbers until place() ----
 
   void make_operands(const gsel_instr& instr) {
-    const InstrForm& form = *form_of(instr.kind);
-    if (!form.layer) {
-      here_->inputs.resize(form.value);
-      here_->outputs.resize(form.work == InstrWork::parts);
+    if (!form_->layer) {
+      here_->inputs.resize(form_->value);
+      here_->outputs.resize(form_->work == InstrWork::parts);
       return;
     }
     const Layer& layer = model_.layers()[instr.layer];
     here_->inputs.resize(layer.inputs.size());
     here_->outputs.resize(layer.outputs.size());
     here_->params.resize(layer.params.size());
-    here_->phases.resize((form.work == InstrWork::forward ? layer.forward_buffers : layer.backward_buffers).size());
+    here_->phases.resize((form_->work == InstrWork::forward ? layer.forward_buffers : layer.backward_buffers).size());
   }
 
   void place_operands() {
@@ -84,9 +84,9 @@ class ArenaPlanner {
     return samples(mb) > 0 ? value_bytes(model_.values()[v], samples(mb)) : 0;
   }
 
-  void touch_value(OfValue& operand, int32_t v, int32_t mb) { touch_value_from(at_, operand, v, mb); }
-  void touch_value_from(int32_t first, OfValue& operand, int32_t v, int32_t mb) {
-    operand.value = buffers_.touch_from(first, {Kind::value, v, mb}, bytes_of(v, mb));
+  // A message's buffer is used from the position at which its receive is posted.
+  void touch_value(OfValue& operand, int32_t v, int32_t mb) {
+    operand.value = buffers_.touch_from(messages_.first(at_), {Kind::value, v, mb}, bytes_of(v, mb));
     if (mb == 0) plan_.left_[v] = operand.value;
   }
   void touch_gradient(OfValue& operand, int32_t v, int32_t mb) {
@@ -96,12 +96,11 @@ class ArenaPlanner {
     here_->saved = buffers_.touch({Kind::saved, layer, mb}, saved_bytes(model_.layers()[layer], samples(mb)));
   }
   // The first contribution to a gradient is written in place, later ones go to scratch and are added.
-  void contribute(OfValue& operand, int32_t v, int32_t mb) { contribute_from(at_, operand, v, mb); }
-  void contribute_from(int32_t first, OfValue& operand, int32_t v, int32_t mb) {
+  void contribute(OfValue& operand, int32_t v, int32_t mb) {
     const bool is_first = !buffers_.lives({Kind::gradient, v, mb});
-    operand.gradient = buffers_.touch_from(is_first ? first : at_, {Kind::gradient, v, mb}, bytes_of(v, mb));
+    operand.gradient = buffers_.touch_from(messages_.first(at_), {Kind::gradient, v, mb}, bytes_of(v, mb));
     if (is_first) return;
-    operand.scratch = buffers_.touch_from(first, {Kind::scratch, v, mb}, bytes_of(v, mb));
+    operand.scratch = buffers_.touch_from(messages_.first(at_), {Kind::scratch, v, mb}, bytes_of(v, mb));
     buffers_.forget({Kind::scratch, v, mb});
   }
   uint64_t open_params(int32_t b) { return buffers_.touch({Kind::param_window, b}, layouts_[b].param_window_bytes); }
@@ -112,18 +111,15 @@ class ArenaPlanner {
   // ---- instructions ----
 
   void visit(const gsel_instr& instr) {
-    const bool gradient = instr.flags & GSEL_INSTR_GRADIENT;
-    switch (work_of(instr.kind)) {
+    switch (form_->work) {
       case InstrWork::input:
-        return touch_value(here_->inputs[0], instr.value, instr.microbatch);
+      case InstrWork::message:
+      case InstrWork::parts:
+        return visit_value(instr);
       case InstrWork::forward:
         return visit_forward(instr);
       case InstrWork::backward:
         return visit_backward(instr);
-      case InstrWork::message:
-        return instr.kind == GSEL_INSTR_RECV ? visit_receive(instr, gradient) : visit_send(instr, gradient);
-      case InstrWork::parts:
-        return visit_parts(instr, gradient);
       case InstrWork::params:
       case InstrWork::gradients:
         return visit_bucket(instr);
@@ -136,21 +132,22 @@ class ArenaPlanner {
     }
   }
 
-  // The communicator uses the buffer from where the receive is posted.
-  void visit_receive(const gsel_instr& instr, bool gradient) {
-    if (samples(instr.microbatch) == 0) return;
-    const int32_t first = messages_.first(at_);
-    if (gradient) return contribute_from(first, here_->inputs[0], instr.value, instr.microbatch);
-    touch_value_from(first, here_->inputs[0], instr.value, instr.microbatch);
-  }
-
-  // The communicator uses the buffer until the send has ended.
-  void visit_send(const gsel_instr& instr, bool gradient) {
-    if (samples(instr.microbatch) == 0) return;
-    OfValue& operand = here_->inputs[0];
-    gradient ? touch_gradient(operand, instr.value, instr.microbatch)
-             : touch_value(operand, instr.value, instr.microbatch);
-    buffers_.keep_until(gradient ? operand.gradient : operand.value, messages_.last(at_));
+  // The instruction's value, or its gradient, and for parts the whole one on the root. The communicator uses a
+  // message's buffer until the send has ended.
+  void visit_value(const gsel_instr& instr) {
+    const bool gradient = instr.flags & GSEL_INSTR_GRADIENT;
+    auto use = [&](OfValue& operand, int32_t mb, bool writes) {
+      if (!gradient)
+        touch_value(operand, instr.value, mb);
+      else
+        writes ? contribute(operand, instr.value, mb) : touch_gradient(operand, instr.value, mb);
+      if (!writes) buffers_.keep_until(gradient ? operand.gradient : operand.value, messages_.last(at_));
+    };
+    use(here_->inputs[0], instr.microbatch, form_->writes_value);
+    const int32_t whole = program_.microbatches[instr.microbatch].whole;
+    if (form_->work == InstrWork::parts && whole >= 0 &&
+        program_.mesh.coordinate(program_.rank, instr.axis) == instr.peer)
+      use(here_->outputs[0], whole, !form_->writes_value);
   }
 
   void visit_forward(const gsel_instr& instr) {
@@ -172,9 +169,8 @@ class ArenaPlanner {
   void visit_backward(const gsel_instr& instr) {
     const Layer& layer = model_.layers()[instr.layer];
     const int32_t mb = instr.microbatch;
-    const bool input_half = instr.kind != GSEL_BACKWARD_WEIGHT;
     if (layer.redistributes) return redistribute_gradient(instr, layer);
-    if (input_half) visit_phases(layer.backward_buffers, layer.backward_phases, mb);
+    if (form_->input_half) visit_phases(layer.backward_buffers, layer.backward_phases, mb);
     if (samples(mb) == 0) return;
     for (size_t i = 0; i < layer.inputs.size(); ++i)
       if (layer.reads_input(instr.kind, i)) touch_value(here_->inputs[i], layer.inputs[i], mb);
@@ -184,9 +180,9 @@ class ArenaPlanner {
     for (size_t i = 0; !layer.is_loss() && i < layer.outputs.size(); ++i)
       if (const int32_t v = layer.outputs[i]; model_.values()[v].needs_gradient)
         touch_gradient(here_->outputs[i], v, mb);
-    for (size_t i = 0; input_half && i < layer.inputs.size(); ++i)
+    for (size_t i = 0; form_->input_half && i < layer.inputs.size(); ++i)
       if (const int32_t v = layer.inputs[i]; model_.values()[v].needs_gradient) contribute(here_->inputs[i], v, mb);
-    for (size_t i = 0; instr.kind != GSEL_BACKWARD_INPUT && i < layer.params.size(); ++i)
+    for (size_t i = 0; form_->weight_half && i < layer.params.size(); ++i)
       if (const int32_t b = bucket_of_[layer.params[i]]; b >= 0) here_->params[i].gradient_window = open_gradient(b);
     visit_casts(instr, layer);
   }
@@ -253,28 +249,13 @@ class ArenaPlanner {
     }
   }
 
-  // The shard on this rank; the whole value on the root.
-  void visit_parts(const gsel_instr& instr, bool gradient) {
-    const int32_t part = instr.microbatch, whole = program_.microbatches[part].whole;
-    const bool scatter = instr.kind == GSEL_INSTR_SCATTER;
-    auto write = [&](OfValue& operand, int32_t mb) {
-      gradient ? contribute(operand, instr.value, mb) : touch_value(operand, instr.value, mb);
-    };
-    auto read = [&](OfValue& operand, int32_t mb) {
-      gradient ? touch_gradient(operand, instr.value, mb) : touch_value(operand, instr.value, mb);
-    };
-    scatter ? write(here_->inputs[0], part) : read(here_->inputs[0], part);
-    if (whole < 0 || program_.mesh.coordinate(program_.rank, instr.axis) != instr.peer) return;
-    scatter ? read(here_->outputs[0], whole) : write(here_->outputs[0], whole);
-  }
-
   void visit_bucket(const gsel_instr& instr) {
     const int32_t b = instr.bucket;
     BucketState& state = buckets_[b];
-    state.opened = form_of(instr.kind)->opens;
+    state.opened = form_->opens;
     if (state.opened == BucketWindow::params) here_->window = open_params(b);
     if (state.opened == BucketWindow::gradient) here_->window = open_gradient(b);
-    if (instr.kind != GSEL_INSTR_REDUCE_SCATTER || layouts_[b].whole_gradient) return;
+    if (state.opened != BucketWindow::gradient || layouts_[b].whole_gradient) return;
     if (state.has_gradients) here_->reduced = buffers_.touch({Kind::reduced, b}, layouts_[b].gradient_bytes);
     state.has_gradients = true;
   }
@@ -295,7 +276,8 @@ class ArenaPlanner {
   std::vector<BucketState> buckets_;
 
   int32_t at_ = 0;
-  ArenaOperands* here_ = nullptr;  // of the instruction at at_
+  const InstrForm* form_ = nullptr;  // of the instruction at at_
+  ArenaOperands* here_ = nullptr;
   ArenaBuffers buffers_;
 };
 

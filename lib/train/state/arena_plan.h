@@ -40,12 +40,12 @@ struct ArenaOperands {
   // Scratch for packing, see train/execute/redistribute.h. Source and result share memory if nothing has to be done or
   // a sum can be made in place.
   uint64_t packing = kNone;
-  // For ALLGATHER and BROADCAST the bucket's whole parameters, until RELEASE; for REDUCE_SCATTER and REDUCE its whole
-  // gradient, until their WAIT. A gradient's window opens at the first backward of a micro-batch with samples that
-  // writes it, else at the reduction. It is opened as planned even if the data ends early.
+  // The window that the instruction opens: the bucket's whole parameters, until RELEASE, or its whole gradient, until
+  // WAIT. A gradient's window opens at the first backward of a micro-batch with samples that writes it, else at the
+  // reduction. It is opened as planned even if the data ends early.
   uint64_t window = kNone;
-  // Where a REDUCE_SCATTER puts its result if the shard already has gradients of this step; its WAIT adds it. kNone:
-  // the result goes directly to the shard.
+  // Where a reduction puts its result if the shard already has gradients of this step; its WAIT adds it. kNone: the
+  // result goes directly to the shard.
   uint64_t reduced = kNone;
 };
 

@@ -57,8 +57,8 @@ class ParamStorage {
   // Before an in-place gather: copies this rank's shard into the open window; nothing if parameters are kept whole. The
   // copy is queued on the stream; from offload memory it is done on return.
   void place_shard(int32_t bucket, gsel_stream* stream);
-  // This rank's shard of the gradient, [layout().own_elems()]: the result of a REDUCE_SCATTER, or inside the whole
-  // gradient. nullptr if another rank owns the bucket.
+  // This rank's shard of the gradient, [layout().own_elems()]: the result of a reduction into it, or inside the
+  // whole gradient. nullptr if another rank owns the bucket.
   float* own_gradient(int32_t bucket) const;
   // Parameters in this rank's shard.
   std::span<const ParamRun> runs(int32_t bucket) const { return blocks_[bucket].layout.runs; }

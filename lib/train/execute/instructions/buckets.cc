@@ -82,8 +82,9 @@ void add_reduced(State& s, int32_t b) {
 
 void finish_collective(State& s, int32_t b, gsel_instr_kind kind) {
   if (kind == GSEL_INSTR_BROADCAST && !s.under_way) update_master_copies(s, b);
-  if (kind == GSEL_INSTR_REDUCE_SCATTER) add_reduced(s, b);
-  if (kind == GSEL_INSTR_REDUCE_SCATTER || kind == GSEL_INSTR_REDUCE) close_gradient_window(s, b);
+  if (known_form_of(kind).opens != BucketWindow::gradient) return;
+  add_reduced(s, b);
+  close_gradient_window(s, b);
 }
 
 }  // namespace

@@ -11,13 +11,6 @@ namespace {
 
 using Access = Lender::Access;
 
-bool has_input_half(gsel_instr_kind kind) {
-  return kind != GSEL_BACKWARD_WEIGHT;
-}
-bool has_weight_half(gsel_instr_kind kind) {
-  return kind != GSEL_BACKWARD_INPUT;
-}
-
 // All parameters of a layer share one `accumulate`. If a tied one already has a gradient, or the layer always adds, it
 // is 1, and the gradients of the others are zeroed first.
 void begin_weight_gradients(State& s, const Layer& layer) {
@@ -63,9 +56,9 @@ void scale_contribution(State& s, const ArenaOperands::OfValue& operand, int32_t
 // that is empty in the program opens none; they open at the first instruction that needs them.
 void begin_backward(State& s, const gsel_instr& instr, const Layer& layer) {
   s.lent.call.accumulate = 0;
-  if (layer.always_accumulates() && has_input_half(instr.kind) && !s.is_empty(instr.microbatch))
+  if (layer.always_accumulates() && known_form_of(instr.kind).input_half && !s.is_empty(instr.microbatch))
     zero_contributions(s, layer, instr.microbatch);
-  if (!has_weight_half(instr.kind)) return;
+  if (!known_form_of(instr.kind).weight_half) return;
   for (size_t i = 0; i < layer.params.size(); ++i)
     if (const int32_t p = layer.params[i];
         s.model.params()[p].trainable() && s.program().microbatches[instr.microbatch].count > 0)
@@ -87,7 +80,7 @@ void lend_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
     s.lent.t_d_inputs.push_back(
         s.lent.lender.lend(value_view(s, layer.inputs[i], mb, s.at(operands.inputs[i].contribution())),
                            layer.always_accumulates() ? Access::update : written));
-  if (!has_weight_half(instr.kind)) return;
+  if (!known_form_of(instr.kind).weight_half) return;
   for (int32_t p : layer.params)
     s.lent.t_d_params.push_back(s.lent.lender.lend(gradient_tensor(s.model.params()[p], s.params.gradient(p)),
                                                    s.lent.call.accumulate ? Access::update : written));
@@ -97,14 +90,14 @@ void lend_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
 
 void finish_backward(State& s, const gsel_instr& instr, const Layer& layer) {
   const int32_t mb = instr.microbatch;
-  if (has_input_half(instr.kind))
+  if (known_form_of(instr.kind).input_half)
     for (size_t i = 0; i < layer.inputs.size(); ++i) {
       const int32_t v = layer.inputs[i];
       if (!s.model.values()[v].needs_gradient) continue;
       if (layer.is_loss()) scale_contribution(s, s.operands().inputs[i], v, mb);
       finish_contribution(s, s.operands().inputs[i], v, mb);
     }
-  if (has_weight_half(instr.kind)) finish_weight_gradients(s, layer);
+  if (known_form_of(instr.kind).weight_half) finish_weight_gradients(s, layer);
   look_for_non_finite(s, instr, layer);
   if (s.is_at_last_backward()) s.backward_done.record_compute();
 }

@@ -44,12 +44,12 @@ void shift_ring(State& s, const gsel_instr& instr, size_t k) {
 
 const std::vector<gsel_phase>& phases_of(const Layer& layer, gsel_instr_kind kind) {
   if (is_forward(kind)) return layer.forward_phases;
-  return kind == GSEL_BACKWARD_WEIGHT ? kNone : layer.backward_phases;
+  return known_form_of(kind).input_half ? layer.backward_phases : kNone;
 }
 
 const std::vector<gsel_phase>& buffers_of(const Layer& layer, gsel_instr_kind kind) {
   if (is_forward(kind)) return layer.forward_buffers;
-  return kind == GSEL_BACKWARD_WEIGHT ? kNone : layer.backward_buffers;
+  return known_form_of(kind).input_half ? layer.backward_buffers : kNone;
 }
 
 // The i-th buffer after `done` phases.

@@ -60,7 +60,7 @@ void take_loss(State& s, int32_t microbatch) {
   const int64_t first = std::exchange(s.run->fetched[microbatch], -1);
   if (first < 0) return;
   for (size_t i = 0; i < 2; ++i) s.run->losses[microbatch][i] = s.numbers[static_cast<size_t>(first) + i];
-  look_at_loss(s, microbatch);
+  look_at_loss(s, *s.run, microbatch);
 }
 
 // The only place that normalises the loss: sums over all ranks, axis by axis, then one division.

@@ -47,21 +47,22 @@ std::string text_of(const Model& model, const NonFiniteOrigin& origin, int64_t s
 }
 
 // While a dynamic loss scale may still fall, an overflow is no error: it is how the scale is found.
-void judge_non_finite(const State& s, int64_t step) {
-  const std::string what = text_of(s.model, s.non_finite_origin, step);
-  const bool searches = s.loss_scale.may_fall();
-  if (s.non_finite == NonFinite::error && !searches)
+void judge_non_finite(const Fixed& fixed, const Progress& progress, int64_t step) {
+  const std::string what = text_of(fixed.model, progress.non_finite_origin, step);
+  const bool searches = progress.loss_scale.may_fall();
+  if (fixed.non_finite == NonFinite::error && !searches)
     throw Error(GSEL_ERR_CALLBACK, what + "; train.non_finite = \"skip\" would go on without this step")
-        .about_rank(s.non_finite_origin.rank);
-  if (s.rank == 0) log(searches ? GSEL_LOG_INFO : GSEL_LOG_WARN, "train", "{}; the step is skipped on all ranks", what);
+        .about_rank(progress.non_finite_origin.rank);
+  if (fixed.rank == 0)
+    log(searches ? GSEL_LOG_INFO : GSEL_LOG_WARN, "train", "{}; the step is skipped on all ranks", what);
 }
 
 // ---- what this rank has seen --------------------------------------------------------------------------------------
 
 // Keeps the earlier origin.
-void note_origin(State& s, const NonFiniteOrigin& origin) {
-  const int32_t n = s.mesh.world_size();
-  if (origin.order(s.model, n) < s.run->origin.order(s.model, n)) s.run->origin = origin;
+void note_origin(const Fixed& fixed, Run& run, const NonFiniteOrigin& origin) {
+  const int32_t n = fixed.mesh.world_size();
+  if (origin.order(fixed.model, n) < run.origin.order(fixed.model, n)) run.origin = origin;
 }
 
 bool is_finite(const Fixed& fixed, const void* data, gsel_dtype dtype, uint64_t elems) {
@@ -79,10 +80,10 @@ bool is_finite(const Fixed& fixed, const void* data, gsel_dtype dtype, uint64_t 
 }
 
 // A value or its gradient. True if it has no memory here or no floating-point elements.
-bool is_finite_value(const State& s, const void* data, int32_t v, int32_t mb) {
-  const Value& value = s.model.values()[v];
+bool is_finite_value(const Fixed& fixed, const Microbatch& mb, const void* data, int32_t v) {
+  const Value& value = fixed.model.values()[v];
   if (!data || value.is_scalar() || value.dtype < GSEL_F16) return true;
-  return is_finite(s, data, value.dtype, static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count)));
+  return is_finite(fixed, data, value.dtype, static_cast<uint64_t>(value_elems(value, mb.count)));
 }
 
 // The loss layer if only that reads the value. -1: other layers contributed to its gradient, or passed on a gradient.
@@ -100,10 +101,15 @@ int32_t is_read_by_loss_alone(const Model& model, int32_t v) {
   return loss;
 }
 
-NonFiniteOrigin origin_in(const State& s, int32_t layer, int32_t param, int32_t mb) {
-  const int32_t away = pipeline_rank_of_layer(s.program(), layer) - s.axis_coordinate(GSEL_AXIS_PIPELINE);
-  return {s.rank + away * s.mesh.stride(GSEL_AXIS_PIPELINE), s.model.layers()[static_cast<size_t>(layer)].origin, param,
-          s.run->microbatch_number[mb], -1};
+// The rank that has the layer and this rank's other coordinates.
+int32_t rank_of_layer(const Fixed& fixed, const Program& program, int32_t layer) {
+  const int32_t away = pipeline_rank_of_layer(program, layer) - fixed.axis_coordinate(GSEL_AXIS_PIPELINE);
+  return fixed.rank + away * fixed.mesh.stride(GSEL_AXIS_PIPELINE);
+}
+
+NonFiniteOrigin origin_in(const Fixed& fixed, const Run& run, int32_t layer, int32_t param, int32_t mb) {
+  return {rank_of_layer(fixed, run.program, layer), fixed.model.layers()[static_cast<size_t>(layer)].origin, param,
+          run.microbatch_number[mb], -1};
 }
 
 // The backward of the loss gets no gradient, so it made a non-finite gradient that the next backward received.
@@ -115,11 +121,12 @@ void look_at_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
         s.numbers.sum_squares(s.params.gradient(p), GSEL_F32, static_cast<uint64_t>(s.model.params()[p].n_elems));
     if (!s.numbers.are_known_at_once()) s.run->looks.push_back({instr.layer, p, instr.microbatch, squares});
     if (!s.numbers.are_known_at_once() || std::isfinite(s.numbers[squares])) continue;
-    s.run->origin = origin_in(s, instr.layer, p, instr.microbatch);
+    s.run->origin = origin_in(s, *s.run, instr.layer, p, instr.microbatch);
     for (size_t k = 0; k < layer.outputs.size(); ++k)
       if (const int32_t v = layer.outputs[k], reader = is_read_by_loss_alone(s.model, v);
-          reader >= 0 && !is_finite_value(s, s.at(s.operands().outputs[k].gradient), v, instr.microbatch))
-        note_origin(s, origin_in(s, reader, -1, instr.microbatch));
+          reader >= 0 &&
+          !is_finite_value(s, s.program().microbatches[instr.microbatch], s.at(s.operands().outputs[k].gradient), v))
+        note_origin(s, *s.run, origin_in(s, *s.run, reader, -1, instr.microbatch));
     return;
   }
 }
@@ -139,17 +146,16 @@ bool was_gathered(const Program& program, const Value& value, int32_t mb) {
   return value.producer >= 0 && std::ranges::any_of(program.microbatches, is_part);
 }
 
-void look_at_value(State& s, const void* data, int32_t v, int32_t mb) {
-  const Value& value = s.model.values()[v];
-  if (was_gathered(s.program(), value, mb) || is_finite_value(s, data, v, mb)) return;
-  const int32_t id = described_value(s.model, v), producer = s.model.values()[id].producer;
-  NonFiniteOrigin origin{s.rank, -1, -1, s.run->microbatch_number[mb], id};
+void look_at_value(const Fixed& fixed, Run& run, const void* data, int32_t v, int32_t mb) {
+  const Value& value = fixed.model.values()[v];
+  if (was_gathered(run.program, value, mb) || is_finite_value(fixed, run.program.microbatches[mb], data, v)) return;
+  const int32_t id = described_value(fixed.model, v), producer = fixed.model.values()[id].producer;
+  NonFiniteOrigin origin{fixed.rank, -1, -1, run.microbatch_number[mb], id};
   if (producer >= 0) {
-    origin.layer = s.model.layers()[static_cast<size_t>(producer)].origin;
-    const int32_t away = pipeline_rank_of_layer(s.program(), producer) - s.axis_coordinate(GSEL_AXIS_PIPELINE);
-    origin.rank += away * s.mesh.stride(GSEL_AXIS_PIPELINE);
+    origin.layer = fixed.model.layers()[static_cast<size_t>(producer)].origin;
+    origin.rank = rank_of_layer(fixed, run.program, producer);
   }
-  note_origin(s, origin);
+  note_origin(fixed, run, origin);
 }
 
 }  // namespace
@@ -157,13 +163,13 @@ void look_at_value(State& s, const void* data, int32_t v, int32_t mb) {
 // After a backward. Checks gradients until one is found in this step; from then on the values of its micro-batch.
 void look_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer) {
   if (s.non_finite == NonFinite::off) return;
-  if (!s.run->origin.is_known() && instr.kind != GSEL_BACKWARD_INPUT) look_at_gradients(s, instr, layer);
+  if (!s.run->origin.is_known() && known_form_of(instr.kind).weight_half) look_at_gradients(s, instr, layer);
   if (!s.run->origin.is_known() || s.run->origin.microbatch != s.run->microbatch_number[instr.microbatch]) return;
   const ArenaOperands& operands = s.operands();
   for (size_t i = 0; i < layer.inputs.size(); ++i)
-    look_at_value(s, s.at(operands.inputs[i].value), layer.inputs[i], instr.microbatch);
+    look_at_value(s, *s.run, s.at(operands.inputs[i].value), layer.inputs[i], instr.microbatch);
   for (size_t i = 0; i < layer.outputs.size(); ++i)
-    look_at_value(s, s.at(operands.outputs[i].value), layer.outputs[i], instr.microbatch);
+    look_at_value(s, *s.run, s.at(operands.outputs[i].value), layer.outputs[i], instr.microbatch);
 }
 
 // The first gradient in the order of the step. Values that are read before it are gone by now.
@@ -172,19 +178,19 @@ void take_looks(State& s) {
   s.numbers.wait();
   const auto first = std::ranges::find_if(
       s.run->looks, [&](const GradientLook& look) { return !std::isfinite(s.numbers[look.squares]); });
-  if (first != s.run->looks.end()) note_origin(s, origin_in(s, first->layer, first->param, first->microbatch));
+  if (first != s.run->looks.end())
+    note_origin(s, *s.run, origin_in(s, *s.run, first->layer, first->param, first->microbatch));
   s.run->looks.clear();
 }
 
-void look_at_loss(State& s, int32_t microbatch) {
-  const Layer& layer = s.model.layers()[s.model.loss_layer()];
-  const int32_t number = s.run->microbatch_number[microbatch];
+void look_at_loss(const Fixed& fixed, Run& run, int32_t microbatch) {
+  const Layer& layer = fixed.model.layers()[fixed.model.loss_layer()];
+  const int32_t number = run.microbatch_number[microbatch];
   for (size_t i = 0; i < 2; ++i)
-    if (!std::isfinite(s.run->losses[microbatch][i]))
-      note_origin(s, {s.rank, layer.origin, -1, number, layer.outputs[i]});
-  const double weight = s.run->losses[microbatch][1];
-  if (s.run->odd_weight_microbatch < 0 && !(weight >= 0 && std::isfinite(weight)))
-    s.run->odd_weight_microbatch = number;
+    if (!std::isfinite(run.losses[microbatch][i]))
+      note_origin(fixed, run, {fixed.rank, layer.origin, -1, number, layer.outputs[i]});
+  const double weight = run.losses[microbatch][1];
+  if (run.odd_weight_microbatch < 0 && !(weight >= 0 && std::isfinite(weight))) run.odd_weight_microbatch = number;
 }
 
 void report_non_finite(const Progress& progress, gsel_step_report& report) {
@@ -199,7 +205,7 @@ void end_update(State& s, bool overflowed, int64_t step, const NonFiniteOrigin& 
   s.non_finite_origin = {};
   if (overflowed) {
     agree_on_non_finite(s, origin);
-    judge_non_finite(s, step);
+    judge_non_finite(s, s, step);
   }
   s.loss_scale.update(overflowed);
   s.updates += !overflowed;

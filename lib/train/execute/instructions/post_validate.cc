@@ -58,9 +58,7 @@ void step_again(State& s, double clip, bool overflowed) {
   const std::vector<gsel_instr>& step = s.program().step;
   for (s.run->position = static_cast<size_t>(s.run->last_optimistic) + 1; s.run->position < step.size();
        ++s.run->position)
-    if (const gsel_instr_kind kind = step[s.run->position].kind;
-        kind == GSEL_INSTR_STEP || kind == GSEL_INSTR_ALLGATHER || kind == GSEL_INSTR_WAIT)
-      run_instr(s, step[s.run->position]);
+    if (known_form_of(step[s.run->position].kind).repeats) run_instr(s, step[s.run->position]);
   ++s.step;
 }
 
@@ -88,20 +86,16 @@ void start_optimistic(State& s, const gsel_instr& instr, double number) {
   }
 }
 
-void keep_until_validated(State& s, int32_t bucket, const BucketShard& shard) {
-  if (s.validation.is_open) s.step_copy->keep(bucket, shard);
-}
-
 // A step without optimistic instructions reports its own numbers.
-void report_validated(const State& s, gsel_step_report& report) {
-  if (s.run->last_optimistic < 0) {
-    report.skipped = s.run->overflowed;
+void report_validated(const Run& run, const Validation& validation, gsel_step_report& report) {
+  if (run.last_optimistic < 0) {
+    report.skipped = run.overflowed;
     report.validated_step = report.step;
     return;
   }
-  report.validated_step = s.validation.step;
-  report.gradient_norm = s.validation.gradient_norm;
-  report.skipped = s.validation.overflowed;
+  report.validated_step = validation.step;
+  report.gradient_norm = validation.gradient_norm;
+  report.skipped = validation.overflowed;
 }
 
 // ---- validation -----------------------------------------------------------------------------------------------

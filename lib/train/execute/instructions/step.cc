@@ -30,7 +30,7 @@ void step_optimizer(State& s, const gsel_instr& instr) {
     sum_over_parts(s, bucket, numbers);
   };
   const BucketShard shard = s.params.shard(b);
-  keep_until_validated(s, b, shard);
+  if (s.validation.is_open) s.step_copy->keep(b, shard);
   try {
     s.optimizer.step(*s.device, shard, scale, bucket.params, sum_over_owners);
   } catch (const Error& cause) {
