@@ -2,7 +2,6 @@
 #include "program/instruction.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
 
@@ -71,27 +70,21 @@ constexpr InstrForm kForms[] = {
 };
 // clang-format on
 
-constexpr auto kByKind = [] {
-  std::array<const InstrForm*, GSEL_INSTR_POST_VALIDATE + 1> rows{};
+}  // namespace
+
+constinit const std::array<const InstrForm*, kInstrKinds> kFormOfKind = [] {
+  std::array<const InstrForm*, kInstrKinds> rows{};
   for (const InstrForm& form : kForms) rows[static_cast<size_t>(form.kind)] = &form;
   return rows;
 }();
-
-}  // namespace
-
-const InstrForm* form_of(gsel_instr_kind kind) {
-  return kind >= 0 && static_cast<size_t>(kind) < kByKind.size() ? kByKind[static_cast<size_t>(kind)] : nullptr;
-}
 
 const InstrForm* form_of(std::string_view word) {
   const auto* form = std::ranges::find(kForms, word, [](const InstrForm& f) { return std::string_view(f.word); });
   return form == std::end(kForms) ? nullptr : form;
 }
 
-const InstrForm& known_form_of(gsel_instr_kind kind) {
-  const InstrForm* form = form_of(kind);
-  if (!form) fail(GSEL_ERR_INTERNAL, "instruction kind {} has no row", kind);
-  return *form;
+void refuse_kind(gsel_instr_kind kind) {
+  fail(GSEL_ERR_INTERNAL, "instruction kind {} has no row", kind);
 }
 
 }  // namespace gsel

@@ -7,6 +7,7 @@
 #include <gsel/comm.h>
 #include <gsel/program.h>
 
+#include <array>
 #include <string_view>
 
 namespace gsel {
@@ -75,11 +76,22 @@ struct InstrForm {
 
   bool is_bucket_collective() const { return work == InstrWork::params || work == InstrWork::gradients; }
 };
-const InstrForm* form_of(gsel_instr_kind kind);  // nullptr when unknown
-const InstrForm* form_of(std::string_view word);
 
+inline constexpr size_t kInstrKinds = GSEL_INSTR_POST_VALIDATE + 1;
+extern const std::array<const InstrForm*, kInstrKinds> kFormOfKind;
+[[noreturn]] void refuse_kind(gsel_instr_kind kind);
+
+// nullptr when unknown.
+const InstrForm* form_of(std::string_view word);
+inline const InstrForm* form_of(gsel_instr_kind kind) {
+  return kind >= 0 && static_cast<size_t>(kind) < kInstrKinds ? kFormOfKind[static_cast<size_t>(kind)] : nullptr;
+}
 // kind: must exist.
-const InstrForm& known_form_of(gsel_instr_kind kind);
+inline const InstrForm& known_form_of(gsel_instr_kind kind) {
+  const InstrForm* form = form_of(kind);
+  if (!form) refuse_kind(kind);
+  return *form;
+}
 inline InstrWork work_of(gsel_instr_kind kind) {
   return known_form_of(kind).work;
 }

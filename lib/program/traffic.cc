@@ -3,6 +3,7 @@
 #include "program/traffic.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/dtype.h"
 #include "base/shard.h"
@@ -18,7 +19,7 @@ class Counter {
  public:
   Counter(const Program& program, int64_t step) : program_(program), step_(step) {}
 
-  Traffic count(const std::vector<gsel_instr>& instrs) {
+  Traffic count(std::span<const gsel_instr> instrs) {
     for (const gsel_instr& instr : instrs) count(instr);
     return std::move(traffic_);
   }
@@ -61,26 +62,29 @@ class Counter {
   // Each array is a call.
   void send(const InstrForm& form, const gsel_instr& instr, const Group& group) {
     if (group.ranks < 2) return;
-    for (const SentArray& array : arrays_of(form, instr))
+    auto array = [&](int64_t elems, gsel_dtype dtype) {
       add(group.axis, instr.kind,
-          elems_sent(form.call, instr, group, array.elems) * static_cast<int64_t>(dtype_bytes(array.dtype)));
-  }
-
-  std::vector<SentArray> arrays_of(const InstrForm& form, const gsel_instr& instr) const {
+          elems_sent(form.call, instr, group, elems) * static_cast<int64_t>(dtype_bytes(dtype)));
+    };
     switch (form.data) {
-      case InstrData::params:
-        return {{bucket_elems(program_, instr.bucket),
-                 program_.params[program_.buckets[instr.bucket].params.front()].dtype}};
-      case InstrData::gradients:
-        return arrays_of_reduce(program_, instr.bucket, step_ >= program_.buckets[instr.bucket].compression_start);
+      case InstrData::params: {
+        const std::vector<int32_t>& params = program_.buckets[instr.bucket].params;
+        return array(bucket_elems(program_, instr.bucket), program_.params[params.front()].dtype);
+      }
+      case InstrData::gradients: {
+        const bool compressing = step_ >= program_.buckets[instr.bucket].compression_start;
+        for (const SentArray& sent : arrays_of_reduce(program_, instr.bucket, compressing))
+          array(sent.elems, sent.dtype);
+        return;
+      }
       case InstrData::stepped:
-        return {{own_elems(instr.bucket), GSEL_F32}};
+        return array(own_elems(instr.bucket), GSEL_F32);
       case InstrData::number:
-        return {{1, GSEL_F64}};
+        return array(1, GSEL_F64);
       case InstrData::loss:
-        return {{2, GSEL_F64}};
+        return array(2, GSEL_F64);
       default:
-        return {};
+        return;
     }
   }
 
@@ -214,7 +218,7 @@ Traffic setup_traffic(const Program& program) {
 }
 
 Traffic traffic_of(const Program& program, const gsel_instr& instr) {
-  return Counter(program, 0).count(std::vector<gsel_instr>{instr});
+  return Counter(program, 0).count({&instr, 1});
 }
 
 Traffic step_traffic(const Program& program, int64_t step) {

@@ -7,13 +7,13 @@
 #include <array>
 
 #include "base/axis.h"
+#include "program/instruction.h"
 #include "train/ranks/axis_comms.h"
 
 namespace gsel::execute {
 
 class CallCounts {
  public:
-  static constexpr size_t kInstrKinds = GSEL_INSTR_POST_VALIDATE + 1;
   using ByInstr = std::array<std::array<gsel_comm_count, kInstrKinds>, kAxes>;
 
   CallCounts(AxisComms& comms, const Mesh& mesh) : comms_(comms), mesh_(mesh) {}

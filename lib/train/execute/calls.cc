@@ -37,7 +37,7 @@ void record_counts(State& s) {
   const CallCounts::ByInstr& counts = s.counts.end();
   record.counts.clear();
   for (gsel_axis axis = 0; axis < kAxes; ++axis)
-    for (gsel_instr_kind kind = 1; kind < static_cast<gsel_instr_kind>(CallCounts::kInstrKinds); ++kind) {
+    for (gsel_instr_kind kind = 1; kind < static_cast<gsel_instr_kind>(kInstrKinds); ++kind) {
       const gsel_comm_count& count = counts[axis][kind];
       if (count.calls) record.counts.push_back({axis, kind, count});
       record.report.bytes_sent += count.bytes_sent;

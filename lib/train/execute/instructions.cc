@@ -5,7 +5,7 @@ namespace gsel::execute {
 namespace {
 
 using Handler = bool (*)(State&, const gsel_instr&);
-using Handlers = std::array<Handler, CallCounts::kInstrKinds>;
+using Handlers = std::array<Handler, kInstrKinds>;
 
 template <void (*run)(State&, const gsel_instr&)>
 bool at_once(State& s, const gsel_instr& instr) {
