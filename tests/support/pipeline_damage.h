@@ -33,4 +33,8 @@ Damage doubled(const Pick& pick);
 Damage changed(const Pick& pick, const std::function<void(Program&, gsel_instr&)>& change);
 std::vector<std::pair<std::string, Damage>> all_damages();
 
+// Of programs with a tensor axis, so that some sum is never made, made twice, or made of what is not to be summed.
+// Outlines are damaged on all ranks alike, so that it is the rule that refuses them and not that they differ.
+std::vector<std::pair<std::string, Damage>> tensor_damages();
+
 }  // namespace gsel::test

@@ -1,28 +1,29 @@
 // support/simulated_job.h: a job of many ranks that meet on one machine: a process for each host, a thread for each
 // rank, and the library's own code for the rendezvous on all sides, over sockets of the loopback device. No rank has
-// memory to share, or a transport. What it says is counted.
+// memory to share, or a transport. What the program and the processes that it forks send over sockets is counted, by
+// phases: simulated_job.cc stands in front of the system's own calls, so it is part of the program and of no library.
 #pragma once
 
-#include <linux/futex.h>
-#include <sched.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-
-#include <cstdio>
-#include <cstdlib>
-#include <optional>
-#include <thread>
-#include <vector>
-
-#include "base/os.h"
-#include "comm/hosts/lines.h"
-#include "comm/hosts/meeting.h"
-#include "comm/hosts/place.h"
-#include "comm/hosts/relay.h"
-#include "comm/hosts/stream.h"
-#include "support/counted_traffic.h"
+#include <atomic>
+#include <cstdint>
 
 namespace gsel::test {
+
+struct Traffic {
+  std::atomic<uint64_t> bytes, messages, connections;
+};
+// Between hosts, and between the ranks of one host.
+struct PhaseTraffic {
+  Traffic tcp, local;
+};
+
+constexpr int kPhases = 4;
+struct Counted {
+  std::atomic<int32_t> phase, hosts_have_one_name;
+  PhaseTraffic phases[kPhases];
+};
+
+Counted& counted();
 
 enum Phase { kMeet, kConnect, kCalls, kAfter };
 
@@ -39,145 +40,7 @@ struct Simulated {
   bool ok;
 };
 
-struct SimulatedStage {
-  std::atomic<int32_t> come[kAfter + 1], go, failed;
-  std::atomic<uint32_t> most_connections;
-  char failure[256];
-};
-
-// Until the parent lets hosts go on; a sleep that costs nothing, since processor time is measured.
-inline void await_go(SimulatedStage& stage, int32_t phase) {
-  for (int32_t at = stage.go.load(); at < phase; at = stage.go.load())
-    syscall(SYS_futex, &stage.go, FUTEX_WAIT, at, nullptr, nullptr, 0);
-}
-inline void let_go(SimulatedStage& stage, int32_t phase) {
-  stage.go.store(phase);
-  syscall(SYS_futex, &stage.go, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
-}
-
-inline void fail_simulated(SimulatedStage& stage, const char* why) {
-  if (stage.failed.exchange(1) == 0) snprintf(stage.failure, sizeof stage.failure, "%s", why);
-  _exit(1);
-}
-
-// Says a verdict up and gets one down, as the first rank of a host does in each call.
-inline void make_calls(hosts::Relay& relay, int32_t calls) {
-  constexpr size_t kVerdictBytes = 200;
-  for (int32_t i = 0; i < calls; ++i) {
-    const int64_t deadline = os::now_ns() + 60'000'000'000;
-    if (!relay.hear_below(deadline, "a call")) abort();
-    const auto answer = relay.ask_above(hosts::Block(kVerdictBytes), deadline, "a call");
-    if (!answer) abort();
-    relay.answer_below(*answer, deadline);
-  }
-}
-
-inline void lead_simulated(const SimulatedJob& job, SimulatedStage& stage, const hosts::Met& met, int32_t rank,
-                           const std::optional<hosts::Listener>& listener) {
-  const hosts::Roster roster(met.table, rank);
-  const double seconds = 120;
-  await_go(stage, kConnect);
-  auto lines = hosts::connect_lines({met.secret, met.table.job, roster.tree(), met.table.names, met.table.addresses,
-                                     met.table.port, seconds, os::now_ns() + static_cast<int64_t>(seconds * 1e9)},
-                                    roster.own_host(), listener);
-  uint32_t connections = 0;
-  for (const auto& line : lines) connections += line ? 2 : 0;
-  for (uint32_t most = stage.most_connections; connections > most;)
-    if (stage.most_connections.compare_exchange_weak(most, connections)) break;
-  ++stage.come[kConnect];
-  await_go(stage, kCalls);
-  hosts::Relay relay(roster, lines, -1);
-  make_calls(relay, job.calls);
-  ++stage.come[kCalls];
-  await_go(stage, kAfter);  // nobody leaves before
-}
-
-inline void run_simulated_host(const SimulatedJob& job, SimulatedStage& stage, int32_t host) {
-  char name[32];
-  snprintf(name, sizeof name, "node%04d", host);
-  setenv("GSEL_HOST_ID", name, 1);
-  if (unshare(CLONE_NEWUTS) != 0 || sethostname(name, strlen(name)) != 0)
-    counted().hosts_have_one_name.store(1);  // more is not allowed here
-  const int32_t world_size = job.hosts * job.ranks_per_host;
-  const auto rank_main = [&](int32_t rank) {
-    try {
-      std::optional<hosts::Listener> listener;
-      if (rank == 0) listener = hosts::Listener::at_any_port();
-      char place[64];
-      snprintf(place, sizeof place, "tcp://127.0.0.1:%d", job.port);
-      const hosts::Meeting meeting{rank,
-                                   world_size,
-                                   hosts::parse_meeting_place(place, "the test"),
-                                   hosts::Secret(std::vector<uint8_t>(32, 7)),
-                                   "simulated",
-                                   120,
-                                   os::now_ns() + 120'000'000'000,
-                                   listener ? listener->port() : uint16_t{0},
-                                   job.fanout};
-      const hosts::Met met = hosts::meet(meeting);
-      ++stage.come[kMeet];
-      if (rank == host * job.ranks_per_host) lead_simulated(job, stage, met, rank, listener);
-    } catch (const std::exception& error) {
-      fail_simulated(stage, error.what());
-    }
-  };
-  std::vector<std::thread> ranks;
-  for (int32_t l = 0; l < job.ranks_per_host; ++l) ranks.emplace_back(rank_main, host * job.ranks_per_host + l);
-  for (std::thread& rank : ranks) rank.join();
-}
-
 // Gives up where a host fails; says why on stderr.
-inline Simulated simulate(const SimulatedJob& job) {
-  auto* stage = static_cast<SimulatedStage*>(
-      mmap(nullptr, sizeof(SimulatedStage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  Counted& count = counted();
-  memset(static_cast<void*>(&count), 0, sizeof count);
-  Simulated out = {count.phases, 0, 0, 0, 0, 0, false};
-  std::vector<pid_t> pids;
-  fflush(nullptr);
-  rusage before = {}, after = {};
-  getrusage(RUSAGE_CHILDREN, &before);
-  const int64_t began = os::now_ns();
-  for (int32_t h = 0; h < job.hosts; ++h) {
-    const pid_t pid = fork();
-    if (pid == 0) {
-      alarm(300);
-      run_simulated_host(job, *stage, h);
-      _exit(0);
-    }
-    pids.push_back(pid);
-  }
-  const auto phase = [&](Phase at, int32_t n, int64_t since) {
-    while (stage->come[at].load() < n && !stage->failed.load()) usleep(200);
-    return static_cast<double>(os::now_ns() - since) * 1e-9;
-  };
-  const auto next = [&](Phase at) {
-    count.phase.store(at);
-    let_go(*stage, at);
-    return os::now_ns();
-  };
-  out.meet_s = phase(kMeet, job.hosts * job.ranks_per_host, began);
-  out.connect_s = phase(kConnect, job.hosts, next(kConnect));
-  out.calls_s = phase(kCalls, job.hosts, next(kCalls));
-  next(kAfter);
-  if (stage->failed.load())
-    for (const pid_t pid : pids) kill(pid, SIGKILL);
-  out.ok = !stage->failed.load();
-  for (const pid_t pid : pids) {
-    int status = 0;
-    waitpid(pid, &status, 0);
-    out.ok = out.ok && status == 0;
-  }
-  getrusage(RUSAGE_CHILDREN, &after);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  out.processor_s =
-      seconds(after.ru_utime) + seconds(after.ru_stime) - seconds(before.ru_utime) - seconds(before.ru_stime);
-  out.most_connections = stage->most_connections.load();
-  if (!out.ok) fprintf(stderr, "a simulated job of %d hosts failed: %s\n", job.hosts, stage->failure);
-  munmap(stage, sizeof *stage);
-  return out;
-}
+Simulated simulate(const SimulatedJob& job);
 
 }  // namespace gsel::test

@@ -5,9 +5,9 @@
 
 #include "program/forward_programs.h"
 #include "program/traffic.h"
+#include "support/pipeline_damage.h"
 #include "support/pipeline_maker.h"
 #include "support/share.h"
-#include "support/tensor_damage.h"
 #include "support/tensor_maker.h"
 #include "support/transfers.h"
 #include "support/verdict.h"
@@ -27,7 +27,7 @@ const std::vector<Program>& drawn(uint32_t seed) {
     shape.pipeline = draw.from(1, 3);
     shape.data = draw.from(1, 2);
     if (shape.data == 1) shape.sharding = Sharding::none;
-    all[seed] = TensorMaker(make_pipeline(shape, draw), draw.from(2, 4), draw).all();
+    all[seed] = divide_by_tensor(make_pipeline(shape, draw), draw.from(2, 4), draw);
   }
   return all[seed];
 }

@@ -1,17 +1,15 @@
-// support/tensor_damage.h: what can be done to good programs with a tensor axis so that some sum is never made, made
-// twice, or made of what is not to be summed: each way is to be refused. Outlines are damaged on all ranks alike, so
-// that it is the rule that refuses them and not that they differ.
-#pragma once
-
+// See pipeline_damage.h.
 #include "program/redistribution.h"
 #include "support/pipeline_damage.h"
 
 namespace gsel::test {
 
+namespace {
+
 // ---- instructions ----
 
 // At one position on all ranks of the tensor axis, whose programs are alike.
-inline Damage by_group(const Pick& pick, const std::function<void(std::vector<gsel_instr>&, size_t)>& change) {
+Damage by_group(const Pick& pick, const std::function<void(std::vector<gsel_instr>&, size_t)>& change) {
   return [pick, change](std::vector<Program>& programs, Draw& draw) {
     const auto at = spot(programs, pick, draw);
     if (!at) return false;
@@ -21,35 +19,35 @@ inline Damage by_group(const Pick& pick, const std::function<void(std::vector<gs
   };
 }
 
-inline Damage dropped_by_group(const Pick& pick) {
+Damage dropped_by_group(const Pick& pick) {
   return by_group(pick, [](auto& step, size_t at) { step.erase(step.begin() + static_cast<ptrdiff_t>(at)); });
 }
-inline Damage doubled_by_group(const Pick& pick) {
+Damage doubled_by_group(const Pick& pick) {
   return by_group(pick, [](auto& step, size_t at) {
     const gsel_instr again = step[at];
     step.insert(step.begin() + static_cast<ptrdiff_t>(at), again);
   });
 }
-inline Damage first_by_group(const Pick& pick) {
+Damage first_by_group(const Pick& pick) {
   return by_group(pick, [](auto& step, size_t at) {
     std::rotate(step.begin(), step.begin() + static_cast<ptrdiff_t>(at), step.begin() + static_cast<ptrdiff_t>(at) + 1);
   });
 }
-inline Damage last_by_group(const Pick& pick) {
+Damage last_by_group(const Pick& pick) {
   return by_group(pick, [](auto& step, size_t at) {
     std::rotate(step.begin() + static_cast<ptrdiff_t>(at), step.begin() + static_cast<ptrdiff_t>(at) + 1, step.end());
   });
 }
 
-inline Pick redistribution_is(gsel_instr_kind kind) {
+Pick redistribution_is(gsel_instr_kind kind) {
   return [kind](const Program& p, const gsel_instr& i) { return i.kind == kind && p.layers[i.layer].redistributes; };
 }
-inline Pick over_tensor(gsel_instr_kind kind) {
+Pick over_tensor(gsel_instr_kind kind) {
   return [kind](const Program&, const gsel_instr& i) { return i.kind == kind && i.axis == GSEL_AXIS_TENSOR; };
 }
 
 // Two calls of redistributions that stand beside each other on one rank.
-inline bool swap_redistributions(std::vector<Program>& programs, Draw& draw) {
+bool swap_redistributions(std::vector<Program>& programs, Draw& draw) {
   auto meets = [](const Program& p, const gsel_instr& i) {
     return i.kind == GSEL_FORWARD && communicates(redistribution_of(p, p.layers[i.layer], i.kind));
   };
@@ -65,7 +63,7 @@ inline bool swap_redistributions(std::vector<Program>& programs, Draw& draw) {
 }
 
 // Of a bucket whose gradients are replicated.
-inline bool sum_replicated_gradients(std::vector<Program>& programs, Draw& draw) {
+bool sum_replicated_gradients(std::vector<Program>& programs, Draw& draw) {
   const auto at = spot(
       programs,
       [](const Program& p, const gsel_instr& i) {
@@ -83,7 +81,7 @@ inline bool sum_replicated_gradients(std::vector<Program>& programs, Draw& draw)
   return true;
 }
 
-inline bool sum_partial_loss_never(std::vector<Program>& programs, Draw&) {
+bool sum_partial_loss_never(std::vector<Program>& programs, Draw&) {
   size_t n = 0;
   for (Program& p : programs)
     n += std::erase_if(
@@ -91,7 +89,7 @@ inline bool sum_partial_loss_never(std::vector<Program>& programs, Draw&) {
   return n > 0;
 }
 
-inline bool sum_replicated_loss(std::vector<Program>& programs, Draw&) {
+bool sum_replicated_loss(std::vector<Program>& programs, Draw&) {
   if (has_partial_loss(programs[0])) return false;
   for (Program& p : programs) {
     gsel_instr sum = make_instr(GSEL_INSTR_LOSS_ALLREDUCE);
@@ -120,7 +118,7 @@ Damage on_all(std::vector<Piece> Program::*pieces, const std::function<bool(cons
 
 // Where the layers around it leave no room for the other placement: a phase may replicate anything, and a
 // redistribution starts from any placement.
-inline bool is_settled(const Program& p, size_t v) {
+bool is_settled(const Program& p, size_t v) {
   auto has = [&](const std::vector<int32_t>& ids) { return std::ranges::count(ids, static_cast<int32_t>(v)) > 0; };
   bool by_reader = false, by_writer = false;
   for (const ProgramLayer& l : p.layers) {
@@ -131,7 +129,7 @@ inline bool is_settled(const Program& p, size_t v) {
   return p.values[v].placement == Placement::partial ? by_writer : by_reader;
 }
 
-inline Damage placement_changed(Placement from, Placement to) {
+Damage placement_changed(Placement from, Placement to) {
   return on_all<ProgramValue>(
       &Program::values,
       [from](const Program& p, size_t v) {
@@ -158,19 +156,19 @@ bool move_end(std::vector<Program>& programs, std::vector<Piece> Program::*piece
   return true;
 }
 
-inline Damage param_end_moved(int by) {
+Damage param_end_moved(int by) {
   return [by](std::vector<Program>& programs, Draw& draw) {
     return move_end(programs, &Program::params, &ProgramParam::n_elems, by, draw);
   };
 }
-inline Damage value_end_moved(int by) {
+Damage value_end_moved(int by) {
   return [by](std::vector<Program>& programs, Draw& draw) {
     return move_end(programs, &Program::values, &ProgramValue::sample_bytes, by, draw);
   };
 }
 
 // A bias that each rank adds to its partial sums.
-inline bool add_bias_per_rank(std::vector<Program>& programs, Draw& draw) {
+bool add_bias_per_rank(std::vector<Program>& programs, Draw& draw) {
   const Damage add = on_all<ProgramLayer>(
       &Program::layers,
       [](const Program& p, size_t l) {
@@ -189,14 +187,14 @@ inline bool add_bias_per_rank(std::vector<Program>& programs, Draw& draw) {
   return add(programs, draw);
 }
 
-inline bool sums(const Program& p, const ProgramLayer& redistribution) {
+bool sums(const Program& p, const ProgramLayer& redistribution) {
   const Placement from = p.values[redistribution.inputs.front()].placement,
                   to = p.values[redistribution.outputs.front()].placement;
   return from == Placement::partial || (from == Placement::replicate && to == Placement::copy);
 }
 
 // A reader that takes the value as its layer left it: unsummed, or without a sum of what the ranks contribute.
-inline bool read_unredistributed(std::vector<Program>& programs, Draw& draw) {
+bool read_unredistributed(std::vector<Program>& programs, Draw& draw) {
   std::vector<std::pair<size_t, size_t>> found;
   const Program& first = programs[0];
   for (size_t c = 0; c < first.layers.size(); ++c)
@@ -210,12 +208,14 @@ inline bool read_unredistributed(std::vector<Program>& programs, Draw& draw) {
   return true;
 }
 
-inline bool writes_replicated_when_divided(const Program& p, size_t l) {
+bool writes_replicated_when_divided(const Program& p, size_t l) {
   auto is_replicated = [&](int32_t v) { return p.values[v].placement == Placement::replicate; };
   return p.layers[l].divided && !p.layers[l].redistributes && std::ranges::any_of(p.layers[l].outputs, is_replicated);
 }
 
-inline std::vector<std::pair<std::string, Damage>> tensor_damages() {
+}  // namespace
+
+std::vector<std::pair<std::string, Damage>> tensor_damages() {
   std::vector<std::pair<std::string, Damage>> damages = {
       {"redistributions in another order on one rank", swap_redistributions},
       {"replicated gradients summed", sum_replicated_gradients},
