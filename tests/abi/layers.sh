@@ -34,8 +34,7 @@ device      . formulas host
 device/host isa reduce .
 comm        call launch interface shm device hosts .
 comm/shm    call tuning memory trace members wait message collective engine regroup join .
-train       ranks compile memory optimize state report execute query check .
-train/execute . instructions'
+train       ranks compile memory optimize state report execute query check .'
 
 # includes FOLDER: every include line of its sources, as file:line:text. A tree may lack a folder, and a folder may
 # include nothing: neither is a fault; layers_test.sh shows that offences are found.

@@ -1,4 +1,4 @@
-// train/check/caller.cc: calls of callbacks as the executor makes them (train/execute/instructions/layer.cc), on
+// train/check/caller.cc: calls of callbacks as the executor makes them (train/execute/layer.cc), on
 // guarded memory. See member.h.
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-// train/execute/instructions.h: the implementation of each kind of instruction (files in instructions/), and helpers
+// train/execute/instructions.h: the implementation of each kind of instruction, and helpers
 // that they share.
 #pragma once
 
@@ -40,7 +40,7 @@ bool run_instr(State& s, const gsel_instr& instr);
 // At the first instruction of a run, also when it starts over.
 void begin_first_instr(State& s);
 
-// ---- layers: layer.cc, layer_phases.cc, layer_gradients.cc, layer_redistribution.cc ---------------------------------
+// ---- layers: layer.cc, layer_collectives.cc -------------------------------------------------------------------------
 
 bool is_forward(gsel_instr_kind kind);
 gsel_tensor value_view(const State& s, int32_t v, int32_t mb, void* data);
@@ -95,7 +95,7 @@ void note_exposed(State& s, gsel_axis axis, double seconds);
 // Stores the run's call counts in its record.
 void record_counts(State& s);
 
-// ---- messages: send_recv.cc -----------------------------------------------------------------------------------------
+// ---- messages: messages.cc ------------------------------------------------------------------------------------------
 
 void begin_messages(State& s);
 // Before an instruction: the receives that come before it in the order of launching.
@@ -105,7 +105,7 @@ void settle_messages(State& s);
 // record. Throws what broke a communicator meanwhile.
 void settle_device(State& s);
 
-// ---- what the optimizer is given: loss.cc, norm.cc, non_finite.cc, post_validate.cc ---------------------------------
+// ---- what the optimizer is given: step.cc, non_finite.cc, post_validate.cc ------------------------------------------
 
 [[noreturn]] void refuse_weight(const State& s);
 double clip_of(const Fixed& fixed, double gradient_norm);

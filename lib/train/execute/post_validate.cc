@@ -1,4 +1,4 @@
-// train/execute/instructions/post_validate.cc: optimistic steps. An optimistic NORM or OVERFLOW sends this rank's
+// train/execute/post_validate.cc: optimistic steps. An optimistic NORM or OVERFLOW sends this rank's
 // number; STEP copies what it changes and goes on as if nothing were clipped and nothing had overflowed. POST_VALIDATE
 // in the next step, or a call between steps, takes the reduced number. It is the same on all ranks: either all go on,
 // or all restore the copy, repeat the step with the true numbers, and start the next step over. Before POST_VALIDATE no

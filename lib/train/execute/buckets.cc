@@ -1,4 +1,4 @@
-// train/execute/instructions/buckets.cc: the life of a bucket in a step. BROADCAST and ALLGATHER make its parameters
+// train/execute/buckets.cc: the life of a bucket in a step. BROADCAST and ALLGATHER make its parameters
 // whole, RELEASE drops them; ALLREDUCE, REDUCE, REDUCE_SCATTER, ALLREDUCE_PARTIAL and ALLREDUCE_TIED sum its gradients;
 // WAIT ends an asynchronous collective and takes its result. What is whole only temporarily is in a window of the
 // arena. On an axis of one rank nothing is sent, but windows open, fill and close as usual.

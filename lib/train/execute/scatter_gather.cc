@@ -1,4 +1,4 @@
-// train/execute/instructions/scatter_gather.cc: SCATTER and GATHER: a value, or its gradient, of a whole micro-batch on
+// train/execute/scatter_gather.cc: SCATTER and GATHER: a value, or its gradient, of a whole micro-batch on
 // one rank, and its shards on all. Shards are consecutive in order of coordinate, and as even as possible.
 #include "base/shard.h"
 #include "base/text.h"
