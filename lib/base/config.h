@@ -34,6 +34,12 @@ struct StrategySection {
   std::map<std::string, ConfigValue> options;  // all other keys
 };
 
+// The strategies that the library writes into configurations: for the planner's layouts and for gsel_pipeline_create.
+// The library names strategies here alone; `data` also runs without a [strategy.data] section.
+struct OwnStrategies {
+  static constexpr const char *tensor = "tp", *context = "cp", *pipeline = "pp", *data = "ddp", *sharded_data = "zero";
+};
+
 struct Config {
   std::string file;  // for messages; empty for defaults
   struct {

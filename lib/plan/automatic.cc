@@ -47,17 +47,17 @@ Config with_layout(const Config& config, const Workload& workload, const Layout&
       {"mesh.tensor", l.tensor}, {"mesh.context", l.context}, {"mesh.data", l.data}, {"mesh.pipeline", l.pipeline}};
   for (const auto& [key, size] : sizes) set(key, std::to_string(size));
   if (l.tensor > 1) {
-    set("strategy.tensor.plugin", "tp");
+    set("strategy.tensor.plugin", OwnStrategies::tensor);
     if (l.sequence_parallel) set("strategy.tensor.sequence_parallel", "true");
     if (l.excluded != 0) set("strategy.tensor.exclude", layers_of(workload, l.excluded));
   }
-  if (l.context > 1) set("strategy.context.plugin", "cp");
+  if (l.context > 1) set("strategy.context.plugin", OwnStrategies::context);
   if (l.pipeline > 1) {
-    set("strategy.pipeline.plugin", "pp");
+    set("strategy.pipeline.plugin", OwnStrategies::pipeline);
     set("strategy.pipeline.schedule", name_of(l.schedule));
     if (l.chunks > 1) set("strategy.pipeline.chunks", std::to_string(l.chunks));
   }
-  set("strategy.data.plugin", l.zero_stage > 0 ? "zero" : "ddp");
+  set("strategy.data.plugin", l.zero_stage > 0 ? OwnStrategies::sharded_data : OwnStrategies::data);
   if (l.zero_stage > 0) set("strategy.data.stage", std::to_string(l.zero_stage));
   if (l.offload != Offload::none) set("strategy.data.offload", name_of(l.offload));
   if (config.train.microbatch == 0 && config.train.microbatches == 0 && l.microbatches > 1)

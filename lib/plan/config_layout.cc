@@ -14,7 +14,8 @@
 namespace gsel::plan {
 namespace {
 
-constexpr int64_t kUsuallyAhead = 50'000'000;  // elements; default of strategy "zero"'s prefetch_elems
+constexpr int64_t kUsuallyAhead =
+    50'000'000;  // elements; default of prefetch_elems, an option of OwnStrategies::sharded_data
 
 // "[2, 1, 1]": whole numbers of heads unchanged, others with few digits, since only ratios count.
 std::string list_of(const std::vector<double>& weights) {
@@ -45,7 +46,8 @@ int64_t gathered_ahead(const Workload& workload, const Layout& l) {
 }
 
 std::string data_text(const Workload& workload, const Layout& l, const Shares& shares) {
-  std::string text = fmt::format("\n[strategy.data]\nplugin = \"{}\"\n", l.zero_stage > 0 ? "zero" : "ddp");
+  std::string text = fmt::format("\n[strategy.data]\nplugin = \"{}\"\n",
+                                 l.zero_stage > 0 ? OwnStrategies::sharded_data : OwnStrategies::data);
   if (l.zero_stage > 0) text += fmt::format("stage = {}\n", l.zero_stage);
   const bool gathers = l.zero_stage == 3 && l.data > 1 && l.chunks == 1;
   if (const int64_t ahead = gathered_ahead(workload, l); gathers && ahead > kUsuallyAhead)
@@ -56,7 +58,8 @@ std::string data_text(const Workload& workload, const Layout& l, const Shares& s
 }
 
 std::string pipeline_text(const Layout& l, const Shares& shares) {
-  std::string text = fmt::format("\n[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"{}\"\n", name_of(l.schedule));
+  std::string text = fmt::format("\n[strategy.pipeline]\nplugin = \"{}\"\nschedule = \"{}\"\n", OwnStrategies::pipeline,
+                                 name_of(l.schedule));
   if (l.chunks > 1) text += fmt::format("chunks = {}\n", l.chunks);
   if (!shares.stage_layers.empty()) text += fmt::format("weights = [{}]\n", fmt::join(shares.stage_layers, ", "));
   return text;
@@ -95,7 +98,7 @@ int32_t number_of(const std::string& text) {
 
 void read_data(const Config& config, Layout& l) {
   const auto& section = config.strategy[GSEL_AXIS_DATA];
-  if (!section || section->plugin != "zero") return;
+  if (!section || section->plugin != OwnStrategies::sharded_data) return;
   l.zero_stage = number_of(option_of(config, GSEL_AXIS_DATA, "stage", "1"));
   const std::string offload = option_of(config, GSEL_AXIS_DATA, "offload", "none");
   for (const Offload one : {Offload::none, Offload::state, Offload::all})
@@ -129,13 +132,13 @@ std::string toml_of(const Request& request, const Candidate& candidate) {
     text += fmt::format("# {}{}.\n", static_cast<char>(devices[0] - 'a' + 'A'), devices.substr(1));
   text += select_text(request, l) + mesh_text(l);
   if (l.tensor > 1) {
-    text += "\n[strategy.tensor]\nplugin = \"tp\"\n";
+    text += fmt::format("\n[strategy.tensor]\nplugin = \"{}\"\n", OwnStrategies::tensor);
     if (l.sequence_parallel) text += "sequence_parallel = true\n";
     if (l.excluded != 0) text += fmt::format("exclude = \"{}\"\n", layers_of(request.workload, l.excluded));
     if (!candidate.shares.tensor_weights.empty())
       text += fmt::format("weights = {}\n", list_of(candidate.shares.tensor_weights));
   }
-  if (l.context > 1) text += "\n[strategy.context]\nplugin = \"cp\"\n";
+  if (l.context > 1) text += fmt::format("\n[strategy.context]\nplugin = \"{}\"\n", OwnStrategies::context);
   if (l.pipeline > 1) text += pipeline_text(l, candidate.shares);
   text += data_text(request.workload, l, candidate.shares);
   text += fmt::format("\n[train]\nbatch = {}\n", request.batch);

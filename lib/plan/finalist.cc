@@ -24,10 +24,10 @@ bool is_even(const Compiler& compiler) {
          compiler.config().train.batch % compiler.mesh().size[GSEL_AXIS_DATA] == 0;
 }
 
-// With most plugins one rank of the data axis represents all; `dp` has a master, so its programs differ.
-bool replicas_are_alike(const Config& config) {
-  const auto& section = config.strategy[GSEL_AXIS_DATA];
-  return !section || section->plugin != "dp";
+// Whether one rank of the data axis represents all: none divides the batch for the others or steps a bucket for them.
+bool replicas_are_alike(const Program& program) {
+  return std::ranges::none_of(program.buckets, [](const ProgramBucket& b) { return b.owner >= 0; }) &&
+         !std::ranges::count(program.step, GSEL_INSTR_SCATTER, &gsel_instr::kind);
 }
 
 std::string need_text(const RankForecast& rank, const Program& program, uint64_t bound) {
@@ -80,17 +80,20 @@ CompiledJob::CompiledJob(const Model& model, const Config& config, int32_t ranks
   const Mesh mesh{resolve_mesh(config, ranks)};
   const Compiler compiler(model, config, mesh);
   const Optimizer steps(config, model, optimizer);
-  const bool whole = ranks <= whole_up_to || !is_even(compiler) || !replicas_are_alike(config);
+  const auto add = [&](int32_t rank) {
+    Compiled compiled = compile_rank(compiler, rank, steps);
+    programs_.push_back(std::move(compiled.program));
+    models_.push_back(std::move(compiled.model));
+  };
+  add(0);
+  const bool whole = ranks <= whole_up_to || !is_even(compiler) || !replicas_are_alike(programs_.front());
   std::vector<int32_t> wanted = mesh.group(0, GSEL_AXIS_PIPELINE);
   if (whole) {
     wanted.resize(static_cast<size_t>(ranks));
     std::iota(wanted.begin(), wanted.end(), 0);
   }
-  for (int32_t rank : wanted) {
-    Compiled compiled = compile_rank(compiler, rank, steps);
-    programs_.push_back(std::move(compiled.program));
-    models_.push_back(std::move(compiled.model));
-  }
+  for (int32_t rank : wanted)
+    if (rank != 0) add(rank);
   if (!whole) {
     for (int32_t rank : mesh.group(0, mesh.sharing_axis()))
       sharing_.push_back(rank == 0 ? programs_.front() : compile_rank(compiler, rank, steps).program);

@@ -11,6 +11,10 @@ ConfigValue option(const char* field, ConfigValue::Type type, std::string text) 
   return {type, std::move(text), {kOrigin, 0, 0, field}};
 }
 
+StrategySection own_section(const char* plugin) {
+  return {plugin, {kOrigin, 0, 0, plugin}, {}};
+}
+
 // Names of the layers that begin stages 1, 2, ...
 std::string cuts(const PipelineSettings& settings, const Model& model) {
   const auto n = static_cast<int32_t>(model.layers().size());
@@ -38,14 +42,14 @@ Config to_config(const PipelineSettings& settings, const Model& model, int32_t r
   config.train.microbatch = settings.microbatch_samples;
   config.train.batch = settings.microbatch_samples * settings.microbatches;
   using Type = ConfigValue::Type;
-  StrategySection section{"pp", {kOrigin, 0, 0, "pp"}, {}};
+  StrategySection section = own_section(OwnStrategies::pipeline);
   const char* key = settings.reads_file() ? "schedule_file" : "schedule";
   section.options[key] = option("schedule", Type::text, settings.schedule);
   if (settings.chunks) section.options["chunks"] = option("chunks", Type::integer, std::to_string(settings.chunks));
   if (!settings.first_layers.empty())
     section.options["cuts"] = option("first_layers", Type::text, cuts(settings, model));
   config.strategy[GSEL_AXIS_PIPELINE] = std::move(section);
-  if (settings.tensor_ranks > 1) config.strategy[GSEL_AXIS_TENSOR] = StrategySection{"tp", {kOrigin, 0, 0, "tp"}, {}};
+  if (settings.tensor_ranks > 1) config.strategy[GSEL_AXIS_TENSOR] = own_section(OwnStrategies::tensor);
   return config;
 }
 

@@ -18,8 +18,6 @@
 namespace gsel {
 namespace {
 
-constexpr const char* kDefaultDataStrategy = "ddp";
-
 const char* type_word(int32_t type) {
   static const char* const words[] = {"", "an integer", "a number", "true or false", "text"};
   return words[type];
@@ -142,7 +140,7 @@ ChosenStrategy Compiler::choose(gsel_axis axis) const {
                 fmt::format("{}mesh.{} is {} and no strategy is named for it; add [strategy.{}] with plugin = \"...\"",
                             place_prefix(place), axis_name(axis), mesh_.size[axis], axis_name(axis)))
         .at(place);
-  return load(axis, section ? section->plugin : kDefaultDataStrategy, section ? &*section : nullptr, place);
+  return load(axis, section ? section->plugin : OwnStrategies::data, section ? &*section : nullptr, place);
 }
 
 ChosenStrategy Compiler::load(gsel_axis axis, const std::string& name, const StrategySection* section,
@@ -245,7 +243,7 @@ std::vector<Suggestion> Compiler::advise(gsel_axis axis, int32_t topic, int32_t 
   ChosenStrategy chosen = strategies_[axis];
   auto is_mute = [&] { return !chosen.strategy || !chosen.strategy->advise; };
   if (is_mute() && axis == GSEL_AXIS_DATA && topic == GSEL_ADVICE_MEMORY)
-    chosen = load(axis, kDefaultDataStrategy, nullptr, {});
+    chosen = load(axis, OwnStrategies::data, nullptr, {});
   if (is_mute()) return {};
   const Model& model = shares_layers(axis) ? model_ : *divided(rank - mesh_.sharing_index(rank)).model;
   uint64_t files_key = 0;
