@@ -87,7 +87,7 @@ constexpr ConfigKey kTrainKeys[] = {
      "0",
      at_least(0),
      {},
-     "samples per micro-batch of one rank; 0 means the rank's whole share",
+     "samples per micro-batch of one rank; 0 means the rank's whole shard of the batch",
      [](Config& c, const Scalar& v) { c.train.microbatch = v.integer; }},
     {"train.microbatches",
      KeyType::integer,

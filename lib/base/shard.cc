@@ -65,7 +65,7 @@ std::vector<int64_t> deal(int64_t n, std::span<const double> weights, int64_t le
 std::vector<int64_t> shard_bounds(int64_t n, std::span<const double> weights) {
   return deal(n, weights, 1);
 }
-std::vector<int64_t> share_items(int64_t n, std::span<const double> weights) {
+std::vector<int64_t> shard_items(int64_t n, std::span<const double> weights) {
   return deal(n, weights, 0);
 }
 

@@ -1,4 +1,4 @@
-// base/weights.h: how the ranks of an axis share work, by weight.
+// base/weights.h: how work is divided among the ranks of an axis, by weight.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,6 @@ namespace gsel {
 std::vector<double> axis_weights(const Config& config, gsel_axis axis, int32_t ranks);
 
 // Like shard_bounds in base/shard.h, but a rank may get no items.
-std::vector<int64_t> share_items(int64_t n, std::span<const double> weights);
+std::vector<int64_t> shard_items(int64_t n, std::span<const double> weights);
 
 }  // namespace gsel

@@ -67,12 +67,12 @@ Config with_layout(const Config& config, const Workload& workload, const Layout&
 }
 
 // Numbers of micro-batches per replica to try when the file does not set it.
-std::vector<int64_t> microbatch_counts(const Config& config, int64_t share, int32_t stages) {
+std::vector<int64_t> microbatch_counts(const Config& config, int64_t local_batch, int32_t stages) {
   if (config.train.microbatches > 0) return {config.train.microbatches};
-  if (config.train.microbatch > 0) return {std::max<int64_t>(1, share / config.train.microbatch)};
+  if (config.train.microbatch > 0) return {std::max<int64_t>(1, local_batch / config.train.microbatch)};
   std::vector<int64_t> counts{1};
   for (const int64_t more : {int64_t{stages}, 2L * stages, 4L * stages})
-    if (more > counts.back() && share % more == 0) counts.push_back(more);
+    if (more > counts.back() && local_batch % more == 0) counts.push_back(more);
   return counts;
 }
 

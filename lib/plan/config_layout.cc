@@ -204,23 +204,23 @@ Layout layout_of(const Config& config, const Workload& workload, int32_t world_s
   if (config.train.batch < l.data || (config.train.batch % l.data != 0 && l.pipeline > 1))
     refuse_key(config, "train.batch",
                fmt::format("is {}, which {} replicas do not divide", config.train.batch, l.data));
-  const int64_t share = (config.train.batch + l.data - 1) / l.data;  // of the largest replica
+  const int64_t local_batch = (config.train.batch + l.data - 1) / l.data;  // of the largest replica
   l.microbatches = config.train.microbatches > 0 ? config.train.microbatches
-                   : config.train.microbatch > 0 ? (share + config.train.microbatch - 1) / config.train.microbatch
+                   : config.train.microbatch > 0 ? (local_batch + config.train.microbatch - 1) / config.train.microbatch
                                                  : 1;
-  // If the share is not divisible by the micro-batches, the size of the largest.
+  // If this is not divisible by the micro-batches, the size of the largest.
   l.microbatch = config.train.microbatches == 0 && config.train.microbatch > 0
-                     ? std::min(share, config.train.microbatch)
-                     : std::max<int64_t>(1, (share + l.microbatches - 1) / l.microbatches);
+                     ? std::min(local_batch, config.train.microbatch)
+                     : std::max<int64_t>(1, (local_batch + l.microbatches - 1) / l.microbatches);
   return l;
 }
 
 std::string uneven_note(const Config& config, const Layout& l) {
   if (config.get("strategy.data.weights")) return {};
-  const int64_t share = (config.train.batch + l.data - 1) / l.data;
-  if (share % l.microbatch == 0 && share / l.microbatch == l.microbatches) return {};
+  const int64_t local_batch = (config.train.batch + l.data - 1) / l.data;
+  if (local_batch % l.microbatch == 0 && local_batch / l.microbatch == l.microbatches) return {};
   return fmt::format("{} of a replica of {} are not {} of {}; the forecast takes all of them as the largest",
-                     with_noun(share, "sample"), config.file.empty() ? "a config" : config.file,
+                     with_noun(local_batch, "sample"), config.file.empty() ? "a config" : config.file,
                      with_noun(l.microbatches, "micro-batch"), with_noun(l.microbatch, "sample"));
 }
 
@@ -235,7 +235,7 @@ Shares shares_of(const Config& config, const Workload& workload, const Cluster& 
     for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<double>(bounds[i + 1] - bounds[i]);
   };
   shares.data_weights = weights(GSEL_AXIS_DATA, "strategy.data.weights", l.data);
-  if (!shares.data_weights.empty()) sizes(share_items(config.train.batch, shares.data_weights), shares.data_weights);
+  if (!shares.data_weights.empty()) sizes(shard_items(config.train.batch, shares.data_weights), shares.data_weights);
   shares.tensor_weights = weights(GSEL_AXIS_TENSOR, "strategy.tensor.weights", l.tensor);
   if (!shares.tensor_weights.empty() && workload.kv_heads >= l.tensor)
     sizes(shard_bounds(workload.kv_heads, shares.tensor_weights), shares.tensor_weights);

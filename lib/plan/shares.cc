@@ -34,7 +34,7 @@ std::vector<double> tensor_weights(const Workload& workload, const Cluster& clus
   auto speeds = slowest(cluster, layout.ranks(), layout.tensor, [&](int32_t r) { return r % layout.tensor; });
   if (workload.heads == 0) return differ(speeds) ? speeds : std::vector<double>();
   if (workload.kv_heads < layout.tensor) return {};
-  const std::vector<int64_t> bounds = share_items(workload.kv_heads - layout.tensor, speeds);
+  const std::vector<int64_t> bounds = shard_items(workload.kv_heads - layout.tensor, speeds);
   for (size_t i = 0; i < speeds.size(); ++i) speeds[i] = static_cast<double>(1 + bounds[i + 1] - bounds[i]);
   return differ(speeds) ? speeds : std::vector<double>();
 }

@@ -54,7 +54,7 @@ static void compare(eq_setting setting, const char* sections) {
 #define DATA(plugin) "[strategy.data]\nplugin = \"" plugin "\"\n"
 #define ZERO(stage) DATA("zero") "stage = " stage "\n"
 
-/* A batch of 11 leaves uneven shares. */
+/* A batch of 11 leaves uneven shards. */
 static void data_strategies_equal_the_loop(void** state) {
   (void)state;
   static const struct {

@@ -117,10 +117,10 @@ static void bucket_bytes_that_the_first_bucket_leaves_nothing_to_are_told(void**
 static void micro_batches_without_samples_are_told(void** state) {
   (void)state;
   tell(3, describe_step, "[train]\nbatch = 6\nmicrobatches = 5\n");
-  expect_one("idle.toml:3: train.microbatches = 5 cut a share of 2 samples: 3 micro-batches are empty on every rank",
+  expect_one("idle.toml:3: train.microbatches = 5 cut a shard of 2 samples: 3 micro-batches are empty on every rank",
              "2 or fewer");
   tell(3, describe_step, "[train]\nbatch = 4\nmicrobatches = 3\n");
-  expect_one("idle.toml:3: train.microbatches = 3 cut a share of 2 samples: 1 micro-batch is empty", "2 or fewer");
+  expect_one("idle.toml:3: train.microbatches = 3 cut a shard of 2 samples: 1 micro-batch is empty", "2 or fewer");
   tell(3, describe_step, "[train]\nbatch = 4\nmicrobatches = 2\n");
   assert_int_equal(n_lines, 0);
 }

@@ -13,8 +13,8 @@ static const char* config_text(const struct strategy_row* strategy, int batch, i
 
 /* Micro-batches of a size that gives each rank `accumulation` of them: 9 samples in 3 on 1 to 4 ranks. */
 static int microbatch_for(int batch, int ranks, int accumulation) {
-  const int share = (batch + ranks - 1) / ranks;
-  return (share + accumulation - 1) / accumulation;
+  const int shard = (batch + ranks - 1) / ranks;
+  return (shard + accumulation - 1) / accumulation;
 }
 
 struct way {

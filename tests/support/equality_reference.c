@@ -141,9 +141,9 @@ static void eq_deal(const eq_setting* e, int64_t step, int rank, int mb, eq_micr
     first = whole + eq_begin(n, e->ranks, rank);
     end = whole + eq_begin(n, e->ranks, rank + 1);
   } else {
-    const int64_t begin = eq_begin(e->batch, e->ranks, rank), share = eq_begin(e->batch, e->ranks, rank + 1) - begin;
-    first = begin + eq_begin(share, e->microbatches, mb);
-    end = begin + eq_begin(share, e->microbatches, mb + 1);
+    const int64_t begin = eq_begin(e->batch, e->ranks, rank), shard = eq_begin(e->batch, e->ranks, rank + 1) - begin;
+    first = begin + eq_begin(shard, e->microbatches, mb);
+    end = begin + eq_begin(shard, e->microbatches, mb + 1);
   }
   m->n = end - first;
   for (int64_t s = 0; s < m->n; ++s) m->ids[s] = step * e->batch + first + s;

@@ -37,7 +37,7 @@ void micro_batches_are_cut_by_number_or_by_size(void**) {
   check_samples(base("batch = 12\n", 2, 2, 2), {{0, 6}});
 }
 
-// Samples go by the weights of the data axis; all ranks have as many micro-batches as the largest share asks for.
+// Samples go by the weights of the data axis; all ranks have as many micro-batches as the largest shard asks for.
 void shares_of_samples_are_in_proportion_to_the_weights(void**) {
   auto with = [](const std::string& train, const std::string& weights) {
     return train + "[strategy.data]\nplugin = \"ddp\"\nweights = " + weights + "\n";

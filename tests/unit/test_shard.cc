@@ -1,4 +1,4 @@
-// Shares of units among ranks of an axis, and a part as rows in memory: exhaustive where sizes are small, drawn where
+// Shards of units among ranks of an axis, and a part as rows in memory: exhaustive where sizes are small, drawn where
 // they are not, against rules that are written out here a second time and more slowly.
 #include <algorithm>
 #include <cmath>
@@ -34,7 +34,7 @@ void ranks_that_weigh_alike_get_what_everything_in_gsel_gets(void**) {
     for (int64_t n = 0; n <= 40; ++n)
       for (double weight : {1.0, 0.1, 7.0, 1e9}) {
         const std::vector<double> weights(static_cast<size_t>(ranks), weight);
-        const std::vector<int64_t> items = gsel::share_items(n, weights);
+        const std::vector<int64_t> items = gsel::shard_items(n, weights);
         const std::vector<int64_t> units = n >= ranks ? gsel::shard_bounds(n, weights) : items;
         for (int64_t i = 0; i < ranks; ++i) {
           const gsel_range expected = gsel::shard_range(n, ranks, i);
@@ -67,7 +67,7 @@ void shares_are_in_proportion_and_remainders_go_to_the_largest(void**) {
   };
   for (const Example& e : examples) {
     assert_true(sizes_of(gsel::shard_bounds(e.n, e.weights)) == e.units);
-    assert_true(sizes_of(gsel::share_items(e.n, e.weights)) == e.items);
+    assert_true(sizes_of(gsel::shard_items(e.n, e.weights)) == e.items);
   }
 }
 
@@ -79,7 +79,7 @@ void drawn_shares_tile_and_are_off_by_less_than_a_unit(void**) {
     std::vector<double> weights(ranks);
     for (double& w : weights) w = 0.01 * draw.from(1, round % 5 ? 300 : 1000000);
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-    const std::vector<int64_t> units = gsel::shard_bounds(n, weights), items = gsel::share_items(n, weights);
+    const std::vector<int64_t> units = gsel::shard_bounds(n, weights), items = gsel::shard_items(n, weights);
     check_tiling(units, n, ranks, 1);
     check_tiling(items, n, ranks, 0);
     bool all_have_a_right_to_one = true;

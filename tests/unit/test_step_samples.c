@@ -3,7 +3,7 @@
 #include "support/step_model.h"
 #include "support/trainer_trial.h"
 
-/* ---- uneven shares ---- */
+/* ---- uneven shards ---- */
 
 static void a_batch_of_5_on_3_ranks_one_sample_at_a_time_equals_one_rank(void** state) {
   (void)state;

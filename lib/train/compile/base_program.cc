@@ -40,33 +40,33 @@ void check_even(const Config& config, int32_t ranks) {
                          with_noun(batch, "sample"), whole, n, with_noun(ranks, "rank"), smaller,
                          (batch / whole + 1) * whole));
 }
-void check_even_shares(const Config& config, const std::vector<int64_t>& bounds) {
+void check_even_shards(const Config& config, const std::vector<int64_t>& bounds) {
   const int64_t n = config.train.microbatches;
   for (size_t coordinate = 0; coordinate + 1 < bounds.size(); ++coordinate) {
-    const int64_t share = bounds[coordinate + 1] - bounds[coordinate];
-    if (share > 0 && share % n == 0) continue;
+    const int64_t shard = bounds[coordinate + 1] - bounds[coordinate];
+    if (shard > 0 && shard % n == 0) continue;
     refuse_key(config, "strategy.data.weights",
                fmt::format("strategy.data.weights = {} give coordinate {} of the data axis {} of train.batch = {}, "
                            "which are not {} equal micro-batches (train.microbatches), as a pipeline needs them",
-                           *config.get("strategy.data.weights"), coordinate, share,
+                           *config.get("strategy.data.weights"), coordinate, shard,
                            with_noun(config.train.batch, "sample"), n));
   }
 }
 
-std::vector<Microbatch> cut_in(const gsel_range& share, int64_t n) {
+std::vector<Microbatch> cut_in(const gsel_range& shard, int64_t n) {
   std::vector<Microbatch> result;
   for (int64_t i = 0; i < n; ++i) {
-    const gsel_range part = shard_range(share.end - share.begin, n, i);
-    result.push_back({share.begin + part.begin, part.end - part.begin});
+    const gsel_range part = shard_range(shard.end - shard.begin, n, i);
+    result.push_back({shard.begin + part.begin, part.end - part.begin});
   }
   return result;
 }
 
-std::vector<Microbatch> cut_by_size(const gsel_range& share, int64_t n, int64_t size) {
+std::vector<Microbatch> cut_by_size(const gsel_range& shard, int64_t n, int64_t size) {
   std::vector<Microbatch> result;
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t first = std::min(share.begin + i * size, share.end);
-    result.push_back({first, std::min(size, share.end - first)});
+    const int64_t first = std::min(shard.begin + i * size, shard.end);
+    result.push_back({first, std::min(size, shard.end - first)});
   }
   return result;
 }
@@ -151,14 +151,14 @@ void emit_end(const Model& model, const Config& config, Program& program) {
     program.step.push_back(make_instr(GSEL_INSTR_NORM));
 }
 
-int64_t largest_share(const std::vector<int64_t>& bounds) {
+int64_t largest_local_batch(const std::vector<int64_t>& bounds) {
   int64_t most = 1;
   for (size_t i = 1; i < bounds.size(); ++i) most = std::max(most, bounds[i] - bounds[i - 1]);
   return most;
 }
 
-// The samples of one replica. most: the largest share of any replica; bounds: of all replicas, if they have weights.
-std::vector<Microbatch> cut_share(const Config& config, const Mesh& mesh, const gsel_range& share, int64_t most,
+// The samples of one replica. most: the largest shard of any replica; bounds: of all replicas, if they have weights.
+std::vector<Microbatch> cut_shard(const Config& config, const Mesh& mesh, const gsel_range& shard, int64_t most,
                                   const std::vector<int64_t>& bounds) {
   if (config.train.microbatches > kMaxMicrobatches)
     refuse_key(
@@ -172,9 +172,9 @@ std::vector<Microbatch> cut_share(const Config& config, const Mesh& mesh, const 
                     config.train.microbatches, with_noun(config.train.batch, "sample"), config.train.batch));
   if (config.train.microbatches > 0) {
     if (mesh.size[GSEL_AXIS_PIPELINE] > 1)
-      config.get("strategy.data.weights") ? check_even_shares(config, bounds)
+      config.get("strategy.data.weights") ? check_even_shards(config, bounds)
                                           : check_even(config, mesh.size[GSEL_AXIS_DATA]);
-    return cut_in(share, config.train.microbatches);
+    return cut_in(shard, config.train.microbatches);
   }
   const int64_t size = config.train.microbatch ? std::min(config.train.microbatch, most) : most;
   const int64_t n = most / size + (most % size != 0);
@@ -183,36 +183,36 @@ std::vector<Microbatch> cut_share(const Config& config, const Mesh& mesh, const 
                fmt::format("train.batch = {} in micro-batches of train.microbatch = {} gives more than {} per "
                            "rank; use larger ones",
                            config.train.batch, with_noun(size, "sample"), kMaxMicrobatches));
-  return cut_by_size(share, n, size);
+  return cut_by_size(shard, n, size);
 }
 
 }  // namespace
 
 std::vector<int64_t> sample_bounds(const Config& config, int32_t ranks) {
-  return share_items(config.train.batch, axis_weights(config, GSEL_AXIS_DATA, ranks));
+  return shard_items(config.train.batch, axis_weights(config, GSEL_AXIS_DATA, ranks));
 }
 
 // Without weights the time does not grow with the number of ranks. All ranks call this to compile their programs.
-int64_t largest_share(const Config& config, int32_t ranks) {
-  if (config.get("strategy.data.weights")) return largest_share(sample_bounds(config, ranks));
+int64_t largest_local_batch(const Config& config, int32_t ranks) {
+  if (config.get("strategy.data.weights")) return largest_local_batch(sample_bounds(config, ranks));
   return std::max<int64_t>(shard_range(config.train.batch, ranks, 0).end, 1);
 }
 
 std::vector<Microbatch> microbatches_of(const Config& config, const Mesh& mesh, int32_t rank) {
   const int32_t ranks = mesh.size[GSEL_AXIS_DATA], replica = mesh.coordinate(rank, GSEL_AXIS_DATA);
-  const int64_t most = largest_share(config, ranks);
+  const int64_t most = largest_local_batch(config, ranks);
   if (!config.get("strategy.data.weights"))
-    return cut_share(config, mesh, shard_range(config.train.batch, ranks, replica), most, {});
+    return cut_shard(config, mesh, shard_range(config.train.batch, ranks, replica), most, {});
   const std::vector<int64_t> bounds = sample_bounds(config, ranks);
-  return cut_share(config, mesh, {bounds[replica], bounds[replica + 1]}, most, bounds);
+  return cut_shard(config, mesh, {bounds[replica], bounds[replica + 1]}, most, bounds);
 }
 
 std::vector<std::vector<Microbatch>> microbatches_of_replicas(const Config& config, const Mesh& mesh) {
   const std::vector<int64_t> bounds = sample_bounds(config, mesh.size[GSEL_AXIS_DATA]);
-  const int64_t most = largest_share(bounds);
+  const int64_t most = largest_local_batch(bounds);
   std::vector<std::vector<Microbatch>> all;
   for (int32_t replica = 0; replica < mesh.size[GSEL_AXIS_DATA]; ++replica)
-    all.push_back(cut_share(config, mesh, {bounds[replica], bounds[replica + 1]}, most, bounds));
+    all.push_back(cut_shard(config, mesh, {bounds[replica], bounds[replica + 1]}, most, bounds));
   return all;
 }
 

@@ -11,8 +11,8 @@ namespace gsel {
 
 // Sample bounds of the coordinates on the data axis, in proportion to the weights: [ranks + 1].
 std::vector<int64_t> sample_bounds(const Config& config, int32_t ranks);
-// Samples of the coordinate that has most; at least 1.
-int64_t largest_share(const Config& config, int32_t ranks);
+// Samples of the coordinate on the data axis that has most; at least 1.
+int64_t largest_local_batch(const Config& config, int32_t ranks);
 
 // The samples of a rank's coordinate on the data axis, cut into micro-batches. All coordinates have equally many, since
 // all ranks join every collective; the last micro-batches may have no samples.

@@ -31,10 +31,10 @@ class IdleSettings {
   // Not an error, since one file may be used with any number of ranks.
   void find_microbatches() {
     const int64_t n = config_.train.microbatches;
-    const int64_t most = largest_share(config_, program_.mesh.size[GSEL_AXIS_DATA]);
+    const int64_t most = largest_local_batch(config_, program_.mesh.size[GSEL_AXIS_DATA]);
     if (n > most)
       note(config_.place_of("train.microbatches"),
-           "train.microbatches = {} cut a share of {} sample{}: {} micro-batch{} empty on every rank; expected {} or "
+           "train.microbatches = {} cut a shard of {} sample{}: {} micro-batch{} empty on every rank; expected {} or "
            "fewer",
            n, most, most == 1 ? "" : "s", n - most, n - most == 1 ? " is" : "es are", most);
   }

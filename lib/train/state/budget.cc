@@ -117,7 +117,7 @@ class Candidates {
   }
 
   int64_t microbatch() const {
-    const int64_t most = largest_share(config_, ranks_);
+    const int64_t most = largest_local_batch(config_, ranks_);
     if (config_.train.microbatches > 0) return std::max<int64_t>(most / config_.train.microbatches, 1);
     return config_.train.microbatch ? std::min(config_.train.microbatch, most) : most;
   }

@@ -1,4 +1,4 @@
-/* ddp: distributed data parallel. Every rank holds the whole model and computes its share of the batch. Gradients are
+/* ddp: distributed data parallel. Every rank holds the whole model and computes its shard of the batch. Gradients are
  * summed over the data axis in buckets, each as soon as backward has produced its last gradient, while backward goes
  * on. The parameters of a bucket are contiguous, so a bucket is reduced in place. Source: Li et al., "PyTorch
  * Distributed", VLDB 2020, section 4; bucket caps as in torch (1 MiB first, then 25 MiB); compression like torch's
