@@ -5,6 +5,7 @@
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "program/text/text.h"
 #include "program/traffic.h"
 #include "program/verify/verify.h"
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "program/program.h"
+#include "program/text/text.h"
 
 struct gsel_program {
   gsel::Program impl;

@@ -140,17 +140,6 @@ std::vector<int32_t> microbatch_numbers(const Program& program);
 
 gsel_instr make_instr(gsel_instr_kind kind);  // operands -1
 
-// One instruction as text: "forward layer=embed mb=0".
-std::string to_text(const Program& program, const gsel_instr& instr);
-// "rank 1, step instruction 12 (line 40): forward layer=embed mb=0".
-std::string where(const Program& program, bool in_setup, size_t position);
-
-std::string to_text(const Program& program);
-// A table for the user: the placements of parameters and values on the sharing axis, and the redistributions between
-// them.
-std::string placements_table(const Program& program);
-Program parse_program(std::string_view text, const std::string& file);
-
 // Checks the ids of an instruction and that it has the operands of its kind.
 void check_instr(const Program& program, const gsel_instr& instr);
 

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "api/handles.h"
+#include "program/text/text.h"
 #include "support/described.h"
 #include "support/pipeline_damage.h"
 #include "support/random_program.h"

@@ -1,5 +1,6 @@
 // Programs that strategies make of pipelines, damaged: whatever the schedule, the mesh and the data strategy, the
 // verifier refuses each way of damage.
+#include "program/text/text.h"
 #include "program/verify/verify.h"
 #include "support/check.h"
 #include "support/pipeline_damage.h"

@@ -4,6 +4,8 @@
 #include <map>
 
 #include "program/optimistic.h"
+#include "program/text/text.h"
+#include "program/words/words.h"
 #include "support/described.h"
 #include "support/long_model.h"
 #include "support/made_model.h"

@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 
+#include "program/text/text.h"
 #include "program/traffic.h"
 #include "support/closed_forms.h"
 #include "support/described.h"

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "program/forward_programs.h"
+#include "program/text/text.h"
 #include "support/trainer_trial.h"
 #include "support/verdict.h"
 #include "train/compile/pass.h"

@@ -10,6 +10,7 @@
 #include "base/align.h"
 #include "base/text.h"
 #include "model/views.h"
+#include "program/words/words.h"
 #include "support/check.h"
 #include "train/compile/message_plan.h"
 

@@ -1,6 +1,8 @@
 // See program_cases.h.
 #include "support/program_cases.h"
 
+#include "program/text/text.h"
+
 namespace gsel::test {
 
 std::string verdict(const Texts& texts, Purpose purpose) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "program/forward_programs.h"
+#include "program/text/text.h"
 #include "support/program_maker.h"
 #include "support/verdict.h"
 

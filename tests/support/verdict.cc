@@ -1,6 +1,8 @@
 // See verdict.h.
 #include "support/verdict.h"
 
+#include "program/text/text.h"
+
 namespace gsel::test {
 
 std::string refusal(const std::vector<Program>& programs, Purpose purpose) {

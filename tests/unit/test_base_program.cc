@@ -1,5 +1,7 @@
 // The program that strategies start from: how a rank's samples are cut, what a step ends with, buckets.
 #include "program/stages.h"
+#include "program/text/text.h"
+#include "program/words/words.h"
 #include "support/check.h"
 #include "support/made_model.h"
 #include "train/compile/base_program.h"

@@ -5,6 +5,8 @@
 #include <gsel/model.h>
 
 #include "program/forward_programs.h"
+#include "program/text/text.h"
+#include "program/words/words.h"
 #include "support/program_judge.h"
 #include "support/program_maker.h"
 #include "support/share.h"

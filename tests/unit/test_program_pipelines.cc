@@ -5,8 +5,10 @@
 #include <set>
 
 #include "program/stages.h"
+#include "program/text/text.h"
 #include "program/traffic.h"
 #include "program/verify/verify.h"
+#include "program/words/words.h"
 #include "support/pipeline_damage.h"
 #include "support/pipeline_maker.h"
 #include "support/program_cases.h"

@@ -1,6 +1,7 @@
 // Programs that step before they know whether they may: what the verifier says to each way of getting it wrong, and how
 // far forward POST_VALIDATE is moved so that no message crosses it.
 #include "program/optimistic.h"
+#include "program/text/text.h"
 #include "program/traffic.h"
 #include "support/program_cases.h"
 #include "train/compile/place_post_validation.h"

@@ -1,5 +1,6 @@
 // The verifier's rules one by one, in the order of docs/program.md: values, samples, messages, groups, parameters.
 // Programs that keep a rule are accepted, each that breaks it is refused with rank, instruction and reason.
+#include "program/text/text.h"
 #include "support/program_cases.h"
 
 namespace {

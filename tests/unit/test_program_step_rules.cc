@@ -4,6 +4,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "program/text/text.h"
 #include "program/traffic.h"
 #include "support/program_cases.h"
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "program/forward_programs.h"
+#include "program/text/text.h"
 #include "program/traffic.h"
 #include "support/pipeline_damage.h"
 #include "support/pipeline_maker.h"

@@ -7,6 +7,7 @@
 
 #include "program/program.h"
 #include "program/stages.h"
+#include "program/text/text.h"
 #include "support/check.h"
 #include "support/program_maker.h"
 

@@ -4,6 +4,7 @@
 
 #include "program/simulate/processors.h"
 #include "program/simulate/simulate_job.h"
+#include "program/text/text.h"
 #include "program/verify/verify.h"
 #include "schedule/simulate.h"
 #include "support/check.h"

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "program/text/text.h"
 #include "program/timeline/timeline.h"
 #include "support/check.h"
 #include "support/scratch.h"

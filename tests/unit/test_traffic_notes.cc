@@ -1,6 +1,7 @@
 // unit/test_traffic_notes.cc: what people are told before the first step about what one sends.
 #include "base/error.h"
 #include "program/program.h"
+#include "program/text/text.h"
 #include "support/check.h"
 #include "train/report/traffic_notes.h"
 

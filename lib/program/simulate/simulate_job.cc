@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "program/simulate/meetings.h"
 #include "program/simulate/message_lanes.h"
+#include "program/words/words.h"
 
 namespace gsel {
 namespace {

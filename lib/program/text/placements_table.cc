@@ -1,13 +1,12 @@
-// program/text/placements_table.cc: see program.h. A value is listed below the value that it is redistributed from.
+// program/text/placements_table.cc: see text.h. A value is listed below the value that it is redistributed from.
 #include <algorithm>
 
 #include "base/dtype.h"
 #include "base/text.h"
-#include "program/program.h"
 #include "program/redistribution.h"
+#include "program/text/text.h"
 #include "program/traffic.h"
-#include "program/words/attributes.h"
-#include "program/words/shard.h"
+#include "program/words/words.h"
 
 namespace gsel {
 namespace {

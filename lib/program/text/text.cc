@@ -1,16 +1,15 @@
 // program/text/text.cc: prints the text form of a program: one item per line, as words and key=value pairs
-// (docs/program.md). Default values are left out. Instructions are printed by words/instruction.cc; parsing is in
+// (docs/program.md). Default values are left out. Instructions are printed by words/words.cc; parsing is in
 // text_read.cc.
-#include "base/text.h"
+#include "program/text/text.h"
 
 #include <functional>
 #include <span>
 
 #include "base/axis.h"
 #include "base/dtype.h"
-#include "program/program.h"
-#include "program/words/attributes.h"
-#include "program/words/shard.h"
+#include "base/text.h"
+#include "program/words/words.h"
 
 namespace gsel {
 namespace {

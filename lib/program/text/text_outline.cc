@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "program/stages.h"
 #include "program/verify/checks.h"
-#include "program/words/shard.h"
+#include "program/words/words.h"
 
 namespace gsel {
 namespace {

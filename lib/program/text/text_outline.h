@@ -5,8 +5,7 @@
 #include <span>
 
 #include "program/program.h"
-#include "program/words/attributes.h"
-#include "program/words/lines.h"
+#include "program/words/words.h"
 
 namespace gsel {
 

@@ -1,4 +1,5 @@
 // program/text/text_read.cc: parses the text form of a program: its sections and instructions.
+#include "program/text/text.h"
 #include "program/text/text_outline.h"
 
 namespace gsel {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "program/job.h"
+#include "program/words/words.h"
 
 namespace gsel {
 

@@ -5,8 +5,7 @@
 #include "base/dtype.h"
 #include "base/text.h"
 #include "program/verify/checks.h"
-#include "program/words/attributes.h"
-#include "program/words/shard.h"
+#include "program/words/words.h"
 
 namespace gsel {
 namespace {

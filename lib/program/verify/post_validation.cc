@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "program/optimistic.h"
 #include "program/verify/checks.h"
+#include "program/words/words.h"
 
 namespace gsel {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "program/simulate/launch_order.h"
+#include "program/text/text.h"
 #include "program/verify/verify.h"
 #include "train/compile/place_post_validation.h"
 #include "train/ranks/agree.h"

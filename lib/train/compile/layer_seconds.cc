@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json_object.h"
+#include "program/words/words.h"
 
 namespace gsel {
 namespace {

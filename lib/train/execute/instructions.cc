@@ -1,6 +1,8 @@
 // train/execute/instructions.cc: dispatches instructions by kind.
 #include "train/execute/instructions.h"
 
+#include "program/words/words.h"
+
 namespace gsel::execute {
 namespace {
 

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "model/views.h"
+#include "program/words/words.h"
 #include "train/execute/instructions.h"
 
 namespace gsel::execute {

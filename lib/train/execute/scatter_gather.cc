@@ -3,6 +3,7 @@
 #include "base/shard.h"
 #include "base/text.h"
 #include "model/views.h"
+#include "program/words/words.h"
 #include "train/execute/instructions.h"
 
 namespace gsel::execute {

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/version.h"
+#include "program/words/words.h"
 
 namespace gsel {
 namespace {
