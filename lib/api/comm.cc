@@ -1,12 +1,11 @@
-// api/comm.cc: communicators, operations and the flight recorder of gsel/comm.h; the other calls are in collective.cc
-// and request.cc.
+// api/comm.cc: communicators, operations and the flight recorder of gsel/comm.h; calls on communicators are in
+// collective.cc.
 #include <gsel/comm.h>
 
 #include <cstring>
 #include <span>
 
 #include "api/accelerator.h"
-#include "api/comm_request.h"
 #include "api/handles.h"
 #include "api/init_struct.h"
 #include "base/guard.h"
@@ -15,11 +14,29 @@
 #include "base/os.h"
 #include "base/text.h"
 #include "comm/call/operation.h"
+#include "comm/communicator.h"
 #include "comm/shm/trace/trace.h"
 
 struct gsel_trace {
   std::string json;
 };
+
+namespace {
+
+gsel::Config settings_of(const gsel_comm_options& given) {
+  return given.config ? given.config->impl : gsel::environment_config();
+}
+
+// `given` has the current size. The result borrows from given and settings, which must outlive it.
+gsel::JoinOptions join_of(gsel_comm_options& given, const gsel::Config& settings) {
+  if (given.timeout_s == 0) given.timeout_s = settings.comm.timeout_s;
+  gsel::JoinOptions join = gsel::complete_join(given);
+  join.find_between_hosts = gsel::between_hosts_of(given, settings);
+  if (join.trace.len == 0) join.trace = gsel::borrow(settings.comm.trace);
+  return join;
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -36,8 +53,8 @@ gsel_status gsel_comm_init(const gsel_comm_options* options, gsel_comm** out, gs
     gsel::required(out, "out") = nullptr;
     gsel_comm_options given{};
     if (options) given = gsel::read_struct(options, "gsel_comm_options");
-    const gsel::Config settings = gsel::settings_of(given);
-    const gsel::JoinOptions join = gsel::join_of(given, settings);
+    const gsel::Config settings = settings_of(given);
+    const gsel::JoinOptions join = join_of(given, settings);
     *out = new gsel_comm{gsel::Communicator(join, gsel::accelerator_of(given, settings, join))};
   });
 }
@@ -128,8 +145,8 @@ gsel_status gsel_comm_grow(gsel_comm* comm, const gsel_comm_options* options, gs
       gsel::fail(GSEL_ERR_ARG, "gsel_comm_grow: the config has no {}; it needs a fresh id and the new world_size",
                  given.id ? "world_size" : "id");
     given.rank = old.rank();
-    const gsel::Config settings = gsel::settings_of(given);
-    const gsel::JoinOptions join = gsel::join_of(given, settings);
+    const gsel::Config settings = settings_of(given);
+    const gsel::JoinOptions join = join_of(given, settings);
     *out = new gsel_comm{old.grow(join, gsel::accelerator_of(given, settings, join))};
   });
 }

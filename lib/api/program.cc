@@ -1,7 +1,7 @@
 // api/program.cc: gsel/program.h.
 #include <vector>
 
-#include "api/program_handle.h"
+#include "api/handles.h"
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"

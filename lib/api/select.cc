@@ -1,4 +1,4 @@
-// api/select.cc: gsel/select.h, the part about resolving.
+// api/select.cc: gsel/select.h.
 #include <gsel/select.h>
 #include <unistd.h>
 
@@ -13,11 +13,165 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "select/compat/compat.h"
+#include "select/reserve/reserve.h"
+
+namespace gsel {
+
+void describe(const Inventory& inventory, const Unit& unit, gsel_device_info* info) {
+  const Device& device = inventory.devices[static_cast<size_t>(unit.device)];
+  gsel_device_info out = GSEL_DEVICE_INFO_INIT;
+  out.index = device.index;
+  out.numa = device.numa;
+  out.vendor = borrow(device.vendor);
+  out.name = borrow(device.name);
+  out.uuid = borrow(device.uuid);
+  out.pci = borrow(device.pci);
+  out.memory_bytes = device.memory_bytes;
+  out.free_bytes = device.free_bytes;
+  out.capability_major = device.capability_major;
+  out.capability_minor = device.capability_minor;
+  out.compute_units = device.compute_units;
+  out.process_count = device.process_count;
+  out.host = borrow(inventory.host_of(device).name);
+  out.architecture = borrow(device.architecture);
+  out.clock_khz = device.clock_khz;
+  out.partition = unit.partition;
+  out.tile = unit.tile;
+  if (unit.partition >= 0) {
+    out.partition_uuid = borrow(uuid_of(inventory, unit));
+    out.memory_bytes = device.partitions[static_cast<size_t>(unit.partition)].memory_bytes;
+    out.free_bytes = 0;
+  }
+  out.partition_count = static_cast<int32_t>(device.partitions.size());
+  out.tiles = device.tiles;
+  out.compute_mode = static_cast<int32_t>(device.compute_mode);
+  out.integrated = device.integrated;
+  out.accessible = device.accessible;
+  out.reserved_by = device.reserved_by;
+  write_struct(info, out, "gsel_device_info");
+}
+
+}  // namespace gsel
 
 using gsel::guard;
 using gsel::required;
 
 extern "C" {
+
+// ---- inventories ---------------------------------------------------------------------------------------------------
+
+void gsel_device_info_init(gsel_device_info* info, size_t struct_size) {
+  gsel::init_struct(info, struct_size);
+}
+void gsel_partition_info_init(gsel_partition_info* info, size_t struct_size) {
+  gsel::init_struct(info, struct_size);
+}
+void gsel_interconnect_info_init(gsel_interconnect_info* info, size_t struct_size) {
+  gsel::init_struct(info, struct_size);
+}
+
+gsel_status gsel_inventory_detect(gsel_inventory** out, gsel_error** err) {
+  if (out) *out = nullptr;
+  return guard(err, [&] {
+    required(out, "out");
+    *out = new gsel_inventory(gsel::detect_with_reservations());
+  });
+}
+
+gsel_status gsel_inventory_load(gsel_str path, gsel_inventory** out, gsel_error** err) {
+  if (out) *out = nullptr;
+  return guard(err, [&] {
+    required(out, "out");
+    if (!gsel::given(path)) gsel::fail(GSEL_ERR_ARG, "path is NULL");
+    *out = new gsel_inventory(gsel::load_inventory(gsel::text(path)));
+  });
+}
+
+gsel_status gsel_inventory_parse(gsel_str text, gsel_str name, gsel_inventory** out, gsel_error** err) {
+  if (out) *out = nullptr;
+  return guard(err, [&] {
+    required(out, "out");
+    if (!gsel::given(text)) gsel::fail(GSEL_ERR_ARG, "text is NULL");
+    *out = new gsel_inventory(gsel::parse_inventory(gsel::view(text), gsel::text(name)));
+  });
+}
+
+int32_t gsel_inventory_device_count(const gsel_inventory* inventory) {
+  return inventory ? static_cast<int32_t>(inventory->impl->devices.size()) : 0;
+}
+
+gsel_status gsel_inventory_device(const gsel_inventory* inventory, int32_t index, gsel_device_info* info,
+                                  gsel_error** err) {
+  return guard(err, [&] {
+    const gsel::Inventory& impl = *required(inventory, "inventory").impl;
+    gsel::check_index(index, impl.devices.size(), "index");
+    gsel::describe(impl, {index, -1, -1}, info);
+  });
+}
+
+int32_t gsel_inventory_host_count(const gsel_inventory* inventory) {
+  return inventory ? static_cast<int32_t>(inventory->impl->hosts.size()) : 0;
+}
+
+gsel_str gsel_inventory_host_name(const gsel_inventory* inventory, int32_t host) {
+  if (!inventory || host < 0 || static_cast<size_t>(host) >= inventory->impl->hosts.size()) return {"", 0};
+  return gsel::borrow(inventory->impl->hosts[static_cast<size_t>(host)].name);
+}
+
+gsel_status gsel_inventory_partition(const gsel_inventory* inventory, int32_t device, int32_t partition,
+                                     gsel_partition_info* info, gsel_error** err) {
+  return guard(err, [&] {
+    const auto& devices = required(inventory, "inventory").impl->devices;
+    gsel::check_index(device, devices.size(), "device");
+    const auto& partitions = devices[static_cast<size_t>(device)].partitions;
+    gsel::check_index(partition, partitions.size(), "partition");
+    const gsel::Partition& of = partitions[static_cast<size_t>(partition)];
+    gsel_partition_info out = GSEL_PARTITION_INFO_INIT;
+    out.uuid = gsel::borrow(of.uuid);
+    out.memory_bytes = of.memory_bytes;
+    out.gi = of.gi;
+    out.ci = of.ci;
+    gsel::write_struct(info, out, "gsel_partition_info");
+  });
+}
+
+int32_t gsel_inventory_interconnect_count(const gsel_inventory* inventory, int32_t host) {
+  if (!inventory || host < 0 || static_cast<size_t>(host) >= inventory->impl->hosts.size()) return 0;
+  return static_cast<int32_t>(inventory->impl->hosts[static_cast<size_t>(host)].links.size());
+}
+
+gsel_status gsel_inventory_interconnect(const gsel_inventory* inventory, int32_t host, int32_t link,
+                                        gsel_interconnect_info* info, gsel_error** err) {
+  return guard(err, [&] {
+    const auto& hosts = required(inventory, "inventory").impl->hosts;
+    gsel::check_index(host, hosts.size(), "host");
+    const auto& links = hosts[static_cast<size_t>(host)].links;
+    gsel::check_index(link, links.size(), "link");
+    const gsel::Link& of = links[static_cast<size_t>(link)];
+    gsel_interconnect_info out = GSEL_INTERCONNECT_INFO_INIT;
+    out.a = of.a;
+    out.b = of.b;
+    out.kind = gsel::borrow(of.kind);
+    out.bytes_per_second = of.bytes_per_second;
+    out.latency_s = of.latency_s;
+    gsel::write_struct(info, out, "gsel_interconnect_info");
+  });
+}
+
+gsel_str gsel_inventory_json(const gsel_inventory* inventory) {
+  if (!inventory) return {"", 0};
+  return inventory->json.get([&] { return gsel::inventory_json(*inventory->impl); });
+}
+gsel_str gsel_inventory_text(const gsel_inventory* inventory) {
+  if (!inventory) return {"", 0};
+  return inventory->text.get([&] { return gsel::inventory_text(*inventory->impl); });
+}
+
+void gsel_inventory_free(gsel_inventory* inventory) {
+  delete inventory;
+}
+
+// ---- resolving -----------------------------------------------------------------------------------------------------
 
 void gsel_resolve_options_init(gsel_resolve_options* options, size_t struct_size) {
   gsel::init_struct(options, struct_size);

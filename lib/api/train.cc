@@ -1,7 +1,6 @@
 // api/train.cc: gsel/train.h.
 #include "api/handles.h"
 #include "api/init_struct.h"
-#include "api/program_handle.h"
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"
