@@ -23,7 +23,7 @@ struct gsel_trace {
 
 namespace {
 
-gsel::Config settings_of(const gsel_comm_options& given) {
+gsel::Config config_of(const gsel_comm_options& given) {
   return given.config ? given.config->impl : gsel::environment_config();
 }
 
@@ -53,7 +53,7 @@ gsel_status gsel_comm_init(const gsel_comm_options* options, gsel_comm** out, gs
     gsel::required(out, "out") = nullptr;
     gsel_comm_options given{};
     if (options) given = gsel::read_struct(options, "gsel_comm_options");
-    const gsel::Config settings = settings_of(given);
+    const gsel::Config settings = config_of(given);
     const gsel::JoinOptions join = join_of(given, settings);
     *out = new gsel_comm{gsel::Communicator(join, gsel::accelerator_of(given, settings, join))};
   });
@@ -145,7 +145,7 @@ gsel_status gsel_comm_grow(gsel_comm* comm, const gsel_comm_options* options, gs
       gsel::fail(GSEL_ERR_ARG, "gsel_comm_grow: the config has no {}; it needs a fresh id and the new world_size",
                  given.id ? "world_size" : "id");
     given.rank = old.rank();
-    const gsel::Config settings = settings_of(given);
+    const gsel::Config settings = config_of(given);
     const gsel::JoinOptions join = join_of(given, settings);
     *out = new gsel_comm{old.grow(join, gsel::accelerator_of(given, settings, join))};
   });

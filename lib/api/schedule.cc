@@ -1,12 +1,32 @@
 // api/schedule.cc: gsel/schedule.h.
+#include "schedule/schedule.h"
+
 #include <cmath>
+#include <mutex>
+#include <string>
+#include <utility>
 
 #include "api/init_struct.h"
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "schedule/schedule_handle.h"
 #include "schedule/simulate.h"
+
+// A schedule and its text, made on demand.
+struct gsel_schedule {
+  explicit gsel_schedule(gsel::Schedule schedule) : impl(std::move(schedule)) {}
+
+  const gsel::Schedule impl;
+
+  const std::string& printed() const {
+    std::call_once(text_made_, [this] { text_ = gsel::to_text(impl); });
+    return text_;
+  }
+
+ private:
+  mutable std::once_flag text_made_;
+  mutable std::string text_;
+};
 
 struct gsel_simulation {
   gsel::Simulation impl;

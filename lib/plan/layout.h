@@ -1,6 +1,7 @@
 // plan/layout.h: one candidate: the mesh of ranks, and how a step runs on it. Plain data.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -34,8 +35,15 @@ struct Shares {
   std::vector<double> data_weights, tensor_weights;
 };
 
-const char* name_of(Recompute recompute);
-const char* name_of(Offload offload);
-const char* name_of(ScheduleKind schedule);  // as in [strategy.pipeline] schedule
+// As in gsel.toml.
+inline const char* name_of(Recompute recompute) {
+  return std::array{"none", "selective", "all"}[static_cast<size_t>(recompute)];
+}
+inline const char* name_of(Offload offload) {
+  return std::array{"none", "state", "all"}[static_cast<size_t>(offload)];
+}
+inline const char* name_of(ScheduleKind schedule) {
+  return std::array{"gpipe", "1f1b", "interleaved-1f1b", "zb-h1"}[static_cast<size_t>(schedule)];
+}
 
 }  // namespace gsel::plan

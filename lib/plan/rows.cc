@@ -10,7 +10,6 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "plan/rows_errors.h"
-#include "plan/rows_text.h"
 
 namespace gsel::plan {
 namespace {

@@ -3,6 +3,7 @@
 // layouts beyond that, and does not know the printed plan.
 #pragma once
 
+#include <cctype>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -95,5 +96,17 @@ std::vector<Calibration> calibrations(std::string_view text, const std::string& 
 // JSON: rows, each with row, metric, value, forecast, error and fitted_error; sources with MAPE, Spearman's rank
 // correlation and regret. summary: receives a line of text for each source.
 std::string rows_json(std::string_view text, const std::string& file, std::string* summary = nullptr);
+
+// ---- text helpers of rows_*.cc ----
+
+inline bool mentions(const std::string& text, std::string_view word) {
+  return text.find(word) != text.npos;
+}
+
+inline std::string lowered(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
 
 }  // namespace gsel::plan

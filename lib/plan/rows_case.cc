@@ -9,7 +9,6 @@
 #include "plan/memory.h"
 #include "plan/rows.h"
 #include "plan/rows_device.h"
-#include "plan/rows_text.h"
 #include "plan/time.h"
 
 namespace gsel::plan {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "plan/rows_text.h"
+#include "plan/rows.h"
 
 namespace gsel::plan {
 

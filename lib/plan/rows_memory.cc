@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "plan/memory.h"
 #include "plan/rows.h"
-#include "plan/rows_text.h"
 
 namespace gsel::plan {
 namespace {

@@ -4,7 +4,6 @@
 
 #include "base/text.h"
 #include "plan/rows.h"
-#include "plan/rows_text.h"
 
 namespace gsel::plan {
 namespace {

@@ -12,7 +12,7 @@
 #include "support/transfers.h"
 #include "support/verdict.h"
 #include "train/compile/exchange_programs.h"
-#include "train/compile/place_post_validation.h"
+#include "train/compile/insertions.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 #include "support/made_model.h"
 
 #include "support/transfers.h"
-#include "train/compile/place_post_validation.h"
+#include "train/compile/insertions.h"
 
 namespace made {
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "train/compile/place_post_validation.h"
+#include "train/compile/insertions.h"
 
 namespace gsel::test {
 

@@ -3,8 +3,8 @@
 #include "plan/describe.h"
 #include "program/verify/verify.h"
 #include "support/check.h"
+#include "train/compile/insertions.h"
 #include "train/compile/pass.h"
-#include "train/compile/place_post_validation.h"
 
 namespace {
 

@@ -15,7 +15,7 @@
 #include "support/share.h"
 #include "support/transfers.h"
 #include "support/verdict.h"
-#include "train/compile/tied_reductions.h"
+#include "train/compile/insertions.h"
 
 namespace {
 

@@ -8,8 +8,8 @@
 #include "program/verify/verify.h"
 #include "schedule/simulate.h"
 #include "support/check.h"
+#include "train/compile/insertions.h"
 #include "train/compile/pass.h"
-#include "train/compile/place_post_validation.h"
 
 namespace {
 

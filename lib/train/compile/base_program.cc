@@ -9,7 +9,6 @@
 #include "base/weights.h"
 #include "model/views.h"
 #include "program/stages.h"
-#include "train/compile/recompute.h"
 #include "train/compile/settings.h"
 
 namespace gsel {

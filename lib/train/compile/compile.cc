@@ -12,8 +12,8 @@
 #include "base/weights.h"
 #include "plugin/registry.h"
 #include "train/compile/base_program.h"
+#include "train/compile/insertions.h"
 #include "train/compile/pass.h"
-#include "train/compile/tied_reductions.h"
 
 namespace gsel {
 namespace {

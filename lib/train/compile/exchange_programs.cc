@@ -7,7 +7,7 @@
 #include "program/simulate/launch_order.h"
 #include "program/text/text.h"
 #include "program/verify/verify.h"
-#include "train/compile/place_post_validation.h"
+#include "train/compile/insertions.h"
 #include "train/ranks/agree.h"
 
 namespace gsel {

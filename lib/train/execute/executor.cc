@@ -7,8 +7,10 @@
 #include "base/error.h"
 #include "base/foreign.h"
 #include "base/os.h"
+#include "base/text.h"
 #include "program/forward_programs.h"
 #include "program/redistribution.h"
+#include "program/stages.h"
 #include "train/execute/instructions.h"
 
 namespace gsel {
@@ -268,6 +270,53 @@ void push(Executor& executor, const Model& model, const DataSource& data) {
 const Layer* find_pull_only(const Model& model) {
   const auto found = std::ranges::find_if(model.layers(), &Layer::pull_only);
   return found == model.layers().end() ? nullptr : &*found;
+}
+
+// ---- what runs before the first step: initial values are made equal on all ranks -----------------------------------
+
+namespace {
+
+// Gives pipeline ranks that hold the same parameters the values of the first.
+void broadcast_from_first_holder(State& s) {
+  for (size_t i = 0; i < s.buckets.size(); ++i) {
+    const auto b = static_cast<int32_t>(i);
+    if (bucket_holders(s.program(), b).size() == 1) continue;
+    s.params.rewrite_params(b, [&](void* data, uint64_t bytes) {
+      s.comms.tie(b).collective(make_collective(GSEL_COLLECTIVE_BROADCAST, data, data, bytes, GSEL_U8, 0, 0),
+                                s.device->compute());
+    });
+  }
+}
+
+// Gives ranks of the sharing axis that keep whole parameters the same values: those of the embedder's initialiser on
+// the first rank.
+void broadcast_from_first_coordinate(State& s) {
+  Communicator& axis = s.axis_comm(s.sharing_axis());
+  s.params.initialise_alike(static_cast<uint64_t>(s.config.train.seed), axis.rank() == 0, [&](std::span<float> chunk) {
+    axis.collective_on_host(
+        make_collective(GSEL_COLLECTIVE_BROADCAST, chunk.data(), chunk.data(), chunk.size(), GSEL_F32, 0, 0));
+  });
+}
+
+void meet_sharing_axis(State& s) {
+  if (s.axis_size(s.sharing_axis()) == 1) return;
+  s.redistributor.connect(s.axis_comm(s.sharing_axis()));
+  broadcast_from_first_coordinate(s);
+}
+
+}  // namespace
+
+void Executor::run_setup() {
+  s_.comms.connect();
+  try {
+    meet_sharing_axis(s_);
+    broadcast_from_first_holder(s_);
+    s_.counts.begin();
+    for (const gsel_instr& instr : s_.program().setup) execute::run_instr(s_, instr);
+    execute::record_counts(s_);
+  } catch (...) {  // the failure may be on this rank only
+    break_off(current_error());
+  }
 }
 
 }  // namespace gsel

@@ -4,7 +4,6 @@
 //   run.h            the kinds of runs through a program: a training step, an evaluation, an inference
 //   state.h          what instructions work on
 //   instructions.h   what each of them does
-//   setup.cc         what runs before the first step
 #pragma once
 
 #include "train/execute/state.h"

@@ -21,7 +21,6 @@
 #include "base/dtype.h"
 #include "device/formulas/floats.h"
 #include "device/host/isa/vector_loops.h"
-#include "device/host/reduce/user_fold.h"
 
 namespace gsel::host {
 namespace {

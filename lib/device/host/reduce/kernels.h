@@ -43,4 +43,7 @@ void copy_streaming(void* dst, const void* src, size_t bytes);
 // reduce() uses best_isa().
 void reduce_with(Isa isa, const Fold& fold, void* out, const void* const* in, int n, size_t count, size_t first = 0);
 
+// reduce() for GSEL_OP_USER.
+void fold_by_user(const Fold& fold, void* out, const void* const* in, int n, size_t count, size_t first);
+
 }  // namespace gsel::host

@@ -1,13 +1,12 @@
-// device/host/reduce/user_fold.cc: see user_fold.h. Works in tiles on copies, since out may be an input that is still
-// to be read, and inputs must not be written.
-#include "device/host/reduce/user_fold.h"
-
+// device/host/reduce/user_fold.cc: reduction by a caller's function, see kernels.h. Works in tiles on copies, since out
+// may be an input that is still to be read, and inputs must not be written.
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "base/dtype.h"
 #include "base/foreign.h"
+#include "device/host/reduce/kernels.h"
 
 namespace gsel::host {
 namespace {
