@@ -27,6 +27,8 @@ plan        base plugin device comm model program schedule train select
 api         base plugin device comm model program schedule train select plan'
 
 # Rooms of floors, and of rooms, in order; "." are the files of the floor or room itself.
+# Of train, ranks comes first: what the ranks agree on needs no other room, and compile and execute ask for it. report
+# comes before execute, which fills the record of a step. query and check come last: they run programs.
 rooms='
 select      words inventory probe rules request compat . reserve
 program     . words verify text timeline simulate

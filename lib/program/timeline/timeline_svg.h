@@ -1,5 +1,6 @@
 // program/timeline/timeline_svg.h: parts of timeline pictures: panels, one below the other on a page. Colours work on
-// white and black pages.
+// white and black pages. Drawing is part of libgsel and not of the `gsel` command: gsel_timeline_draw and
+// gsel_plan_picture are public calls, so that any process and binding draws, and the command is one of their clients.
 #pragma once
 
 #include <string>
