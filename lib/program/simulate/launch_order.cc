@@ -6,6 +6,7 @@
 
 #include "program/optimistic.h"
 #include "program/simulate/activities.h"
+#include "program/words/words.h"
 
 namespace gsel {
 namespace {
