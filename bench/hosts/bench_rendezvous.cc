@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <vector>
 
+#include "comm/hosts/stream.h"
+#include "comm/hosts/tree.h"
 #include "support/simulated_job.h"
 
 using namespace gsel::test;

@@ -79,7 +79,7 @@ struct Told {
     a.rank = rank;
     note(ledger.take(a, {}, 0));
   }
-  void look(int64_t now) { note(ledger.look(now)); }
+  void look(int64_t now) { note(ledger.find_late(now)); }
 };
 
 void expect(const Told& told, const char* text, int32_t about) {

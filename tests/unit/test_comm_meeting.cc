@@ -366,10 +366,10 @@ void test_an_impostor_decides_nothing(void**) {
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, nullptr, be_impostor, &impostor), 0);
   Word failed;
-  failed.say = Say::failed, failed.code = GSEL_ERR_VERSION;
+  failed.kind = WordKind::failed, failed.code = GSEL_ERR_VERSION;
   write_text(failed.text, "made up");
   Word welcome;
-  welcome.say = Say::welcome;
+  welcome.kind = WordKind::welcome;
   for (const Word& word : {failed, welcome}) {
     impostor.say(word);
     as_processes(2, meets_an_impostor, &job);
