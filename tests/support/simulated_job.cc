@@ -76,10 +76,10 @@ void make_calls(hosts::Relay& relay, int32_t calls) {
   constexpr size_t kVerdictBytes = 200;
   for (int32_t i = 0; i < calls; ++i) {
     const int64_t deadline = os::now_ns() + 60'000'000'000;
-    if (!relay.hear_below(deadline, "a call")) abort();
-    const auto answer = relay.ask_above(hosts::Block(kVerdictBytes), deadline, "a call");
+    if (!relay.receive_below(deadline, "a call")) abort();
+    const auto answer = relay.exchange_above(hosts::Block(kVerdictBytes), deadline, "a call");
     if (!answer) abort();
-    relay.answer_below(*answer, deadline);
+    relay.send_below(*answer, deadline);
   }
 }
 

@@ -87,7 +87,7 @@ void DeviceBackend::drain() noexcept {
 // A transport reports many errors after the death of a rank. The control's error, which names that rank, has
 // precedence.
 void DeviceBackend::look_for_failures() {
-  control_.look_after_announced();
+  control_.check_announced();
   if (const auto late = clock_.late()) {
     await_cause(*late);
     control_.break_with(*late);
@@ -104,8 +104,8 @@ void DeviceBackend::look_for_failures() {
 void DeviceBackend::await_cause(const Error& error) const {
   if (error.code() == GSEL_ERR_PEER) control_.await_break(kCauseNs);
   if (error.code() != GSEL_ERR_TIMEOUT) return;
-  const int64_t end = os::now_ns() + control_.news_ns();
-  while (os::now_ns() < end && !control_.await_break(kLookNs)) control_.look_after_announced();
+  const int64_t end = os::now_ns() + control_.detection_ns();
+  while (os::now_ns() < end && !control_.await_break(kLookNs)) control_.check_announced();
 }
 
 void DeviceBackend::watch() {

@@ -49,7 +49,7 @@ gsel_status TransportLink::announce(void* self, const gsel_collective* call, gse
 gsel_status TransportLink::look(void* self, gsel_error** err) {
   return guard(err, [&] {
     const Control& control = static_cast<const TransportLink*>(self)->control();
-    control.look_after_announced();  // needed if no thread watches
+    control.check_announced();  // needed if no thread watches
     control.throw_what_broke();
   });
 }

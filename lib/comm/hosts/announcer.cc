@@ -62,25 +62,25 @@ void Announcer::announce(Announcement call, std::span<const uint64_t> counts) {
   }
 }
 
-void Announcer::look() {
+void Announcer::progress() {
   const std::lock_guard lock(mutex_);
   move_on();
 }
 
 void Announcer::move_on() {
   if (local_.is_broken()) return out_.clear();
-  for (Down& down : down_) hear(down);
+  for (Down& down : down_) receive(down);
   if (up_) {
-    hear_above();
+    receive_above();
     flush();
-  } else if (const auto error = ledger_->look(os::now_ns())) {
+  } else if (const auto error = ledger_->find_late(os::now_ns())) {
     local_.break_with(*error);
   }
   moved_ns_ = os::now_ns();
 }
 
 // A connection that ends without an announcement is ignored: the herald or the watcher notices the rank's end.
-void Announcer::hear(Down& down) {
+void Announcer::receive(Down& down) {
   const size_t ranks = roster_.ranks();
   std::vector<uint64_t> counts;
   for (bool goes_on = true, took = true; goes_on && took;) {
@@ -126,7 +126,7 @@ void Announcer::notice_who_waits_above() {
           .about_rank(roster_.shown(rank)));
 }
 
-void Announcer::hear_above() {
+void Announcer::receive_above() {
   up_->fill(sizeof(Announcement));
   if (const auto left = up_->take<Announcement>()) left_above_ = *left;
   notice_who_waits_above();

@@ -1,6 +1,6 @@
 // comm/hosts/announcer.h: brings announcements to the ledger. A rank sends them to the first rank of its host, which
 // forwards them to the first rank of the first host. No rank waits for that, and there is no thread for it: announce()
-// and look() forward what has arrived. Does not know what is announced.
+// and progress() forward what has arrived. Does not know what is announced.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class Announcer {
   // call: `collectives` is 1 for a collective; rank and numbers are filled in here. A mismatch breaks the communicator.
   // Both: any thread.
   void announce(Announcement call, std::span<const uint64_t> counts);
-  void look();
+  void progress();
   // The destructor announces nothing, since another announcer replaces this one.
   void abandon() { is_abandoned_ = true; }
 
@@ -38,9 +38,9 @@ class Announcer {
     std::optional<Announcement> head = {};  // of an announcement whose counts have not all arrived
   };
   void move_on();
-  void hear(Down& down);
+  void receive(Down& down);
   void take(const Announcement& announcement, std::span<const uint64_t> counts);
-  void hear_above();
+  void receive_above();
   void notice_who_waits_above();
   void put(const Announcement& announcement, std::span<const uint64_t> counts);
   void flush();

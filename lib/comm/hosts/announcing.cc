@@ -94,10 +94,10 @@ void HostsControl::announce(const gsel_collective& given, bool registered) {
   local_->throw_what_broke();
 }
 
-void HostsControl::look_after_announced() const {
+void HostsControl::check_announced() const {
   require_own_process(fork_generation_, "gsel_comm_get_async_error");
-  local_->look_after_announced();
-  if (announcer_) announcer_->look();
+  local_->check_announced();
+  if (announcer_) announcer_->progress();
 }
 
 }  // namespace gsel::hosts

@@ -38,31 +38,31 @@ void Messages::take_frames(int32_t rank, Peer& peer) {
 
 // false: there is no room for the message, and no receive matches it.
 bool Messages::take_frame(int32_t rank, Peer& peer, const Frame& frame) {
-  switch (frame.says) {
-    case Says::leaves:
-      say(rank, peer, Says::has_all, 0);
+  switch (frame.kind) {
+    case FrameKind::leaves:
+      send_word(rank, peer, FrameKind::has_all, 0);
       peer.has_left = true;
       [[fallthrough]];
-    case Says::has_all:
-      peer.leave_heard = true;
+    case FrameKind::has_all:
+      peer.leave_received = true;
       return true;
-    case Says::asks:
+    case FrameKind::asks:
       std::memcpy(&peer.question.emplace(), frame.data, sizeof(Question));
       return true;
-    case Says::answers:
+    case FrameKind::answers:
       peer.answered = frame.number;
       peer.answer.assign(frame.data, strnlen(frame.data, sizeof frame.data));
       return true;
-    case Says::refuses:
-      hear_refusal(rank, frame);
+    case FrameKind::refuses:
+      receive_refusal(rank, frame);
       return true;
-    case Says::message:
+    case FrameKind::message:
       break;
   }
   const bool is_short = frame.bytes <= sizeof frame.data;
   const uint64_t cost = sizeof(Arrived) + (is_short ? frame.bytes : 0);
   if (kept_bytes_ + cost > kMostKept && kept_bytes_ > 0 && !is_wanted(rank, frame.tag)) return false;
-  peer.heard = frame.number;
+  peer.received = frame.number;
   Arrived& message =
       peer.arrived.emplace_back(Arrived{frame.number, frame.count, frame.bytes, frame.tag, frame.dtype, is_short});
   if (is_short) message.data.assign(frame.data, frame.data + frame.bytes);
@@ -101,7 +101,7 @@ void Messages::match(Half& half) {
   if (half.is_met || half.call.kind != GSEL_COLLECTIVE_IPROBE) return;
   keep_others(half);
   half.call.received->source = GSEL_ANY_RANK;
-  if (from == GSEL_ANY_RANK && roster_.here().size() > 1) look_here(half);
+  if (from == GSEL_ANY_RANK && roster_.here().size() > 1) probe_here(half);
   half.is_met = true;
 }
 
@@ -160,12 +160,12 @@ void Messages::refuse(const Half& half, int32_t rank, const Arrived& message) {
   }
   Peer& from = peer(rank);
   from.dropped.push_back({message.number, std::vector<char>(message.bytes),
-                          word_to(rank, from, Says::refuses, message.number, error.message())});
+                          word_to(rank, from, FrameKind::refuses, message.number, error.message())});
   wake_thread();
   throw Error(error);
 }
 
-void Messages::hear_refusal(int32_t rank, const Frame& frame) {
+void Messages::receive_refusal(int32_t rank, const Frame& frame) {
   for (Started* started : started_)
     for (Half& half : started->halves_)
       if (half.out && half.call.root == rank && half.out->frame.number == frame.number)
@@ -191,7 +191,7 @@ void Messages::keep_others(const Half& half) {
 }
 
 // For an iprobe of any rank: probes the ranks of this host.
-void Messages::look_here(Half& half) {
+void Messages::probe_here(Half& half) {
   local_.run(half.call, nullptr);
   gsel_message& found = *half.call.received;
   if (found.source >= 0) found.source = roster_.here()[static_cast<size_t>(found.source)];

@@ -134,7 +134,7 @@ void Assembly::sort_payloads(const Block& said, char* all, uint64_t bytes) const
 void Assembly::agree(Gathered& here, const Head& head, void* all, double timeout_s) {
   const int64_t deadline = os::now_ns() + static_cast<int64_t>(timeout_s * 1e9);
   const std::string asked = text_of(head);
-  const auto below = relay_->hear_below(deadline, asked.c_str());
+  const auto below = relay_->receive_below(deadline, asked.c_str());
   if (!below) local_.throw_what_broke();
   Verdict& verdict = here.verdict;
   Block& said = here.payloads;
@@ -159,9 +159,9 @@ void Assembly::agree(Gathered& here, const Head& head, void* all, double timeout
     if (here.alike() && bytes > 0) sort_payloads(said, static_cast<char*>(all), head.bytes);
     own = joined(all, bytes);
   }
-  const auto answer = relay_->ask_above(std::move(own), deadline, asked.c_str());
+  const auto answer = relay_->exchange_above(std::move(own), deadline, asked.c_str());
   if (!answer) local_.throw_what_broke();
-  relay_->answer_below(*answer, deadline);
+  relay_->send_below(*answer, deadline);
   if (answer->size() < sizeof verdict) fail(GSEL_ERR_INTERNAL, "the host above sent {} bytes", answer->size());
   std::memcpy(&verdict, answer->data(), sizeof verdict);
   if (!here.alike()) return;
@@ -188,7 +188,7 @@ std::string Assembly::text() const {
 void Assembly::gather(const Head& head, const void* mine, void* all, double timeout_s) {
   begin(head);
   if (is_alone_with_frames())
-    frames_->say(word_of(head, true, false), [&](size_t) {
+    frames_->send(word_of(head, true, false), [&](size_t) {
       return Frames::Came{static_cast<const char*>(mine), head.bytes};
     });
   settle(gather_here(head, mine, timeout_s), head, all, timeout_s);
@@ -230,8 +230,8 @@ void Assembly::settle(Gathered here, const Head& head, void* all, double timeout
 // false: some ranks make another call; the tree then finds which.
 bool Assembly::gather_by_frames(const Gathered& here, const Head& head, char* all, int64_t deadline_ns) {
   const Frames::Came of_here{here.payloads.data(), here.alike() ? here.payloads.size() : 0};
-  if (!is_alone_with_frames()) frames_->say(word_of(head, here.alike(), false), [&](size_t) { return of_here; });
-  if (!frames_->hear(deadline_ns, [&] { return text_of(head); })) return false;
+  if (!is_alone_with_frames()) frames_->send(word_of(head, here.alike(), false), [&](size_t) { return of_here; });
+  if (!frames_->receive(deadline_ns, [&] { return text_of(head); })) return false;
   for (size_t h = 0; h < roster_.hosts() && head.bytes > 0 && all; ++h) {
     const auto& there = roster_.on(h);
     const bool is_own = h == roster_.own_host();
@@ -244,34 +244,34 @@ bool Assembly::gather_by_frames(const Gathered& here, const Head& head, char* al
   return true;
 }
 
-void Assembly::say(const Head& head, double timeout_s) {
+void Assembly::start_gather(const Head& head, double timeout_s) {
   begin(head);
-  said_ = Said{head, timeout_s, {}, {}};
-  if (is_alone_with_frames()) return;  // hear() sends the frames, so that add() can add bytes
+  started_ = StartedGather{head, timeout_s, {}, {}};
+  if (is_alone_with_frames()) return;  // finish_gather() sends the frames, so that add() can add bytes
   Gathered here = gather_here(head, nullptr, timeout_s);
   if (!here.alike()) {
-    said_.reset();
+    started_.reset();
     return settle(std::move(here), head, nullptr, timeout_s);
   }
-  said_->here = std::move(here);
-  frames_->say(word_of(head, true, true), [](size_t) { return Frames::Came{nullptr, 0}; });
+  started_->here = std::move(here);
+  frames_->send(word_of(head, true, true), [](size_t) { return Frames::Came{nullptr, 0}; });
 }
 
-void Assembly::hear() {
-  if (!said_) return;
-  Said said = *std::exchange(said_, {});
+void Assembly::finish_gather() {
+  if (!started_) return;
+  StartedGather said = *std::exchange(started_, {});
   const double more_s = relay_ ? 0 : kForCauseS;
   const int64_t deadline_ns = os::now_ns() + static_cast<int64_t>((said.timeout_s + more_s) * 1e9);
   try {
     if (is_alone_with_frames()) {
       const auto nothing = [](size_t) { return Frames::Came{nullptr, 0}; };
       if (said.bytes_for)
-        frames_->say(word_of(said.head, true, true), said.bytes_for);
+        frames_->send(word_of(said.head, true, true), said.bytes_for);
       else
-        frames_->say(word_of(said.head, true, true), nothing);
+        frames_->send(word_of(said.head, true, true), nothing);
       said.here = gather_here(said.head, nullptr, said.timeout_s);
     }
-    if (frames_->hear(deadline_ns, [&] { return text_of(said.head); })) return;
+    if (frames_->receive(deadline_ns, [&] { return text_of(said.head); })) return;
     if (relay_) {
       agree(said.here, said.head, nullptr, said.timeout_s);
       throw mismatch(said.here.verdict);

@@ -75,13 +75,14 @@ class Assembly {
   // call.
   bool is_alone_with_frames() const { return frames_ && roster_.here().size() == 1; }
   const char* given(int32_t rank) const { return frames_->from(roster_.host_of(rank)).bytes; }
-  // A gather without payload in two steps, with frames: say() does not wait; hear() waits for the other ranks once and
-  // then does nothing. GSEL_ERR_MISMATCH breaks the communicator.
-  void say(const Head& head, double timeout_s);
-  void hear();
-  // Between say() and hear(), on a rank that is alone on its host: adds bytes for each host, which given() has there.
-  bool can_add() const { return said_ && is_alone_with_frames(); }
-  void add(std::function<Frames::Came(size_t host)> bytes_for) { said_->bytes_for = std::move(bytes_for); }
+  // A gather without payload in two steps, with frames: start_gather() does not wait; finish_gather() waits for the
+  // other ranks once and then does nothing. GSEL_ERR_MISMATCH breaks the communicator.
+  void start_gather(const Head& head, double timeout_s);
+  void finish_gather();
+  // Between start_gather() and finish_gather(), on a rank that is alone on its host: adds bytes for each host, which
+  // given() has there.
+  bool can_add() const { return started_ && is_alone_with_frames(); }
+  void add(std::function<Frames::Came(size_t host)> bytes_for) { started_->bytes_for = std::move(bytes_for); }
 
  private:
   // Of a set of ranks: the lowest rank, and the lowest rank with a different call; -1: all make the same call.
@@ -113,13 +114,13 @@ class Assembly {
   shm::Endpoint& local_;
   Relay* relay_ = nullptr;
   Frames* frames_ = nullptr;
-  struct Said {
+  struct StartedGather {
     Head head;
     double timeout_s;
     Gathered here;
     std::function<Frames::Came(size_t host)> bytes_for;
   };
-  std::optional<Said> said_;  // between say() and hear()
+  std::optional<StartedGather> started_;  // between start_gather() and finish_gather()
   std::vector<char> answer_;
   std::atomic<uint64_t> begun_{0};
   Head newest_;

@@ -32,7 +32,7 @@ class Chain : Lanes {
     folded_ = received_ + room;
     for (const Chunk& chunk : chunks_)
       if (host_ > 0) receive(before_, host_ - 1, received_ + passed(chunk.at), passed(chunk.bytes));
-    hear();
+    finish_gather();
     receive_results();
     for (size_t c = 0; c < chunks_.size(); ++c) {
       if (host_ > 0) finish(before_[c]);

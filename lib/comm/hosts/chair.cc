@@ -15,7 +15,7 @@ namespace gsel::hosts {
 namespace {
 
 constexpr int64_t kTellNs = 200'000'000;
-constexpr int kLookMs = 20;
+constexpr int kPollMs = 20;
 
 bool is(char mark, Mark what) {
   return mark == static_cast<char>(what);
@@ -30,18 +30,18 @@ Decision made_decision(const Members& made) {
 
 }  // namespace
 
-Chair::Chair(Council& council, std::vector<Knocks> before)
-    : at_(council), knocks_(std::move(before)), heard_(council.parties.size()), marks_(council.marks) {
-  knocks_.emplace_back();  // this host's party
+Chair::Chair(Council& council, std::vector<ConnectAttempts> before)
+    : at_(council), attempts_(std::move(before)), visitors_(council.parties.size()), marks_(council.marks) {
+  attempts_.emplace_back();  // this host's party
   for (size_t i = council.own + 1; i < council.parties.size(); ++i)
-    knocks_.push_back(knock_at(council, council.parties[i]));
+    attempts_.push_back(connect_to_door(council, council.parties[i]));
 }
 
 Decision Chair::run() {
-  while (!decided_ && !has_heard_all() && !shrinks() && os::now_ns() < at_.deadline_ns) poll_once();
+  while (!decided_ && !has_all_petitions() && !shrinks() && os::now_ns() < at_.deadline_ns) poll_once();
   const Decision decision = decided_ ? made_decision(*decided_) : decide();
   if (decided_) marks_ = decided_->marks;
-  tell(decision);
+  send_decision(decision);
   at_.marks = marks_;
   return decision;
 }
@@ -54,19 +54,19 @@ size_t Chair::party_of(int32_t rank) const {
 
 // ---- hearing parties ------------------------------------------------------------------------------------------------
 
-bool Chair::has_heard_all() {
+bool Chair::has_all_petitions() {
   for (size_t i = at_.own + 1; i < at_.parties.size(); ++i)
     if (!is_settled(i)) return false;
   return true;
 }
 
 bool Chair::is_settled(size_t party) {
-  if (heard_[party]) return true;
-  const auto waits_for = [&](const Knock& knock) {
-    return !is(marks_[static_cast<size_t>(knock.rank())], Mark::left_out) &&
-           (knock.state() == Knock::State::trying || knock.state() == Knock::State::open);
+  if (visitors_[party]) return true;
+  const auto waits_for = [&](const ConnectAttempt& attempt) {
+    return !is(marks_[static_cast<size_t>(attempt.rank())], Mark::left_out) &&
+           (attempt.state() == ConnectAttempt::State::trying || attempt.state() == ConnectAttempt::State::open);
   };
-  return std::ranges::none_of(knocks_[party], waits_for);
+  return std::ranges::none_of(attempts_[party], waits_for);
 }
 
 void Chair::poll_once() {
@@ -74,19 +74,19 @@ void Chair::poll_once() {
   for (const os::Fd& fd : at_.doors.own.fds()) items.push_back({fd.get(), POLLIN, 0});
   for (const Visitor& guest : at_.doors.guests)
     if (!guest.petition) items.push_back({guest.stream.fd(), POLLIN, 0});
-  for (size_t i = at_.own + 1; i < knocks_.size(); ++i)
-    for (Knock& knock : knocks_[i])
-      if (knock.has_descriptor()) items.push_back({knock.stream().fd(), knock.events(), 0});
-  poll(items.data(), items.size(), kLookMs);
-  at_.doors.let_in();
-  for (Visitor& guest : at_.doors.guests) at_.doors.hear(guest, at_.secret);
+  for (size_t i = at_.own + 1; i < attempts_.size(); ++i)
+    for (ConnectAttempt& attempt : attempts_[i])
+      if (attempt.has_descriptor()) items.push_back({attempt.stream().fd(), attempt.events(), 0});
+  poll(items.data(), items.size(), kPollMs);
+  at_.doors.accept_guests();
+  for (Visitor& guest : at_.doors.guests) at_.doors.read_petition(guest, at_.secret);
   std::erase_if(at_.doors.guests, [](const Visitor& guest) { return guest.is_over; });
   take_petitions();
-  for (size_t i = at_.own + 1; i < knocks_.size(); ++i)
-    for (Knock& knock : knocks_[i]) {
-      knock.look(at_.silence_ns);
-      if (knock.state() == Knock::State::open && !knock.stream().fill(sizeof(Challenge) + 1))
-        knock.begin_again();  // reads past a challenge, to notice the end of the connection
+  for (size_t i = at_.own + 1; i < attempts_.size(); ++i)
+    for (ConnectAttempt& attempt : attempts_[i]) {
+      attempt.progress(at_.silence_ns);
+      if (attempt.state() == ConnectAttempt::State::open && !attempt.stream().fill(sizeof(Challenge) + 1))
+        attempt.begin_again();  // reads past a challenge, to notice the end of the connection
     }
 }
 
@@ -111,13 +111,13 @@ void Chair::take_petitions() {
     }
     if (theirs != generation) continue;
     const size_t party = party_of(guest.petition->rank);
-    if (party >= at_.parties.size() || heard_[party]) continue;
-    heard_[party] = std::move(guest);
+    if (party >= at_.parties.size() || visitors_[party]) continue;
+    visitors_[party] = std::move(guest);
     guest.is_over = true;
     changed = true;
   }
   std::erase_if(at_.doors.guests, [](const Visitor& guest) { return guest.is_over; });
-  for (auto& guest : heard_)
+  for (auto& guest : visitors_)
     if (guest && !guest->stream.fill(1)) {  // it has ended meanwhile
       guest.reset();
       changed = true;
@@ -128,7 +128,7 @@ void Chair::take_petitions() {
 // `comes` overrides `left_out`.
 void Chair::gather_marks() {
   marks_ = at_.marks;
-  for (const auto& guest : heard_)
+  for (const auto& guest : visitors_)
     for (size_t q = 0; guest && q < marks_.size(); ++q)
       if (!is(guest->marks[q], Mark::none) && !is(marks_[q], Mark::comes)) marks_[q] = guest->marks[q];
 }
@@ -137,9 +137,9 @@ void Chair::gather_marks() {
 
 std::vector<int32_t> Chair::silent() const {
   std::vector<int32_t> ranks;
-  for (size_t i = 0; i < knocks_.size(); ++i)
-    for (const Knock& knock : knocks_[i])
-      if (i != at_.own && !heard_[i] && may_live(knock)) ranks.push_back(knock.rank());
+  for (size_t i = 0; i < attempts_.size(); ++i)
+    for (const ConnectAttempt& attempt : attempts_[i])
+      if (i != at_.own && !visitors_[i] && may_live(attempt)) ranks.push_back(attempt.rank());
   std::ranges::sort(ranks);
   return ranks;
 }
@@ -162,7 +162,7 @@ Decision Chair::decide() {
   const Roster& roster = at_.roster;
   if (const auto by = shrinks()) return failed_as_shrunk(*by);
   if (at_.petition.odd >= 0) return failed_decision(GSEL_ERR_MISMATCH, at_.petition.odd, {});
-  for (const auto& guest : heard_) {
+  for (const auto& guest : visitors_) {
     if (!guest) continue;
     if (guest->petition->odd >= 0) return failed_decision(GSEL_ERR_MISMATCH, guest->petition->odd, {});
     if (guest->petition->agreed != at_.petition.agreed)
@@ -172,9 +172,9 @@ Decision Chair::decide() {
   const std::vector<int32_t> others = silent();
   if (at_.petition.aim != Petition::Aim::shrink) {
     for (size_t i = at_.own + 1; i < at_.parties.size(); ++i) {
-      if (heard_[i]) continue;
+      if (visitors_[i]) continue;
       const int32_t first = at_.parties[i].front();
-      const bool ended = std::ranges::none_of(knocks_[i], may_live);
+      const bool ended = std::ranges::none_of(attempts_[i], may_live);
       return failed_decision(
           ended ? GSEL_ERR_PEER : GSEL_ERR_TIMEOUT, first,
           fmt::format("{} {}", roster.named(first), ended ? "has ended or left" : "does not call it"));
@@ -196,7 +196,7 @@ Decision Chair::decide() {
 
 // An error if one host leaves out a rank that comes.
 std::optional<Decision> Chair::find_conflict() const {
-  const auto look = [&](int32_t by, const std::vector<char>& marks) -> std::optional<Decision> {
+  const auto conflict_of = [&](int32_t by, const std::vector<char>& marks) -> std::optional<Decision> {
     for (size_t q = 0; q < marks_.size(); ++q)
       if (is(marks[q], Mark::left_out) && is(marks_[q], Mark::comes))
         return failed_decision(
@@ -206,9 +206,9 @@ std::optional<Decision> Chair::find_conflict() const {
                         at_.roster.named(by), at_.roster.named(static_cast<int32_t>(q))));
     return {};
   };
-  auto clash = look(at_.petition.rank, at_.marks);
-  for (size_t i = 0; i < heard_.size() && !clash; ++i)
-    if (heard_[i]) clash = look(heard_[i]->petition->rank, heard_[i]->marks);
+  auto clash = conflict_of(at_.petition.rank, at_.marks);
+  for (size_t i = 0; i < visitors_.size() && !clash; ++i)
+    if (visitors_[i]) clash = conflict_of(visitors_[i]->petition->rank, visitors_[i]->marks);
   return clash;
 }
 
@@ -227,8 +227,8 @@ Decision Chair::create_job() {
   return decision;
 }
 
-void Chair::tell(const Decision& decision) {
-  for (auto& guest : heard_)
+void Chair::send_decision(const Decision& decision) {
+  for (auto& guest : visitors_)
     if (guest && answer(*guest, decision, marks_)) at_.ties.push_back(std::move(guest->stream));
 }
 

@@ -9,16 +9,16 @@
 
 namespace gsel::hosts {
 
-using Knocks = std::vector<Knock>;  // connections to the doors of the ranks of a party
+using ConnectAttempts = std::vector<ConnectAttempt>;  // connections to the doors of the ranks of a party
 
 class Chair {
  public:
   // before: connections to the parties before this one, none of which has the chair.
-  Chair(Council& council, std::vector<Knocks> before);
+  Chair(Council& council, std::vector<ConnectAttempts> before);
   Decision run();
 
  private:
-  bool has_heard_all();
+  bool has_all_petitions();
   bool is_settled(size_t party);
   void poll_once();
   void take_petitions();
@@ -29,21 +29,21 @@ class Chair {
   Decision decide();
   Decision create_job();
   std::vector<int32_t> silent() const;  // ranks that have neither come nor ended
-  void tell(const Decision& decision);
+  void send_decision(const Decision& decision);
   bool answer(Visitor& guest, const Decision& decision, const std::vector<char>& marks);
   std::string shown_text(std::vector<int32_t> ranks) const;
   size_t party_of(int32_t rank) const;  // parties.size(): none
 
   Council& at_;
-  std::vector<Knocks> knocks_;                 // by party
-  std::vector<std::optional<Visitor>> heard_;  // by party
-  std::vector<char> marks_;                    // merged from all parties heard
-  std::optional<Members> decided_;             // an earlier decision that a party has shown
+  std::vector<ConnectAttempts> attempts_;         // by party
+  std::vector<std::optional<Visitor>> visitors_;  // by party
+  std::vector<char> marks_;                       // merged from all parties heard
+  std::optional<Members> decided_;                // an earlier decision that a party has shown
 };
 
 // council.cc
-Knocks knock_at(const Council& council, const Party& party);
-bool may_live(const Knock& knock);
+ConnectAttempts connect_to_door(const Council& council, const Party& party);
+bool may_live(const ConnectAttempt& attempt);
 Decision failed_decision(gsel_status code, int32_t about, const std::string& text);
 Bytes32 sign_decision(const Council& council, const Bytes32& nonce, const Decision& decision,
                       const std::vector<char>& marks);

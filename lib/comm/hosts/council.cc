@@ -24,18 +24,18 @@ Bytes32 sign_decision(const Council& council, const Bytes32& nonce, const Decisi
       {kByChair, bytes_of(nonce), bytes_of(council.doors.job), bytes_of(decision), bytes_of_marks(marks)});
 }
 
-Knocks knock_at(const Council& council, const Party& party) {
-  Knocks knocks;
+ConnectAttempts connect_to_door(const Council& council, const Party& party) {
+  ConnectAttempts attempts;
   for (const int32_t q : party) {
     const std::string& address = council.roster.table().addresses[council.roster.host_of(q)];
     const std::string port = std::to_string(council.doors.ports[static_cast<size_t>(q)]);
-    knocks.emplace_back(q, MeetingPlace{address + " port " + port, address, port});
+    attempts.emplace_back(q, MeetingPlace{address + " port " + port, address, port});
   }
-  return knocks;
+  return attempts;
 }
 
-bool may_live(const Knock& knock) {
-  return knock.state() != Knock::State::ended;
+bool may_live(const ConnectAttempt& attempt) {
+  return attempt.state() != ConnectAttempt::State::ended;
 }
 
 namespace {
@@ -47,34 +47,35 @@ class Applicant {
   explicit Applicant(Council& council) : council_(council) {}
 
   // nullopt: no rank of the party has the chair.
-  std::optional<Decision> ask(Knocks& knocks, int64_t deadline_ns) {
+  std::optional<Decision> send_petition(ConnectAttempts& attempts, int64_t deadline_ns) {
     deadline_ns_ = deadline_ns;
-    nonces_.assign(knocks.size(), std::nullopt);
-    const auto is_settled = [](const Knock& knock) {
-      return knock.state() == Knock::State::ended || knock.state() == Knock::State::unreachable;
+    nonces_.assign(attempts.size(), std::nullopt);
+    const auto is_settled = [](const ConnectAttempt& attempt) {
+      return attempt.state() == ConnectAttempt::State::ended || attempt.state() == ConnectAttempt::State::unreachable;
     };
-    while (os::now_ns() < deadline_ns_ && !std::ranges::all_of(knocks, is_settled)) {
-      await(knocks);
-      for (size_t i = 0; i < knocks.size(); ++i) {
-        knocks[i].look(council_.silence_ns);
-        if (knocks[i].state() != Knock::State::open) continue;
-        if (auto decision = hear(knocks[i], nonces_[i])) return decision;
+    while (os::now_ns() < deadline_ns_ && !std::ranges::all_of(attempts, is_settled)) {
+      await(attempts);
+      for (size_t i = 0; i < attempts.size(); ++i) {
+        attempts[i].progress(council_.silence_ns);
+        if (attempts[i].state() != ConnectAttempt::State::open) continue;
+        if (auto decision = receive_decision(attempts[i], nonces_[i])) return decision;
       }
     }
     return {};
   }
 
  private:
-  static void await(const Knocks& knocks) {
+  static void await(const ConnectAttempts& attempts) {
     std::vector<pollfd> items;
-    for (const Knock& knock : knocks)
-      if (knock.has_descriptor()) items.push_back({const_cast<Knock&>(knock).stream().fd(), knock.events(), 0});
+    for (const ConnectAttempt& attempt : attempts)
+      if (attempt.has_descriptor())
+        items.push_back({const_cast<ConnectAttempt&>(attempt).stream().fd(), attempt.events(), 0});
     poll(items.data(), items.size(), 20);
   }
 
   // A rank sends a challenge, and, if it has the chair, the decision. nonce: of the petition sent to it.
-  std::optional<Decision> hear(Knock& knock, std::optional<Bytes32>& nonce) {
-    Stream& stream = knock.stream();
+  std::optional<Decision> receive_decision(ConnectAttempt& attempt, std::optional<Bytes32>& nonce) {
+    Stream& stream = attempt.stream();
     const bool goes_on = stream.fill(nonce ? kAnswerBytes + council_.marks.size() : sizeof(Challenge));
     bool is_right = true;
     if (!nonce) {
@@ -88,7 +89,7 @@ class Applicant {
     }
     if (goes_on && is_right) return {};
     nonce.reset();
-    knock.begin_again();
+    attempt.begin_again();
     return {};
   }
 
@@ -121,7 +122,7 @@ class Applicant {
 
   Council& council_;
   int64_t deadline_ns_ = 0;
-  std::vector<std::optional<Bytes32>> nonces_;  // by knock
+  std::vector<std::optional<Bytes32>> nonces_;  // by attempt
 };
 
 }  // namespace
@@ -160,10 +161,11 @@ void Council::part() {
 }
 
 Decision Council::ask_and_decide() {
-  std::vector<Knocks> before;
+  std::vector<ConnectAttempts> before;
   for (size_t i = 0; i < own; ++i) {
-    before.push_back(knock_at(*this, parties[i]));
-    if (const auto decision = Applicant(*this).ask(before.back(), deadline_ns + static_cast<int64_t>(i + 1) * kStepNs))
+    before.push_back(connect_to_door(*this, parties[i]));
+    if (const auto decision =
+            Applicant(*this).send_petition(before.back(), deadline_ns + static_cast<int64_t>(i + 1) * kStepNs))
       return *decision;
     if (petition.aim == Petition::Aim::shrink) continue;
     const int32_t first = parties[i].front();

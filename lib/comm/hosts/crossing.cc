@@ -22,29 +22,29 @@ constexpr int64_t kAskNs = 100'000'000;  // wait of a message before the questio
 
 // Sends the question again after a message of the peer. For a sendrecv with one peer, asks only about the first
 // direction that waits.
-void Messages::ask(const Started& started) {
+void Messages::send_question(const Started& started) {
   const Half* first = nullptr;
   for (const Half& half : started.halves_) {
     if (half.done) continue;
     for_each_peer(half, [&](int32_t rank, Peer& peer) {
       if (peer.gone || (first && first->call.root == rank)) return;
-      const Question now{started.question_, rank_.begun(), peer.heard, half.out ? half.out->frame.number : 0};
+      const Question now{started.question_, rank_.begun(), peer.received, half.out ? half.out->frame.number : 0};
       if (now == peer.asked) return;
       peer.asked = now;
-      say(rank, peer, Says::asks, now.id, {reinterpret_cast<const char*>(&now), sizeof now});
+      send_word(rank, peer, FrameKind::asks, now.id, {reinterpret_cast<const char*>(&now), sizeof now});
     });
     if (!first) first = &half;
   }
 }
 
-void Messages::answer(int32_t rank, Peer& peer) {
+void Messages::answer_question(int32_t rank, Peer& peer) {
   if (!peer.question || !rank_.waits_alone()) return;
   const Question question = *peer.question;
   const auto is_unasked = [&](const Arrived& message) { return message.number == question.sends && !message.is_kept; };
-  if (rank_.begun() <= question.begun || peer.sent != question.heard) return;
+  if (rank_.begun() <= question.begun || peer.sent != question.received) return;
   if (question.sends != 0 && std::ranges::none_of(peer.arrived, is_unasked)) return;
   if (std::ranges::any_of(started_, [](const Started* one) { return !one->done_; })) return;
-  say(rank, peer, Says::answers, question.id, rank_.asked());
+  send_word(rank, peer, FrameKind::answers, question.id, rank_.asked());
   peer.question.reset();
 }
 
@@ -64,14 +64,14 @@ int32_t Messages::crossed_by(const Started& started, const Half& half) {
   return first;
 }
 
-void Messages::look_whether_crossed(Started& started) {
+void Messages::detect_crossing(Started& started) {
   if (started.question_ == 0) {
     const bool is_alone =
         std::ranges::all_of(started_, [&](const Started* one) { return one == &started || one->done_; });
     if (os::now_ns() - started.halves_.front().began_ns < kAskNs || !is_alone || !rank_.is_idle()) return;
     started.question_ = ++questions_;
   }
-  ask(started);
+  send_question(started);
   for (const Half& half : started.halves_) {
     const int32_t by = half.done ? -1 : crossed_by(started, half);
     if (by < 0) continue;
@@ -79,7 +79,7 @@ void Messages::look_whether_crossed(Started& started) {
     local_.break_with(Error(GSEL_ERR_MISMATCH, crossed_text(roster_.named(own), text_of(half.whole), roster_.shown(own),
                                                             roster_.named(by), peer(by).answer))
                           .about_rank(roster_.shown(own)));
-    return look(started);
+    return progress(started);
   }
 }
 

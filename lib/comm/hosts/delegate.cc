@@ -24,7 +24,7 @@ constexpr size_t kPieceBytes = 32768;  // of a message between ranks of a host
 constexpr uint64_t kMostTableBytes = uint64_t{1} << 30;
 
 // What the other ranks of a host get, in this order: a message, the table, and the secret, which rank 0 may have made.
-struct Told {
+struct ReceivedTable {
   Word word;
   std::vector<char> code;
   std::vector<uint8_t> key;
@@ -57,17 +57,18 @@ struct Told {
       .about_rank(0);
 }
 
-Met met_of(const Told& told, int32_t world_size) {
-  auto table = decode_table(told.code, static_cast<size_t>(world_size));
-  if (told.word.say != Say::table || !table || told.word.fanout == 0 || told.word.silence_ns < 0) fail_protocol();
+Met met_of(const ReceivedTable& received, int32_t world_size) {
+  auto table = decode_table(received.code, static_cast<size_t>(world_size));
+  if (received.word.kind != WordKind::table || !table || received.word.fanout == 0 || received.word.silence_ns < 0)
+    fail_protocol();
   for (auto* texts : {&table->names, &table->addresses})
     for (std::string& text : *texts) text = one_line(text);
-  table->port = told.word.port;
-  table->fanout = told.word.fanout;
-  table->silence_ns = told.word.silence_ns;
-  std::memcpy(table->job.bytes, told.word.job, sizeof told.word.job);
-  if (told.word.text[0]) table->addresses.front() = read_text(told.word.text);
-  return {std::move(*table), Secret(told.key)};
+  table->port = received.word.port;
+  table->fanout = received.word.fanout;
+  table->silence_ns = received.word.silence_ns;
+  std::memcpy(table->job.bytes, received.word.job, sizeof received.word.job);
+  if (received.word.text[0]) table->addresses.front() = read_text(received.word.text);
+  return {std::move(*table), Secret(received.key)};
 }
 
 bool write_pieces(const Socket& socket, const void* bytes, size_t n, int64_t deadline_ns) noexcept {
@@ -129,7 +130,7 @@ std::optional<Delegate> Delegate::at(const std::string& name) {
   return Delegate(std::move(*door));
 }
 
-void Delegate::tell_all(const Word& word) noexcept {
+void Delegate::notify_all(const Word& word) noexcept {
   try {
     admit();
   } catch (...) {  // ranks that were not accepted try again
@@ -146,27 +147,28 @@ void Delegate::admit() {
 
 // ---- a meeting --------------------------------------------------------------------------------------------------
 
-Met Delegate::speak(const Meeting& meeting, Stream& stream, const Session& session, const Greeting& own) {
+Met Delegate::represent(const Meeting& meeting, Stream& stream, const Session& session, const Greeting& own) {
   const int64_t deadline = meeting.deadline_ns + kAnswerNs;
-  Told told;
-  told.word = await_word(meeting, stream, session, own);
-  if (told.word.say != Say::table) fail_protocol();
-  if (told.word.bytes > kMostTableBytes) fail_protocol();
-  told.code.resize(told.word.bytes);
-  told.key = session.secret.key();
-  const Stream::Came came = stream.await(told.code.data(), told.code.size(), deadline);
+  ReceivedTable received;
+  received.word = await_word(meeting, stream, session, own);
+  if (received.word.kind != WordKind::table) fail_protocol();
+  if (received.word.bytes > kMostTableBytes) fail_protocol();
+  received.code.resize(received.word.bytes);
+  received.key = session.secret.key();
+  const Stream::Came came = stream.await(received.code.data(), received.code.size(), deadline);
   if (came != Stream::Came::all) came == Stream::Came::end ? fail_gone(meeting) : fail_silent(meeting);
-  if (!session.is_signed(told.word, key_of(told.code))) fail_unsigned();
-  write_text(told.word.text, stream.peer_address());  // rank 0's host: no later connection resolves a name
-  Met met = met_of(told, meeting.world_size);
+  if (!session.is_signed(received.word, key_of(received.code))) fail_unsigned();
+  write_text(received.word.text, stream.peer_address());  // rank 0's host: no later connection resolves a name
+  Met met = met_of(received, meeting.world_size);
   for (Local& local : locals_)
-    local.is_over = !write_pieces(local.socket, &told.word, sizeof told.word, deadline) ||
-                    !write_list(local.socket, told.code, deadline) || !write_list(local.socket, told.key, deadline);
+    local.is_over = !write_pieces(local.socket, &received.word, sizeof received.word, deadline) ||
+                    !write_list(local.socket, received.code, deadline) ||
+                    !write_list(local.socket, received.key, deadline);
   while (!all_have_table())
     if (poll_once(stream, session, deadline)) fail_gone(meeting);
   stream.send(Report{}, deadline);
   const Word here = await_word(meeting, stream, session, own);
-  if (here.say != Say::here) fail_protocol();
+  if (here.kind != WordKind::here) fail_protocol();
   for (const Local& local : locals_) write_pieces(local.socket, &here, sizeof here, deadline);
   return met;
 }
@@ -174,17 +176,17 @@ Met Delegate::speak(const Meeting& meeting, Stream& stream, const Session& sessi
 Word Delegate::await_word(const Meeting& meeting, Stream& stream, const Session& session, const Greeting& own) {
   for (const int64_t deadline : {meeting.deadline_ns, meeting.deadline_ns + kAnswerNs}) {
     if (deadline != meeting.deadline_ns)
-      stream.send(Report{Say::late, milliseconds_of(meeting.seconds), own}, os::now_ns());
+      stream.send(Report{WordKind::late, milliseconds_of(meeting.seconds), own}, os::now_ns());
     while (os::now_ns() < deadline)
       if (const auto word = poll_once(stream, session, deadline)) {
-        if (word->say == Say::gone) fail_gone(meeting);
+        if (word->kind == WordKind::gone) fail_gone(meeting);
         return *word;
       }
   }
   fail_silent(meeting);
 }
 
-// The next message of rank 0, if any; Say::gone: it has ended. The message may already be in the stream's buffer.
+// The next message of rank 0, if any; WordKind::gone: it has ended. The message may already be in the stream's buffer.
 std::optional<Word> Delegate::poll_once(Stream& stream, const Session& session, int64_t deadline_ns) {
   auto word = stream.take<Word>();
   if (!word) {
@@ -192,40 +194,40 @@ std::optional<Word> Delegate::poll_once(Stream& stream, const Session& session, 
     for (const Local& local : locals_) items.push_back({local.socket.fd(), POLLIN, 0});
     poll(items.data(), items.size(), milliseconds_until(deadline_ns));
     admit();
-    for (Local& local : locals_) hear(local, stream, deadline_ns);
+    for (Local& local : locals_) receive(local, stream, deadline_ns);
     std::erase_if(locals_, [](const Local& local) { return local.is_over; });
     const bool goes_on = stream.fill(sizeof(Word));
     word = stream.take<Word>();
     if (!word && !goes_on) {
-      word.emplace().say = Say::gone;
+      word.emplace().kind = WordKind::gone;
       return word;
     }
   }
-  const bool is_whole = word && word->say != Say::table;  // a table's message is signed together with the table
+  const bool is_whole = word && word->kind != WordKind::table;  // a table's message is signed together with the table
   if (is_whole && !session.is_signed(*word)) fail_unsigned();
-  if (word && word->say == Say::failed) throw error_of(*word);
+  if (word && word->kind == WordKind::failed) throw error_of(*word);
   return word;
 }
 
 // If a rank that rank 0 knows ends, rank 0 ends the meeting.
-void Delegate::hear(Local& local, Stream& stream, int64_t deadline_ns) {
+void Delegate::receive(Local& local, Stream& stream, int64_t deadline_ns) {
   std::vector<os::Fd> none;
   Word word;
   Read came = Read::nothing;
   if (!local.is_known) {
     came = local.socket.read(&local.greeting, sizeof local.greeting, none);
     local.is_known = came == Read::message;
-    if (local.is_known) stream.send(Report{Say::comes, 0, local.greeting}, deadline_ns);
+    if (local.is_known) stream.send(Report{WordKind::comes, 0, local.greeting}, deadline_ns);
   } else {
     came = local.socket.read(&word, sizeof word, none);
-    if (came == Read::message && word.say == Say::late)
-      stream.send(Report{Say::late, word.bytes, local.greeting}, deadline_ns);
+    if (came == Read::message && word.kind == WordKind::late)
+      stream.send(Report{WordKind::late, word.bytes, local.greeting}, deadline_ns);
     else if (came == Read::message)
       local.has_table = true;
   }
   if (came != Read::end && came != Read::cut) return;
   local.is_over = true;
-  if (local.is_known) stream.send(Report{Say::gone, 0, local.greeting}, deadline_ns);
+  if (local.is_known) stream.send(Report{WordKind::gone, 0, local.greeting}, deadline_ns);
 }
 
 bool Delegate::all_have_table() const {
@@ -244,28 +246,29 @@ std::optional<Met> follow_delegate(const Meeting& meeting, const std::string& na
   }
   const int64_t deadline = meeting.deadline_ns + 2 * kAnswerNs;
   if (!write_pieces(*socket, &own, sizeof own, deadline)) return {};
-  Told told;
-  Read came = read_pieces(*socket, &told.word, sizeof told.word, meeting.deadline_ns);
+  ReceivedTable received;
+  Read came = read_pieces(*socket, &received.word, sizeof received.word, meeting.deadline_ns);
   if (came == Read::nothing) {
     Word late;
-    late.say = Say::late;
+    late.kind = WordKind::late;
     late.bytes = milliseconds_of(meeting.seconds);
     write_pieces(*socket, &late, sizeof late, deadline);
-    came = read_pieces(*socket, &told.word, sizeof told.word, deadline);
+    came = read_pieces(*socket, &received.word, sizeof received.word, deadline);
   }
   if (came == Read::nothing) fail_silent(meeting);
   if (came != Read::message) return {};  // the delegate has ended, and another rank replaces it
-  if (told.word.say == Say::absent) *why = read_text(told.word.text);
-  if (told.word.say == Say::absent) return {};
-  if (told.word.say == Say::failed) throw error_of(told.word);
+  if (received.word.kind == WordKind::absent) *why = read_text(received.word.text);
+  if (received.word.kind == WordKind::absent) return {};
+  if (received.word.kind == WordKind::failed) throw error_of(received.word);
   Word word;
-  word.say = Say::here;
-  if (read_list(*socket, told.code, deadline) != Read::message ||
-      read_list(*socket, told.key, deadline) != Read::message || !write_pieces(*socket, &word, sizeof word, deadline) ||
+  word.kind = WordKind::here;
+  if (read_list(*socket, received.code, deadline) != Read::message ||
+      read_list(*socket, received.key, deadline) != Read::message ||
+      !write_pieces(*socket, &word, sizeof word, deadline) ||
       read_pieces(*socket, &word, sizeof word, deadline) != Read::message)
     throw Error(GSEL_ERR_PEER, "the rank of this host that speaks with rank 0 died or gave up while the ranks joined");
-  if (word.say == Say::failed) throw error_of(word);
-  return met_of(told, meeting.world_size);
+  if (word.kind == WordKind::failed) throw error_of(word);
+  return met_of(received, meeting.world_size);
 }
 
 }  // namespace gsel::hosts

@@ -28,8 +28,8 @@ class Delegate {
   static Delegate alone() { return Delegate({}); }
 
   // From rank 0's welcome on the stream to the end of the meeting. own: this rank's greeting.
-  Met speak(const Meeting& meeting, Stream& stream, const Session& session, const Greeting& own);
-  void tell_all(const Word& word) noexcept;
+  Met represent(const Meeting& meeting, Stream& stream, const Session& session, const Greeting& own);
+  void notify_all(const Word& word) noexcept;
 
  private:
   struct Local {
@@ -42,7 +42,7 @@ class Delegate {
   Word await_word(const Meeting& meeting, Stream& stream, const Session& session, const Greeting& own);
   std::optional<Word> poll_once(Stream& stream, const Session& session, int64_t deadline_ns);
   void admit();
-  void hear(Local& local, Stream& stream, int64_t deadline_ns);
+  void receive(Local& local, Stream& stream, int64_t deadline_ns);
   bool all_have_table() const;
 
   shm::Socket door_;

@@ -19,7 +19,7 @@ constexpr uint8_t kByParty[] = "a host of a council";
 
 }  // namespace
 
-void Knock::begin() {
+void ConnectAttempt::begin() {
   since_ns_ = os::now_ns();
   int failure = 0;
   stream_ = begin_connecting(place_, &failure);
@@ -27,12 +27,12 @@ void Knock::begin() {
   if (!stream_) settle(failure);
 }
 
-void Knock::begin_again() {
+void ConnectAttempt::begin_again() {
   if (os::now_ns() - since_ns_ < kAgainNs) usleep(kAgainNs / 1000);  // the rank lives and has closed the connection
   begin();
 }
 
-void Knock::settle(int failure) {
+void ConnectAttempt::settle(int failure) {
   if (failure == 0) {
     state_ = State::open;
     return;
@@ -41,11 +41,11 @@ void Knock::settle(int failure) {
   stream_.reset();
 }
 
-short Knock::events() const {
+short ConnectAttempt::events() const {
   return state_ == State::trying ? POLLOUT : POLLIN;
 }
 
-void Knock::look(int64_t silence_ns) {
+void ConnectAttempt::progress(int64_t silence_ns) {
   if (state_ != State::trying) return;
   pollfd item{stream_->fd(), POLLOUT, 0};
   if (poll(&item, 1, 0) > 0) {
@@ -68,7 +68,7 @@ Bytes32 sign_petition(const Secret& secret, const gsel_unique_id& job, const Byt
                       bytes_of(newest.generation), bytes_of_marks(newest.marks)});
 }
 
-void Doors::let_in() {
+void Doors::accept_guests() {
   for (const os::Fd& fd : own.fds())
     while (auto stream = Listener::accept(fd)) {
       Challenge challenge;
@@ -78,7 +78,7 @@ void Doors::let_in() {
     }
 }
 
-void Doors::hear(Visitor& guest, const Secret& secret) const {
+void Doors::read_petition(Visitor& guest, const Secret& secret) const {
   struct Signed {
     Petition petition;
     Bytes32 signature;

@@ -69,9 +69,9 @@ struct Doors {
   Members newest;               // newest generation that this rank knows
   bool is_kept = false;         // open until the process ends
 
-  // With the mutex held. let_in: accepts new connections. hear: reads what a guest has sent so far.
-  void let_in();
-  void hear(Visitor& guest, const Secret& secret) const;
+  // With the mutex held. accept_guests: accepts new connections. read_petition: reads what a guest has sent so far.
+  void accept_guests();
+  void read_petition(Visitor& guest, const Secret& secret) const;
 };
 
 // A communicator's place in the series of communicators made by shrinks.
@@ -87,12 +87,12 @@ Bytes32 sign_petition(const Secret& secret, const gsel_unique_id& job, const Byt
                       const std::vector<char>& marks, const Members& newest);
 
 // A connection to the door of a rank, which may not be made yet.
-class Knock {
+class ConnectAttempt {
  public:
   // ended: the connection is refused, so the rank has ended or left. unreachable: the rank may live.
   enum class State { trying, open, ended, unreachable };
 
-  Knock(int32_t rank, MeetingPlace place) : rank_(rank), place_(std::move(place)) { begin(); }
+  ConnectAttempt(int32_t rank, MeetingPlace place) : rank_(rank), place_(std::move(place)) { begin(); }
   int32_t rank() const { return rank_; }
   State state() const { return state_; }
   Stream& stream() { return *stream_; }
@@ -100,7 +100,7 @@ class Knock {
   short events() const;
   // Updates the state, after poll or after some time. silence_ns: time without an answer after which the rank is
   // unreachable.
-  void look(int64_t silence_ns);
+  void progress(int64_t silence_ns);
   // The other side has closed the connection: connects again to find out whether it has ended.
   void begin_again();
 

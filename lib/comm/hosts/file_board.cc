@@ -37,7 +37,7 @@ class FileBoard : public Board {
   }
 
   void post(const Endpoint& endpoint, int64_t) override {
-    for (const Found& other : list()) look_at(other);
+    for (const Found& other : list()) check_other(other);
     remove_drafts();
     uint64_t random = 0;
     os::random_bytes(&random, sizeof random);
@@ -142,7 +142,7 @@ class FileBoard : public Board {
   }
 
   // Throws if another rank 0 still listens, since each could get the other's ranks; else removes the file.
-  void look_at(const Found& other) const {
+  void check_other(const Found& other) const {
     std::string why;
     const int64_t end = os::now_ns() + kProbeNs;
     for (const std::string& address : other.endpoint.addresses)

@@ -23,21 +23,21 @@ Frames::Frames(const Roster& roster, Carrier& carrier, Relay* relay)
   for (size_t h = 0; h < peers_.size(); ++h) {
     if (h == roster.own_host()) continue;
     peers_[h].reset(new Peer{roster.on(h)[static_cast<size_t>(roster.local_rank())]});
-    for (const uint64_t number : {1, 2}) receive(*peers_[h], number);
+    for (const uint64_t number : {1, 2}) post_receive(*peers_[h], number);
   }
-  for (Said& said : said_) {
+  for (Sent& said : sent_) {
     said.rests.resize(peers_.size());
     for (const auto& peer : peers_) said.frames.push_back(peer ? std::make_unique<Frame>() : nullptr);
   }
 }
 
-void Frames::receive(Peer& peer, uint64_t number) {
+void Frames::post_receive(Peer& peer, uint64_t number) {
   Frame& frame = peer.frames[number % 2];
   peer.next[number % 2].emplace(carrier_, gsel_transfer{peer.rank, kFrameTag, nullptr, &frame, sizeof frame});
 }
 
-void Frames::say(const Word& word, const std::function<Came(size_t host)>& bytes_for) {
-  Said& said = said_[++number_ % 2];
+void Frames::send(const Word& word, const std::function<Came(size_t host)>& bytes_for) {
+  Sent& said = sent_[++number_ % 2];
   said.word = word;
   for (size_t h = 0; h < peers_.size(); ++h) {
     if (!peers_[h]) continue;
@@ -55,21 +55,21 @@ void Frames::say(const Word& word, const std::function<Came(size_t host)>& bytes
   }
 }
 
-bool Frames::hear(int64_t deadline_ns, const std::function<std::string()>& asked) {
-  Said& before = said_[(number_ + 1) % 2];
+bool Frames::receive(int64_t deadline_ns, const std::function<std::string()>& asked) {
+  Sent& before = sent_[(number_ + 1) % 2];
   for (Carrier::Posted& one : before.posted) carrier_.finish(one, deadline_ns, "a frame");
   before.posted.clear();
-  bool all_alike = said_[number_ % 2].word.alike;
+  bool all_alike = sent_[number_ % 2].word.alike;
   others_go_on_ = false;
   for (size_t h = 0; h < peers_.size(); ++h) {
     if (!peers_[h]) continue;
-    if (number_ > 1) receive(*peers_[h], number_ + 1);  // after the awaited one
-    if (!hear(h, *peers_[h], deadline_ns, asked)) all_alike = false;
+    if (number_ > 1) post_receive(*peers_[h], number_ + 1);  // after the awaited one
+    if (!receive(h, *peers_[h], deadline_ns, asked)) all_alike = false;
   }
   return all_alike;
 }
 
-bool Frames::hear(size_t host, Peer& peer, int64_t deadline_ns, const std::function<std::string()>& asked) {
+bool Frames::receive(size_t host, Peer& peer, int64_t deadline_ns, const std::function<std::string()>& asked) {
   finish(*peer.next[number_ % 2], host, deadline_ns, asked);
   const Frame& frame = peer.frames[number_ % 2];
   if (frame.number != number_ || frame.bytes > kMostFrameBytes)
@@ -84,7 +84,7 @@ bool Frames::hear(size_t host, Peer& peer, int64_t deadline_ns, const std::funct
     finish(rest, host, deadline_ns, asked);
   }
   others_go_on_ = others_go_on_ || frame.goes_on != 0;
-  return frame.alike != 0 && frame.fingerprint == said_[number_ % 2].word.fingerprint;
+  return frame.alike != 0 && frame.fingerprint == sent_[number_ % 2].word.fingerprint;
 }
 
 Frames::Came Frames::from(size_t host) const {

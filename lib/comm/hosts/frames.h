@@ -35,10 +35,10 @@ class Frames {
     uint64_t n;
   };
   // Sends the call to every other host, with bytes for that host.
-  void say(const Word& word, const std::function<Came(size_t host)>& bytes_for);
+  void send(const Word& word, const std::function<Came(size_t host)>& bytes_for);
   // Receives from every other host. asked: text of the call, for errors. false: some host makes another call.
-  bool hear(int64_t deadline_ns, const std::function<std::string()>& asked);
-  // The bytes received from a host, valid until the next hear().
+  bool receive(int64_t deadline_ns, const std::function<std::string()>& asked);
+  // The bytes received from a host, valid until the next receive().
   Came from(size_t host) const;
   bool others_go_on() const { return others_go_on_; }
 
@@ -54,14 +54,14 @@ class Frames {
     std::array<std::optional<Carrier::Posted>, 2> next = {};
     std::vector<char> rest = {};  // all bytes, if they are more than kShortBytes
   };
-  struct Said {
+  struct Sent {
     Word word;
     std::vector<std::unique_ptr<Frame>> frames = {};  // by host
     std::vector<std::vector<char>> rests = {};
     std::vector<Carrier::Posted> posted = {};
   };
-  void receive(Peer& peer, uint64_t number);
-  bool hear(size_t host, Peer& peer, int64_t deadline_ns, const std::function<std::string()>& asked);
+  void post_receive(Peer& peer, uint64_t number);
+  bool receive(size_t host, Peer& peer, int64_t deadline_ns, const std::function<std::string()>& asked);
   void finish(Carrier::Posted& posted, size_t host, int64_t deadline_ns, const std::function<std::string()>& asked);
 
   const Roster& roster_;
@@ -69,7 +69,7 @@ class Frames {
   Relay* const relay_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by host; nullptr: this one
   uint64_t number_ = 0;
-  std::array<Said, 2> said_;  // by number
+  std::array<Sent, 2> sent_;  // by number
   bool others_go_on_ = false;
 };
 

@@ -72,7 +72,7 @@ class Guest {
         int failure = 0;
         if (auto stream = connect_to(seat.place, meeting_.deadline_ns, &why_, &failure)) {
           if (const auto session = be_welcomed(*stream, seat))
-            return delegate_->speak(meeting_, *stream, *session, own_);
+            return delegate_->represent(meeting_, *stream, *session, own_);
         } else if (failure == ECONNREFUSED && board_) {
           why_ += seat.posted;
         }
@@ -82,7 +82,7 @@ class Guest {
       seats_.clear();
       return {};
     } catch (...) {
-      delegate_->tell_all(failed_word(current_error()));
+      delegate_->notify_all(failed_word(current_error()));
       throw;
     }
   }
@@ -106,9 +106,9 @@ class Guest {
   [[noreturn]] void fail_absent() {
     if (!strangers_word_.empty()) why_ = strangers_word_;
     Word absent;
-    absent.say = Say::absent;
+    absent.kind = WordKind::absent;
     write_text(absent.text, why_);
-    if (delegate_) delegate_->tell_all(absent);
+    if (delegate_) delegate_->notify_all(absent);
     throw Error(
         GSEL_ERR_TIMEOUT,
         fmt::format("timed out: rank {} of {} waited {} for rank 0 to listen at {}; the last try: {}; start "
@@ -170,8 +170,8 @@ class Guest {
       return stranger(seat.is_posted_secret ? "is not the rank 0 that has posted where it listens"
                                             : "has another token than this rank, so that it is no rank 0 of this job",
                       true);
-    if (word.say == Say::failed) throw error_of(word);
-    if (word.say != Say::welcome) return not_there("says what rank 0 does not say at first");
+    if (word.kind == WordKind::failed) throw error_of(word);
+    if (word.kind != WordKind::welcome) return not_there("says what rank 0 does not say at first");
     return session;
   }
 

@@ -48,20 +48,20 @@ Herald::Herald(const Roster& roster, Control& local, std::vector<std::optional<L
       silence_ns_(silence_ns),
       wake_(wake),
       stop_(eventfd(0, EFD_CLOEXEC)),
-      heard_(lines.size(), {os::now_ns(), false}) {
+      peers_(lines.size(), {os::now_ns(), false}) {
   if (!stop_) fail(GSEL_ERR_IO, "no descriptor to stop a thread with: {}", errno_text(errno));
-  telling_ = quiet_thread([this] { tell(); });
-  hearing_ = quiet_thread([this] { hear(); });
+  sending_ = quiet_thread([this] { send_notices(); });
+  receiving_ = quiet_thread([this] { receive_notices(); });
 }
 
 Herald::~Herald() {
   stopping_.store(true, std::memory_order_release);
   local_.stop_awaiting_break();
   eventfd_write(stop_.get(), 1);
-  telling_.join();
-  hearing_.join();
-  if (!told_ && local_.is_broken()) tell_what_broke();
-  tell_all({Say::leaves, GSEL_OK, -1, 0}, {});
+  sending_.join();
+  receiving_.join();
+  if (!is_notified_ && local_.is_broken()) notify_of_failure();
+  notify_all({Kind::leaves, GSEL_OK, -1, 0}, {});
 }
 
 void Herald::begin_inquiries(const Heritage& heritage, const Secret& secret) {
@@ -70,7 +70,7 @@ void Herald::begin_inquiries(const Heritage& heritage, const Secret& secret) {
 }
 
 // Sends notice and text in one piece, since this rank may be killed in between.
-void Herald::tell_all(const Notice& notice, const std::string& text) noexcept {
+void Herald::notify_all(const Notice& notice, const std::string& text) noexcept {
   std::array<char, sizeof notice + kMostNoticeText> both;
   std::memcpy(both.data(), &notice, sizeof notice);
   text.copy(both.data() + sizeof notice, kMostNoticeText);
@@ -78,47 +78,47 @@ void Herald::tell_all(const Notice& notice, const std::string& text) noexcept {
     if (line) line->watch.send(both.data(), sizeof notice + text.size(), os::now_ns() + kNoticeNs);
 }
 
-void Herald::tell_what_broke() noexcept {
-  told_ = true;
+void Herald::notify_of_failure() noexcept {
+  is_notified_ = true;
   eventfd_write(wake_.get(), 1);
   try {
     local_.throw_what_broke();
   } catch (...) {
     const Error error = current_error();
     const std::string text = error.message().substr(0, kMostNoticeText);
-    tell_all({Say::broken, error.code(), error.rank(), static_cast<uint32_t>(text.size())}, text);
+    notify_all({Kind::broken, error.code(), error.rank(), static_cast<uint32_t>(text.size())}, text);
   }
-  all_told_.store(true, std::memory_order_release);
+  all_notified_.store(true, std::memory_order_release);
 }
 
-void Herald::await_told() const noexcept {
+void Herald::await_notified() const noexcept {
   const int64_t end = os::now_ns() + kNoticeNs;
-  while (!all_told_.load(std::memory_order_acquire) && os::now_ns() < end) usleep(kLookUs);
+  while (!all_notified_.load(std::memory_order_acquire) && os::now_ns() < end) usleep(kLookUs);
 }
 
-void Herald::tell() {
+void Herald::send_notices() {
   const int64_t beat = silence_ns_ / kBeats;
   int64_t next = os::now_ns() + beat;
   while (!stopping_.load(std::memory_order_acquire)) {
-    if (local_.await_break(std::max<int64_t>(next - os::now_ns(), 0))) return tell_what_broke();
+    if (local_.await_break(std::max<int64_t>(next - os::now_ns(), 0))) return notify_of_failure();
     if (os::now_ns() < next) continue;  // woken for another reason
-    tell_all({Say::beat, GSEL_OK, -1, 0}, {});
+    notify_all({Kind::beat, GSEL_OK, -1, 0}, {});
     next = os::now_ns() + beat;
   }
 }
 
 void Herald::suspect(size_t host) {
-  if (heard_[host].is_suspected) return;
-  heard_[host].is_suspected = true;
-  if (inquires_.load(std::memory_order_acquire)) return inquiries_->ask(host);
+  if (peers_[host].is_suspected) return;
+  peers_[host].is_suspected = true;
+  if (inquires_.load(std::memory_order_acquire)) return inquiries_->begin(host);
   judge({host, Inquiries::Finding::unknown, host});
 }
 
 // A host that has sent a message meanwhile is not lost.
 void Herald::judge(const Inquiries::Found& found) {
-  Heard& heard = heard_[found.about];
-  heard.is_suspected = false;
-  if (heard.has_left || os::now_ns() - heard.last_ns <= silence_ns_) return;
+  Peer& peer = peers_[found.about];
+  peer.is_suspected = false;
+  if (peer.has_left || os::now_ns() - peer.last_ns <= silence_ns_) return;
   const std::string silent = "is silent for " + seconds_text(static_cast<double>(silence_ns_) * 1e-9);
   const std::string witness = roster_.named(roster_.on(found.witness).front());
   using Finding = Inquiries::Finding;
@@ -140,7 +140,7 @@ void Herald::judge(const Inquiries::Found& found) {
 }
 
 void Herald::lose(size_t host, const std::string& how) noexcept {
-  heard_[host].has_left = true;  // so that it is reported once
+  peers_[host].has_left = true;  // so that it is reported once
   const int32_t first = roster_.on(host).front();
   try {
     local_.break_with(
@@ -150,32 +150,32 @@ void Herald::lose(size_t host, const std::string& how) noexcept {
   }
 }
 
-void Herald::hear(size_t host) {
+void Herald::receive_from(size_t host) {
   Stream& watch = lines_[host]->watch;
   const bool goes_on = watch.fill(sizeof(Notice) + kMostNoticeText);
   while (const auto notice = watch.take<Notice>()) {
-    heard_[host].last_ns = os::now_ns();
-    if (notice->say == Say::leaves) heard_[host].has_left = true;
-    if (notice->say != Say::broken) continue;
+    peers_[host].last_ns = os::now_ns();
+    if (notice->kind == Kind::leaves) peers_[host].has_left = true;
+    if (notice->kind != Kind::broken) continue;
     std::string text(std::min(notice->bytes, kMostNoticeText), '\0');
     const Stream::Came came = watch.await(text.data(), text.size(), os::now_ns() + kNoticeNs);
     if (came == Stream::Came::end) return lose(host, shm::kEnded);
     if (came != Stream::Came::all) text = roster_.named(roster_.on(host).front()) + " tells of a failure, and not why";
-    heard_[host].has_left = true;  // it may end after that
+    peers_[host].has_left = true;  // it may end after that
     local_.break_with(Error(notice->code, one_line(text)).about_rank(notice->about));
   }
-  if (!goes_on && !heard_[host].has_left) lose(host, shm::kEnded);
+  if (!goes_on && !peers_[host].has_left) lose(host, shm::kEnded);
 }
 
 // Time for which this thread itself was late does not count as silence of others.
-void Herald::hear() {
+void Herald::receive_notices() {
   const int64_t beat = silence_ns_ / kBeats;
   int64_t looked = os::now_ns();
   while (!stopping_.load(std::memory_order_acquire)) {
     std::vector<pollfd> items{{stop_.get(), POLLIN, 0}};
     std::vector<size_t> hosts{0};
     for (size_t h = 0; h < lines_.size(); ++h)
-      if (lines_[h] && !heard_[h].has_left) {
+      if (lines_[h] && !peers_[h].has_left) {
         items.push_back({lines_[h]->watch.fd(), POLLIN, 0});
         hosts.push_back(h);
       }
@@ -186,12 +186,12 @@ void Herald::hear() {
     looked = now;
     for (size_t i = 1; i < watched; ++i) {
       const size_t h = hosts[i];
-      if (late > 0) heard_[h].last_ns += late;
-      if (items[i].revents != 0) hear(h);
-      if (!heard_[h].has_left && now - heard_[h].last_ns > silence_ns_) suspect(h);
+      if (late > 0) peers_[h].last_ns += late;
+      if (items[i].revents != 0) receive_from(h);
+      if (!peers_[h].has_left && now - peers_[h].last_ns > silence_ns_) suspect(h);
     }
     if (!inquires_.load(std::memory_order_acquire)) continue;
-    inquiries_->look();
+    inquiries_->progress();
     while (const auto found = inquiries_->take()) judge(*found);
   }
 }

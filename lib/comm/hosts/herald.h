@@ -30,17 +30,17 @@ class Herald {
   Herald& operator=(const Herald&) = delete;
   // The communicator is broken: returns once the other hosts have been told, or after a short time. So a rank that ends
   // with its error has told them what broke.
-  void await_told() const noexcept;
+  void await_notified() const noexcept;
   // Called once, when the doors of all ranks are known.
   void begin_inquiries(const Heritage& heritage, const Secret& secret);
 
  private:
-  using Say = Notice::Say;
-  void tell();
-  void tell_all(const Notice& notice, const std::string& text) noexcept;
-  void tell_what_broke() noexcept;
-  void hear();
-  void hear(size_t host);
+  using Kind = Notice::Kind;
+  void send_notices();
+  void notify_all(const Notice& notice, const std::string& text) noexcept;
+  void notify_of_failure() noexcept;
+  void receive_notices();
+  void receive_from(size_t host);
   void suspect(size_t host);
   void judge(const Inquiries::Found& found);
   void lose(size_t host, const std::string& how) noexcept;
@@ -52,17 +52,17 @@ class Herald {
   const os::Fd& wake_;
   os::Fd stop_;
   std::atomic<bool> stopping_{false};
-  bool told_ = false;  // tell_what_broke() was called; used by the telling thread
-  std::atomic<bool> all_told_{false};
-  struct Heard {
+  bool is_notified_ = false;  // notify_of_failure() was called; used by the sending thread
+  std::atomic<bool> all_notified_{false};
+  struct Peer {
     int64_t last_ns;
     bool has_left;
     bool is_suspected = false;
   };
-  std::vector<Heard> heard_;  // by host; used by the hearing thread
+  std::vector<Peer> peers_;  // by host; used by the receiving thread
   std::atomic<bool> inquires_{false};
-  std::optional<Inquiries> inquiries_;  // used by the hearing thread after inquires_ is set
-  std::thread telling_, hearing_;
+  std::optional<Inquiries> inquiries_;  // used by the receiving thread after inquires_ is set
+  std::thread sending_, receiving_;
 };
 
 constexpr double kDefaultSilence = 5;  // seconds

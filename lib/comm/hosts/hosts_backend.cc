@@ -49,7 +49,7 @@ void HostsBackend::run(const gsel_collective& checked, gsel_stream* stream) {
   try {
     run_now(checked);
   } catch (...) {
-    await_told();
+    await_notified();
     throw;
   }
 }
@@ -131,7 +131,7 @@ std::unique_ptr<BackendRequest> HostsBackend::start_in_turn(std::function<void()
     try {
       task();
     } catch (...) {
-      await_told();
+      await_notified();
       throw;
     }
   });

@@ -59,7 +59,7 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
   void run(const gsel_collective& checked, gsel_stream* stream) override;
   // On the first rank of a host: returns once the other hosts know what broke the communicator. Called before a call
   // returns that error, since the process may end then.
-  void tell_failures_with(std::function<void()> await_told) { await_told_ = std::move(await_told); }
+  void notify_failures_with(std::function<void()> await_notified) { await_notified_ = std::move(await_notified); }
   void group(std::span<const gsel_collective> checked) override;
   std::unique_ptr<BackendRequest> start(std::span<const gsel_collective> checked, bool promptly = false) override;
   std::unique_ptr<BackendRequest> start_in_turn(std::function<void()> task);  // among the collectives
@@ -67,8 +67,8 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
     overlaps_ = true;
     local_.allow_overlap();
   }
-  void await_told() noexcept override {
-    if (await_told_ && local_.is_broken()) await_told_();
+  void await_notified() noexcept override {
+    if (await_notified_ && local_.is_broken()) await_notified_();
   }
   bool in_operation() const override { return serial_.on_this_thread() || local_.in_operation(); }
   gsel_comm_explanation explain(const gsel_collective& checked) override;
@@ -154,7 +154,7 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
   std::atomic<bool> overlaps_{false};  // other threads may run requests during a call
   bool unconfirmed_ = false;  // bytes of a collective were sent, and no later call shows that they have arrived
   std::vector<char> room_;    // for small payloads and inputs, see room(); both used by collectives, one at a time
-  std::function<void()> await_told_;
+  std::function<void()> await_notified_;
 };
 
 }  // namespace gsel::hosts

@@ -81,7 +81,7 @@ void HostsBackend::make_large(const Call& call, const Plan& plan) {
   std::vector<double> factors(scales ? roster_.ranks() : 0);
   std::vector<uint64_t> counts(in_pairs ? roster_.ranks() * roster_.ranks() : 0);
   if (goes_on(call))
-    assembly_.say(head_of(call, 0), timeout_s);
+    assembly_.start_gather(head_of(call, 0), timeout_s);
   else if (in_pairs)
     assembly_.gather(head_of(call, roster_.ranks() * sizeof counts[0]), call.send_counts, counts.data(), timeout_s);
   else
@@ -89,7 +89,7 @@ void HostsBackend::make_large(const Call& call, const Plan& plan) {
   if (in_pairs) check_parts(call, counts);
   unconfirmed_ = true;
   move_large(call, plan, factors.data());
-  assembly_.hear();
+  assembly_.finish_gather();
 }
 
 void HostsBackend::move_large(const Call& call, const Plan& plan, const double* factors) {
@@ -217,7 +217,7 @@ void HostsBackend::move_across(const Exchange& exchange, double timeout_s, bool 
   std::vector<Carrier::Posted> posted;
   const auto ranks = static_cast<int32_t>(roster_.ranks());
   for (const bool sends : {true, false}) {
-    if (!sends) assembly_.hear();                   // before receives, since a different call may have sent bytes
+    if (!sends) assembly_.finish_gather();          // before receives, since a different call may have sent bytes
     for (int32_t step = 1; step < ranks; ++step) {  // starts with the next rank, so that not all send to the same
       const int32_t q = (roster_.rank() + (sends ? step : ranks - step)) % ranks;
       if (roster_.is_here(q)) continue;

@@ -105,7 +105,7 @@ void HostsControl::connect(const Founding& founding, const std::optional<Listene
                     roster_.table().names[roster_.own_host()]);
   relay_.emplace(roster_, lines_, wake_.get());
   herald_ = std::make_unique<Herald>(roster_, *local_, lines_, facts_->silence_ns, wake_);
-  backend_.tell_failures_with([this] { herald_->await_told(); });
+  backend_.notify_failures_with([this] { herald_->await_notified(); });
   assembly_.lead(*relay_);
 }
 
@@ -196,7 +196,7 @@ void HostsControl::run_in_turn(const std::function<void()>& body) {
   try {
     serial_->run(body);
   } catch (...) {
-    if (herald_ && is_broken()) herald_->await_told();
+    if (herald_ && is_broken()) herald_->await_notified();
     throw;
   }
 }
@@ -212,7 +212,7 @@ void HostsControl::exchange_in_turn(const void* mine, void* all, uint64_t bytes,
 
 void HostsControl::abort(const char* reason, int32_t about) noexcept {
   local_->abort(reason, about);
-  if (herald_) herald_->await_told();
+  if (herald_) herald_->await_notified();
 }
 
 // A difference on this host is known without waiting.

@@ -79,8 +79,8 @@ class HostsControl final : public Control {
   void exchange(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s) override;
   void begin_announcing() override;
   void announce(const gsel_collective& checked, bool registered) override;
-  void look_after_announced() const override;
-  int64_t news_ns() const override { return 400'000'000; }  // over three ranks that poll every 50 ms
+  void check_announced() const override;
+  int64_t detection_ns() const override { return 400'000'000; }  // over three ranks that poll every 50 ms
   void abort(const char* reason, int32_t about) noexcept override;
   void break_with(const Error& error) const noexcept override { local_->break_with(error); }
   void throw_what_broke() const override { local_->throw_what_broke(); }

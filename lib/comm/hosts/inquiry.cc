@@ -43,7 +43,7 @@ int32_t Inquiries::first_of(size_t host) const {
   return heritage_.ranks[static_cast<size_t>(roster_.on(host).front())];
 }
 
-Knock Inquiries::knock_at(int32_t rank) const {
+ConnectAttempt Inquiries::connect_to_door(int32_t rank) const {
   const HostTable& first = *heritage_.first;
   const std::string& address = first.addresses[static_cast<size_t>(first.host_of[static_cast<size_t>(rank)])];
   const std::string port = std::to_string(doors_.ports[static_cast<size_t>(rank)]);
@@ -52,13 +52,13 @@ Knock Inquiries::knock_at(int32_t rank) const {
 
 // ---- asking others --------------------------------------------------------------------------------------------------
 
-void Inquiries::ask(size_t about) {
+void Inquiries::begin(size_t about) {
   Asked asked{about, os::now_ns() + 2 * witness_ns_, {}};
   os::random_bytes(&asked.nonce, sizeof asked.nonce);
   const size_t own = roster_.own_host();
   for (size_t i = 1; i < roster_.hosts() && asked.witnesses.size() < kMostWitnesses; ++i)
     if (const size_t host = (own + i) % roster_.hosts(); host != about)
-      asked.witnesses.emplace_back(host, knock_at(first_of(host)));
+      asked.witnesses.emplace_back(host, connect_to_door(first_of(host)));
   if (asked.witnesses.empty()) asked.found = Found{about, Finding::unknown, own};
   asked_.push_back(std::move(asked));
 }
@@ -73,24 +73,24 @@ std::optional<Inquiries::Found> Inquiries::take() {
   return {};
 }
 
-void Inquiries::look(Call& call) const {
-  call.knock.look(silence_ns_);
-  const Knock::State state = call.knock.state();
-  call.is_over = call.is_over || state == Knock::State::ended || state == Knock::State::unreachable;
-  if (call.is_over || state != Knock::State::open || call.challenge) return;
-  const bool goes_on = call.knock.stream().fill(sizeof(Challenge));
-  call.challenge = call.knock.stream().take<Challenge>();
+void Inquiries::progress(Call& call) const {
+  call.attempt.progress(silence_ns_);
+  const ConnectAttempt::State state = call.attempt.state();
+  call.is_over = call.is_over || state == ConnectAttempt::State::ended || state == ConnectAttempt::State::unreachable;
+  if (call.is_over || state != ConnectAttempt::State::open || call.challenge) return;
+  const bool goes_on = call.attempt.stream().fill(sizeof(Challenge));
+  call.challenge = call.attempt.stream().take<Challenge>();
   call.is_over = !goes_on && !call.challenge;
 }
 
 // The first answer of a witness counts.
-void Inquiries::look(Asked& asked) {
+void Inquiries::progress(Asked& asked) {
   for (Call& call : asked.witnesses) {
     if (call.is_over || asked.found) continue;
     const bool was_heard = call.challenge.has_value();
-    look(call);
+    progress(call);
     if (call.challenge && !was_heard) petition(asked, call);
-    if (call.challenge) hear_witness(asked, call);
+    if (call.challenge) receive_finding(asked, call);
   }
   const bool is_over = std::ranges::all_of(asked.witnesses, [](const Call& call) { return call.is_over; });
   if (!asked.found && (is_over || os::now_ns() > asked.until_ns))
@@ -107,14 +107,14 @@ void Inquiries::petition(Asked& asked, Call& call) const {
   const Members none{{}, marks};
   const Bytes32 signature = sign_petition(secret_, doors_.job, call.challenge->nonce, petition, marks, none);
   const int64_t now = os::now_ns();
-  Stream& stream = call.knock.stream();
+  Stream& stream = call.attempt.stream();
   call.is_over = call.challenge->magic != kMagic || !stream.send(petition, now) || !stream.send(signature, now) ||
                  !stream.send(marks.data(), marks.size(), now) || !stream.send(none.generation, now) ||
                  !stream.send(none.marks.data(), none.marks.size(), now);
 }
 
-void Inquiries::hear_witness(Asked& asked, Call& call) const {
-  Stream& stream = call.knock.stream();
+void Inquiries::receive_finding(Asked& asked, Call& call) const {
+  Stream& stream = call.attempt.stream();
   call.is_over = call.is_over || !stream.fill(sizeof(SignedAnswer));
   const auto said = stream.take<SignedAnswer>();
   if (!said) return;
@@ -131,24 +131,25 @@ void Inquiries::hear_witness(Asked& asked, Call& call) const {
 void Inquiries::attend_to_door() {
   const std::unique_lock lock(doors_.mutex, std::try_to_lock);
   if (!lock) return;
-  doors_.let_in();
+  doors_.accept_guests();
   for (Visitor& guest : doors_.guests) {
-    doors_.hear(guest, secret_);
+    doors_.read_petition(guest, secret_);
     if (guest.is_over || !guest.petition || guest.petition->aim != Petition::Aim::inquire) continue;
     const auto about = guest.petition->agreed;
     if (about < doors_.ports.size() && asking_.size() < kMostAsking)
-      asking_.push_back({std::move(guest), os::now_ns() + witness_ns_, {0, knock_at(static_cast<int32_t>(about))}});
+      asking_.push_back(
+          {std::move(guest), os::now_ns() + witness_ns_, {0, connect_to_door(static_cast<int32_t>(about))}});
     guest.is_over = true;
   }
   std::erase_if(doors_.guests, [](const Visitor& guest) { return guest.is_over; });
 }
 
 bool Inquiries::answer(Asking& asking) const {
-  look(asking.call);
-  Answer answer{Finding::silent, asking.call.knock.rank()};
+  progress(asking.call);
+  Answer answer{Finding::silent, asking.call.attempt.rank()};
   if (asking.call.challenge)
     answer.finding = Finding::answers;
-  else if (asking.call.knock.state() == Knock::State::ended)
+  else if (asking.call.attempt.state() == ConnectAttempt::State::ended)
     answer.finding = Finding::ended;
   else if (!asking.call.is_over && os::now_ns() < asking.until_ns)
     return false;
@@ -161,8 +162,8 @@ bool Inquiries::answer(Asking& asking) const {
 
 void Inquiries::add_to(std::vector<pollfd>& items) {
   const auto add = [&](Call& call) {
-    if (!call.is_over && call.knock.has_descriptor())
-      items.push_back({call.knock.stream().fd(), call.knock.events(), 0});
+    if (!call.is_over && call.attempt.has_descriptor())
+      items.push_back({call.attempt.stream().fd(), call.attempt.events(), 0});
   };
   for (Asked& asked : asked_) std::ranges::for_each(asked.witnesses, add);
   for (Asking& asking : asking_) add(asking.call);
@@ -173,8 +174,8 @@ void Inquiries::add_to(std::vector<pollfd>& items) {
     if (!guest.petition) items.push_back({guest.stream.fd(), POLLIN, 0});
 }
 
-void Inquiries::look() {
-  for (Asked& asked : asked_) look(asked);
+void Inquiries::progress() {
+  for (Asked& asked : asked_) progress(asked);
   attend_to_door();
   std::erase_if(asking_, [this](Asking& asking) { return answer(asking); });
 }

@@ -29,20 +29,20 @@ class Inquiries {
     size_t witness;  // the host that found it
   };
 
-  void ask(size_t about);
+  void begin(size_t about);
   // A finished inquiry; each is returned once.
   std::optional<Found> take();
 
-  // add_to: adds the descriptors to poll. look: makes progress, after poll or after some time.
+  // add_to: adds the descriptors to poll. progress: called after poll or after some time.
   void add_to(std::vector<pollfd>& items);
-  void look();
+  void progress();
 
  private:
   // A connection to the door of a host, until its first rank sends a challenge, has ended or is late.
   struct Call {
-    Call(size_t at, Knock given) : host(at), knock(std::move(given)) {}
+    Call(size_t at, ConnectAttempt given) : host(at), attempt(std::move(given)) {}
     size_t host;  // of the witness
-    Knock knock;
+    ConnectAttempt attempt;
     std::optional<Challenge> challenge = {};
     bool is_over = false;
   };
@@ -59,11 +59,11 @@ class Inquiries {
     Call call;
   };
   int32_t first_of(size_t host) const;
-  Knock knock_at(int32_t rank) const;
-  void look(Call& call) const;
-  void look(Asked& asked);
+  ConnectAttempt connect_to_door(int32_t rank) const;
+  void progress(Call& call) const;
+  void progress(Asked& asked);
   void petition(Asked& asked, Call& call) const;
-  void hear_witness(Asked& asked, Call& call) const;
+  void receive_finding(Asked& asked, Call& call) const;
   void attend_to_door();
   bool answer(Asking& asking) const;
 

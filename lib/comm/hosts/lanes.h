@@ -47,7 +47,9 @@ class Lanes {
   void send(size_t host, const void* from, uint64_t bytes);
   void receive(std::vector<Carrier::Posted>& posted, size_t host, void* to, uint64_t bytes);
   bool is_prompt() const { return backend_.carrier_->is_prompt(); }
-  void hear() { backend_.assembly_.hear(); }  // before bytes of other hosts are written to the caller's memory
+  void finish_gather() {
+    backend_.assembly_.finish_gather();
+  }  // before bytes of other hosts are written to the caller's memory
   bool can_add() const { return backend_.assembly_.can_add(); }
   void add(std::function<Frames::Came(size_t host)> bytes_for) { backend_.assembly_.add(std::move(bytes_for)); }
   const char* given(size_t host) const { return backend_.assembly_.given(rank_of_lane(host)); }

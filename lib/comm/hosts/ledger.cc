@@ -24,7 +24,7 @@ std::optional<Error> Ledger::take(const Announcement& announcement, std::span<co
   Rank& rank = ranks_[static_cast<size_t>(announcement.rank)];
   if (announcement.what == Announcement::What::leaves) {
     rank.has_left = true;
-    return look(now_ns);
+    return find_late(now_ns);
   }
   rank.last = announcement;
   if (is_point_to_point(announcement.head.kind)) return take_messages(announcement, counts);
@@ -63,7 +63,7 @@ std::string Ledger::late_text(int32_t rank, const Announcement& waits) const {
                           : std::string("has called nothing on a stream"));
 }
 
-std::optional<Error> Ledger::look(int64_t now_ns) const {
+std::optional<Error> Ledger::find_late(int64_t now_ns) const {
   for (size_t q = 0; q < ranks_.size(); ++q) {
     const auto rank = static_cast<int32_t>(q);
     const uint64_t next = ranks_[q].collectives - ended_;

@@ -42,7 +42,7 @@ class Ledger {
   // Adds an announcement. Returns the error that it shows, if any.
   std::optional<Error> take(const Announcement& announcement, std::span<const uint64_t> counts, int64_t now_ns);
   // Whether a rank is late, or has left without a call that another one waits for.
-  std::optional<Error> look(int64_t now_ns) const;
+  std::optional<Error> find_late(int64_t now_ns) const;
 
  private:
   struct Rank {

@@ -18,7 +18,7 @@ constexpr int64_t kMostPauseNs = 100'000'000, kLookNs = 10'000'000;
 constexpr int64_t kRefusedNs = 200'000'000;        // time without a listener after which the host has ended
 constexpr int64_t kForCauseBelowNs = 300'000'000;  // additional wait for each level below, which knows the missing host
 constexpr uint32_t kMostCauseBytes = 1024;
-constexpr int64_t kTellBelowNs = 1'000'000'000;  // for hosts that connect after a failure
+constexpr int64_t kNotifyBelowNs = 1'000'000'000;  // for hosts that connect after a failure
 constexpr uint8_t kByHost[] = "a host of the communicator", kByHostAbove[] = "the host above it";
 
 enum class Purpose : uint32_t { calls, watch, ask };
@@ -51,7 +51,7 @@ Bytes32 sign_reply(const Lines& lines, const Offer& offer, uint64_t port) {
 }
 
 // Time of the next poll. Throws if another rank has given up.
-int64_t next_look_ns(const Lines& lines, int64_t deadline_ns) {
+int64_t next_poll_ns(const Lines& lines, int64_t deadline_ns) {
   if (!lines.is_given_up) return deadline_ns;
   if (lines.is_given_up()) fail(GSEL_ERR_PEER, "a host ended or gave up while the hosts connected");
   return std::min(deadline_ns, os::now_ns() + kLookNs);
@@ -59,7 +59,7 @@ int64_t next_look_ns(const Lines& lines, int64_t deadline_ns) {
 
 void send_notice(Stream& watch, const Error& error) noexcept {
   const std::string text = error.message().substr(0, kMostNoticeText);
-  const Notice notice{Notice::Say::broken, error.code(), error.rank(), static_cast<uint32_t>(text.size())};
+  const Notice notice{Notice::Kind::broken, error.code(), error.rank(), static_cast<uint32_t>(text.size())};
   const int64_t shortly = os::now_ns() + kForCauseBelowNs;
   if (watch.send(notice, shortly)) watch.send(text.data(), text.size(), shortly);
 }
@@ -85,7 +85,7 @@ class Centre {
   }
 
   // Tells the hosts below that are connected of the failure; also those that connect within that time.
-  void tell(const Error& error, int64_t within_ns) noexcept {
+  void notify(const Error& error, int64_t within_ns) noexcept {
     const int64_t end = os::now_ns() + within_ns;
     const auto is_connected = [](const Below& one) { return one.watch.has_value(); };
     while (!std::ranges::all_of(below_, is_connected) && os::now_ns() < end) try {
@@ -121,14 +121,14 @@ class Centre {
       if (!one.asks) items.push_back({one.stream.fd(), POLLIN, 0});
     for (const Below& one : below_)
       if (one.calls && !one.is_ready) items.push_back({one.calls->fd(), POLLIN, 0});
-    if (poll(items.data(), items.size(), milliseconds_until(next_look_ns(lines_, until_ns))) < 0 && errno != EINTR)
+    if (poll(items.data(), items.size(), milliseconds_until(next_poll_ns(lines_, until_ns))) < 0 && errno != EINTR)
       fail(GSEL_ERR_IO, "poll failed: {}", errno_text(errno));
-    for (Stranger& one : strangers_) hear(one);
+    for (Stranger& one : strangers_) receive(one);
     for (Stranger& one : strangers_)
       if (one.asks && !one.is_over) show_way(one);
     std::erase_if(strangers_, [](const Stranger& one) { return one.is_over; });
     for (Below& one : below_)
-      if (one.calls && !one.is_ready) hear(one);
+      if (one.calls && !one.is_ready) receive(one);
     for (const os::Fd& fd : listener_.fds())
       while (auto stream = Listener::accept(fd)) {
         Stranger one{std::move(*stream), {}, os::now_ns(), false};
@@ -137,7 +137,7 @@ class Centre {
       }
   }
 
-  void hear(Stranger& one) {
+  void receive(Stranger& one) {
     if (one.asks) return;
     const bool goes_on = one.stream.fill(sizeof(SignedOffer));
     if (const auto said = one.stream.take<SignedOffer>()) return take(one, *said);
@@ -176,7 +176,7 @@ class Centre {
     one.is_over = true;
   }
 
-  void hear(Below& one) {
+  void receive(Below& one) {
     const size_t host = first_ + static_cast<size_t>(&one - below_.data());
     const bool goes_on = one.calls->fill(sizeof(Connected));
     if (const auto said = one.calls->take<Connected>()) {
@@ -255,7 +255,7 @@ class Caller {
         fail(GSEL_ERR_TIMEOUT, "timed out: {} found no connection to {} within {}; the last try: {}",
              lines_.names[static_cast<size_t>(offer_.host)], lines_.names[at], seconds_text(lines_.seconds), why);
       for (const int64_t end = os::now_ns() + pause; os::now_ns() < end;)
-        poll(nullptr, 0, milliseconds_until(std::min(end, next_look_ns(lines_, end))));
+        poll(nullptr, 0, milliseconds_until(std::min(end, next_poll_ns(lines_, end))));
     }
   }
 
@@ -282,7 +282,7 @@ class Caller {
   Reply reply_;
 };
 
-void tell_above(Stream& above, const Error& error) noexcept {
+void notify_above(Stream& above, const Error& error) noexcept {
   const std::string text = error.message().substr(0, kMostCauseBytes);
   const Connected failed{error.code(), error.rank(), static_cast<uint32_t>(text.size())};
   const int64_t shortly = os::now_ns() + kForCauseBelowNs;
@@ -296,8 +296,8 @@ void accept_below(const Lines& lines, size_t host, const Listener& listener, std
     centre.run(out);
   } catch (...) {
     const Error error = current_error();
-    if (above) tell_above(*above, error);
-    centre.tell(error, 0);  // who is missing may be dead
+    if (above) notify_above(*above, error);
+    centre.notify(error, 0);  // who is missing may be dead
     throw;
   }
   if (above) above->send(Connected{}, lines.deadline_ns);  // a failure is noticed in the first call
@@ -309,10 +309,10 @@ void report_failure(const Lines& lines, size_t host, const std::optional<Listene
                     const Error& error) noexcept {
   try {
     if (host == 0) {
-      if (listener) Centre(*listener, lines, host).tell(error, kTellBelowNs);
+      if (listener) Centre(*listener, lines, host).notify(error, kNotifyBelowNs);
     } else {
       Line line = Caller(lines, host, 0).open();
-      if (lines.tree.has_below(host)) tell_above(line.calls, error);  // which waits for it
+      if (lines.tree.has_below(host)) notify_above(line.calls, error);  // which waits for it
       send_notice(line.watch, error);
     }
   } catch (...) {  // who hears nothing fails at the join timeout

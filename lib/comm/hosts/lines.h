@@ -24,8 +24,8 @@ namespace gsel::hosts {
 
 // Sent on a line's `watch`, followed by `bytes` of text.
 struct Notice {
-  enum class Say : uint32_t { beat = 1, broken, leaves };
-  Say say;
+  enum class Kind : uint32_t { beat = 1, broken, leaves };
+  Kind kind;
   gsel_status code;
   int32_t about;  // rank of the job; -1: none
   uint32_t bytes;

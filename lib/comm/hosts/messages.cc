@@ -51,11 +51,11 @@ void Messages::leave() noexcept {
   const std::lock_guard lock(mutex_);
   try {
     for (size_t q = 0; q < peers_.size(); ++q)
-      if (peers_[q] && !peers_[q]->gone) say(static_cast<int32_t>(q), *peers_[q], Says::leaves, 0);
+      if (peers_[q] && !peers_[q]->gone) send_word(static_cast<int32_t>(q), *peers_[q], FrameKind::leaves, 0);
     const int64_t end = os::now_ns() + kLeaveNs;
     const Pause pause;
     const auto waits = [](const auto& peer) {
-      return peer && !peer->gone && (!peer->leave_heard || !peer->behind.empty());
+      return peer && !peer->gone && (!peer->leave_received || !peer->behind.empty());
     };
     while (std::ranges::any_of(peers_, waits) && os::now_ns() < end && !local_.is_broken()) {
       take_frames();
@@ -157,7 +157,7 @@ void Messages::advance(Half& half) {
 }
 
 // A call that fails by itself waits for the others started with it.
-void Messages::look(Started& started) {
+void Messages::progress(Started& started) {
   if (started.done_) return;
   bool all = true;
   for (Half& half : started.halves_) {
@@ -242,9 +242,9 @@ void Messages::fail_gone(const Half& half, std::string_view why) {
   fail(GSEL_ERR_PEER, "{} is gone", roster_.named(rank));
 }
 
-void Messages::await_told() noexcept {
+void Messages::await_notified() noexcept {
   const std::lock_guard lock(mutex_);
-  if (!is_closed_) rank_.await_told();
+  if (!is_closed_) rank_.await_notified();
 }
 
 // For a receive from any rank.

@@ -52,7 +52,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
     virtual std::string asked() const = 0;  // text of that collective, for errors
     virtual bool in_operation() const = 0;
     // The communicator is broken: returns once the other hosts know why, since this process may end then.
-    virtual void await_told() noexcept = 0;
+    virtual void await_notified() noexcept = 0;
     // Count an ended message between hosts, with the bytes that this rank sent; and an ended half of a sendrecv on this
     // host, which the local endpoint has counted as a message.
     virtual void count(gsel_collective_kind kind, uint64_t bytes) = 0;
@@ -83,9 +83,9 @@ class Messages : public std::enable_shared_from_this<Messages> {
   static constexpr uint32_t kFrameTag = 1, kFirstDataTag = 16, kDataTags = 1u << 20;
   static constexpr uint64_t kMostKept = uint64_t{64} << 20;
   static uint32_t data_tag(uint64_t number) { return kFirstDataTag + static_cast<uint32_t>(number % kDataTags); }
-  enum class Says : uint32_t { message, leaves, has_all, asks, answers, refuses };
+  enum class FrameKind : uint32_t { message, leaves, has_all, asks, answers, refuses };
   struct Frame {
-    Says says = Says::message;
+    FrameKind kind = FrameKind::message;
     uint32_t reserved = 0;
     uint64_t number = 0, count = 0, bytes = 0;
     int32_t tag = 0;
@@ -94,10 +94,10 @@ class Messages : public std::enable_shared_from_this<Messages> {
   };
   // Content of a frame from a rank that waits long in a message; see crossing.cc.
   struct Question {
-    uint64_t id = 0;     // of the wait
-    uint64_t begun = 0;  // collectives that the asking rank has begun
-    uint64_t heard = 0;  // messages of the asked rank that the asking rank has received
-    uint64_t sends = 0;  // number of the message that it sends; 0: it receives
+    uint64_t id = 0;        // of the wait
+    uint64_t begun = 0;     // collectives that the asking rank has begun
+    uint64_t received = 0;  // messages of the asked rank that the asking rank has received
+    uint64_t sends = 0;     // number of the message that it sends; 0: it receives
     bool operator==(const Question&) const = default;
   };
   // An outgoing frame, with the bytes of a longer message.
@@ -125,13 +125,13 @@ class Messages : public std::enable_shared_from_this<Messages> {
     std::array<Frame, kFrames> frames;
     std::array<std::optional<Carrier::Posted>, kFrames> posted;
     uint64_t came = 0;                        // frames taken
-    uint64_t sent = 0, heard = 0;             // messages
+    uint64_t sent = 0, received = 0;          // messages
     std::list<Arrived> arrived;               // not matched by a receive yet
     std::deque<std::unique_ptr<Out>> behind;  // sent by calls that have ended
     std::deque<std::unique_ptr<Out>> words;   // frames other than messages
     std::optional<Error> gone;                // the connection has failed
     std::list<Dropped> dropped;
-    bool leave_heard = false;  // the peer leaves, or has received everything from this rank
+    bool leave_received = false;  // the peer leaves, or has received everything from this rank
     bool has_left = false;
     std::optional<Question> question;  // of the peer, not answered yet
     Question asked;                    // this rank's last question
@@ -156,9 +156,9 @@ class Messages : public std::enable_shared_from_this<Messages> {
   };
 
   // sending.cc
-  std::unique_ptr<Out> word_to(int32_t rank, Peer& peer, Says says, uint64_t number, std::string_view bytes);
-  void say(int32_t rank, Peer& peer, Says says, uint64_t number, std::string_view bytes = {}) {
-    peer.words.push_back(word_to(rank, peer, says, number, bytes));
+  std::unique_ptr<Out> word_to(int32_t rank, Peer& peer, FrameKind kind, uint64_t number, std::string_view bytes);
+  void send_word(int32_t rank, Peer& peer, FrameKind kind, uint64_t number, std::string_view bytes = {}) {
+    peer.words.push_back(word_to(rank, peer, kind, number, bytes));
   }
   void begin_send(Half& half);
   void advance_send(Half& half);
@@ -168,13 +168,13 @@ class Messages : public std::enable_shared_from_this<Messages> {
   void begin(Started& started);
   void begin(Half& half);
   void advance(Half& half);
-  void look(Started& started);
+  void progress(Started& started);
   void end(Started& started, const Error* failure) noexcept;
   void give_up(Started& started) noexcept;
   std::string text_of(const gsel_collective& call) const;
   [[noreturn]] void fail_gone(const Half& half, std::string_view why);
   void fail_if_alone(const Half& half);
-  void await_told() noexcept;
+  void await_notified() noexcept;
   [[noreturn]] void fail_late(const Half& half, double seconds);
   bool is_remote(int32_t rank) const { return rank >= 0 && !roster_.is_here(rank); }
   Peer& peer(int32_t rank) { return *peers_[static_cast<size_t>(rank)]; }
@@ -195,8 +195,8 @@ class Messages : public std::enable_shared_from_this<Messages> {
   bool match_from(Half& half, int32_t rank);
   void take(Half& half, int32_t rank, Arrived& message);
   void refuse(const Half& half, int32_t rank, const Arrived& message);
-  void hear_refusal(int32_t rank, const Frame& frame);
-  void look_here(Half& half);
+  void receive_refusal(int32_t rank, const Frame& frame);
+  void probe_here(Half& half);
   void keep_others(const Half& half);
 
   // moving.cc
@@ -208,9 +208,9 @@ class Messages : public std::enable_shared_from_this<Messages> {
   void run_thread();
 
   // crossing.cc
-  void ask(const Started& started);
-  void answer(int32_t rank, Peer& peer);
-  void look_whether_crossed(Started& started);
+  void send_question(const Started& started);
+  void answer_question(int32_t rank, Peer& peer);
+  void detect_crossing(Started& started);
   int32_t crossed_by(const Started& started, const Half& half);
 
   const Roster& roster_;

@@ -32,9 +32,9 @@ bool Messages::go_on(Started& started, bool looks) {
   } else {
     take_frames();
     match();
-    look(started);
+    progress(started);
   }
-  if (!started.done_ && started.is_blocking_) look_whether_crossed(started);
+  if (!started.done_ && started.is_blocking_) detect_crossing(started);
   return started.done_;
 }
 
@@ -42,7 +42,7 @@ bool Messages::go_on(Started& started, bool looks) {
 void Messages::go_on_with_all() {
   take_frames();
   match();
-  for (Started* started : started_) look(*started);
+  for (Started* started : started_) progress(*started);
   for (size_t q = 0; q < peers_.size(); ++q)
     if (peers_[q]) tend(static_cast<int32_t>(q), *peers_[q]);
   last_all_ns_ = os::now_ns();
@@ -58,7 +58,7 @@ void Messages::attend() noexcept {
   try {
     take_frames();
     for (size_t q = 0; q < peers_.size(); ++q)
-      if (peers_[q]) answer(static_cast<int32_t>(q), *peers_[q]);
+      if (peers_[q]) answer_question(static_cast<int32_t>(q), *peers_[q]);
   } catch (...) {  // no memory: tries again at the next call
   }
 }

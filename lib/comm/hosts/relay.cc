@@ -67,7 +67,7 @@ bool Relay::is_broken_soon() const {
 }
 
 // Each level of the tree waits longer than the level below, so that the lowest level reports a failure first.
-std::optional<std::vector<Block>> Relay::hear_below(int64_t deadline_ns, const char* asked) {
+std::optional<std::vector<Block>> Relay::receive_below(int64_t deadline_ns, const char* asked) {
   ++number_;
   const size_t own = roster_.own_host();
   const auto levels = static_cast<int64_t>(tree_.levels_below(own));
@@ -80,7 +80,7 @@ std::optional<std::vector<Block>> Relay::hear_below(int64_t deadline_ns, const c
   return blocks;
 }
 
-std::optional<Block> Relay::ask_above(Block said, int64_t deadline_ns, const char* asked) {
+std::optional<Block> Relay::exchange_above(Block said, int64_t deadline_ns, const char* asked) {
   const size_t own = roster_.own_host();
   if (own == 0) return said;
   const size_t above = tree_.above(own);
@@ -88,7 +88,7 @@ std::optional<Block> Relay::ask_above(Block said, int64_t deadline_ns, const cha
   return receive(above, deadline_ns + static_cast<int64_t>(tree_.levels_below(0) + 1) * kForCauseNs, asked);
 }
 
-void Relay::answer_below(const Block& answer, int64_t deadline_ns) {
+void Relay::send_below(const Block& answer, int64_t deadline_ns) {
   const size_t own = roster_.own_host();
   for (size_t h = tree_.first_below(own); h < tree_.end_below(own); ++h) send(h, answer, deadline_ns);
 }

@@ -30,10 +30,10 @@ class Relay {
 
   // Each exchange calls these three once, in this order. asked: the exchange, for errors. nullopt: the communicator is
   // broken. GSEL_ERR_PEER and GSEL_ERR_TIMEOUT blame the first rank of the host that is gone or late.
-  std::optional<std::vector<Block>> hear_below(int64_t deadline_ns, const char* asked);  // by host
+  std::optional<std::vector<Block>> receive_below(int64_t deadline_ns, const char* asked);  // by host
   // On the first host: returns `said`.
-  std::optional<Block> ask_above(Block said, int64_t deadline_ns, const char* asked);
-  void answer_below(const Block& answer, int64_t deadline_ns);
+  std::optional<Block> exchange_above(Block said, int64_t deadline_ns, const char* asked);
+  void send_below(const Block& answer, int64_t deadline_ns);
   // Sets a function that is called repeatedly during a long wait for a host.
   void attend_with(std::function<void()> attend) { attend_ = std::move(attend); }
   // Throws GSEL_ERR_PEER if a host at the other end of a line has left; for code that waits for that host elsewhere.

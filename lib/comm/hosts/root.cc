@@ -21,7 +21,7 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr int64_t kSayNs = 1'000'000'000, kLingerNs = 2'000'000'000;
+constexpr int64_t kSendNs = 1'000'000'000, kLingerNs = 2'000'000'000;
 constexpr int64_t kAboutNowNs = 500'000'000;  // rank 0's own join timeout ends soon, too; less than a guest waits on
 constexpr size_t kMostReports = 64;           // read at a time
 constexpr size_t kMostStrangers = 1024;       // unproved connections at a time
@@ -62,9 +62,9 @@ class Root {
         poll_once();
       board_.reset();  // before any rank can read the board for the next meeting
       Word here;
-      here.say = Say::here;
+      here.kind = WordKind::here;
       for (const auto& guest : guests_)
-        if (guest->is_known && !say(*guest, here, os::now_ns() + kSayNs)) fail_gone(guest->greeting);
+        if (guest->is_known && !send_signed(*guest, here, os::now_ns() + kSendNs)) fail_gone(guest->greeting);
       return {table, secret_};
     } catch (const Error& error) {
       tell_all(failed_word(error));
@@ -98,7 +98,7 @@ class Root {
     bool has_table = false;
     bool is_over = false;
   };
-  bool say(Guest& guest, Word word, int64_t deadline_ns, const Bytes32& sum = {}) const {
+  bool send_signed(Guest& guest, Word word, int64_t deadline_ns, const Bytes32& sum = {}) const {
     Session{secret_, guest.greeting.nonce, guest.challenge.nonce}.sign(word, sum);
     return guest.stream.send(word, deadline_ns);
   }
@@ -127,7 +127,8 @@ class Root {
     for (const os::Fd& fd : listener_->fds()) items.push_back({fd.get(), POLLIN, 0});
     const size_t listeners = items.size();
     for (const auto& guest : guests_) items.push_back({guest->stream.fd(), POLLIN, 0});
-    const int64_t left = std::clamp<int64_t>(meeting_.deadline_ns - os::now_ns(), 0, failed_ ? kLingerNs / 20 : kSayNs);
+    const int64_t left =
+        std::clamp<int64_t>(meeting_.deadline_ns - os::now_ns(), 0, failed_ ? kLingerNs / 20 : kSendNs);
     const int ready = poll(items.data(), items.size(), static_cast<int>(left / 1'000'000 + 1));
     if (ready < 0 && errno != EINTR) fail(GSEL_ERR_IO, "poll failed: {}", errno_text(errno));
     size_t next = listeners;
@@ -166,10 +167,10 @@ class Root {
       return;
     }
     while (const auto report = guest.stream.take<Report>()) {
-      if (report->say == Say::here) guest.has_table = true;
-      if (report->say == Say::comes) take(guest, report->greeting);
-      if (report->say == Say::gone && !failed_) fail_gone(report->greeting);
-      if (report->say == Say::late && !failed_) answer_late(*report);
+      if (report->kind == WordKind::here) guest.has_table = true;
+      if (report->kind == WordKind::comes) take(guest, report->greeting);
+      if (report->kind == WordKind::gone && !failed_) fail_gone(report->greeting);
+      if (report->kind == WordKind::late && !failed_) answer_late(*report);
     }
     if (goes_on || (guest.has_table && !failed_)) return;
     if (!failed_) fail_gone(guest.greeting);
@@ -203,11 +204,11 @@ class Root {
 
   // Ends the connection, but not the job.
   void turn_away(Guest& guest, const Error& error) {
-    say(guest, failed_word(error), os::now_ns());
+    send_signed(guest, failed_word(error), os::now_ns());
     guest.is_over = true;
   }
 
-  void tell(Guest& guest) noexcept { say(guest, *failed_, os::now_ns() + kSayNs); }
+  void tell(Guest& guest) noexcept { send_signed(guest, *failed_, os::now_ns() + kSendNs); }
 
   void greet(Guest& guest, const SignedGreeting& said) {
     const Greeting& g = said.greeting;
@@ -236,8 +237,8 @@ class Root {
     take(guest, g);
     if (failed_) return tell(guest);
     Word welcome;
-    welcome.say = Say::welcome;
-    if (!say(guest, welcome, os::now_ns() + kSayNs)) fail_gone(g);
+    welcome.kind = WordKind::welcome;
+    if (!send_signed(guest, welcome, os::now_ns() + kSendNs)) fail_gone(g);
   }
 
   // By rank; nullptr: has not come.
@@ -269,13 +270,13 @@ class Root {
 
   void send_table(Guest& guest, const HostTable& table, const std::vector<char>& code, const Bytes32& sum) const {
     Word word;
-    word.say = Say::table;
+    word.kind = WordKind::table;
     word.bytes = static_cast<uint32_t>(code.size());
     word.port = table.port;
     word.fanout = table.fanout;
     word.silence_ns = table.silence_ns;
     std::memcpy(word.job, table.job.bytes, sizeof word.job);
-    if (!say(guest, word, meeting_.deadline_ns, sum) ||
+    if (!send_signed(guest, word, meeting_.deadline_ns, sum) ||
         !guest.stream.send(code.data(), code.size(), meeting_.deadline_ns))
       fail_gone(guest.greeting);
   }

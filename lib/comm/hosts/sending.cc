@@ -12,10 +12,10 @@ constexpr int64_t kStayNs = 200'000;  // wait of the caller before a message sta
 
 }  // namespace
 
-std::unique_ptr<Messages::Out> Messages::word_to(int32_t rank, Peer& peer, Says says, uint64_t number,
+std::unique_ptr<Messages::Out> Messages::word_to(int32_t rank, Peer& peer, FrameKind kind, uint64_t number,
                                                  std::string_view bytes) {
   auto word = std::make_unique<Out>();
-  word->frame.says = says;
+  word->frame.kind = kind;
   word->frame.number = number;
   bytes.copy(word->frame.data, sizeof word->frame.data - 1);
   word->posted.emplace_back(carrier_, gsel_transfer{rank, kFrameTag, &word->frame, nullptr, sizeof(Frame)}, &peer.gone);

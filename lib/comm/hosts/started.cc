@@ -81,7 +81,7 @@ std::unique_ptr<BackendRequest> Messages::start(std::span<const gsel_collective>
   const std::lock_guard lock(mutex_);
   take_frames();
   match();
-  look(*started);
+  progress(*started);
   if (!started->done_) wake_thread();
   return started;
 }
@@ -122,7 +122,7 @@ bool Messages::Started::wait(double seconds) {
     }
   }
   if (!failure_) return true;
-  messages_->await_told();
+  messages_->await_notified();
   throw Error(*failure_);
 }
 

@@ -54,7 +54,7 @@ class TorchrunBoard : public Board {
       std::string why;
       int64_t deleted = 0;
       if (auto session = open(os::now_ns() + kStoreAnswerNs / 5, &why))
-        if (say(*session, Bytes().add(kDelete).add_text(key_)))
+        if (send_bytes(*session, Bytes().add(kDelete).add_text(key_)))
           session->stream.await(deleted, session->deadline_ns);  // waits until it is deleted
     } catch (...) {                                              // a reader then finds no listener
     }
@@ -66,7 +66,8 @@ class TorchrunBoard : public Board {
       if (auto session = open(deadline_ns, &why)) {
         const std::string text = endpoint_text(endpoint);
         posted_ = true;
-        if (say(*session, Bytes().add(session->dialect->set).add_text(key_).add_text(text)) && is_there(*session))
+        if (send_bytes(*session, Bytes().add(session->dialect->set).add_text(key_).add_text(text)) &&
+            is_there(*session))
           return;
         why = "the store went away";
       }
@@ -83,7 +84,7 @@ class TorchrunBoard : public Board {
     if (!session) return {};
     *why = "rank 0 has posted nothing there";
     uint64_t length = 0;
-    if (!session->is_there || !say(*session, Bytes().add(session->dialect->get).add_text(key_)) ||
+    if (!session->is_there || !send_bytes(*session, Bytes().add(session->dialect->get).add_text(key_)) ||
         session->stream.await(length, session->deadline_ns) != Stream::Came::all || length > kMostStored)
       return {};
     std::string text(length, '\0');
@@ -111,7 +112,7 @@ class TorchrunBoard : public Board {
       if (dialect.validates) hello.add(kValidate).add(kValidation);
       if (dialect.pings) hello.add(kPing).add(kNonce);
       uint32_t nonce = 0;
-      if (!hello.get().empty() && !say(session, hello)) continue;
+      if (!hello.get().empty() && !send_bytes(session, hello)) continue;
       if (dialect.pings && (session.stream.await(nonce, session.deadline_ns) != Stream::Came::all || nonce != kNonce))
         continue;
       if (!answers(session)) continue;
@@ -125,7 +126,7 @@ class TorchrunBoard : public Board {
   // Whether the store supports the query; sets is_there.
   bool answers(Session& session) const {
     uint8_t not_ready = 0;
-    if (!say(session, Bytes().add(session.dialect->check).add<uint64_t>(1).add_text(key_)) ||
+    if (!send_bytes(session, Bytes().add(session.dialect->check).add<uint64_t>(1).add_text(key_)) ||
         session.stream.await(not_ready, session.deadline_ns) != Stream::Came::all || not_ready > 1)
       return false;
     session.is_there = not_ready == 0;
@@ -133,7 +134,7 @@ class TorchrunBoard : public Board {
   }
   bool is_there(Session& session) const { return answers(session) && session.is_there; }
 
-  static bool say(Session& session, const Bytes& bytes) {
+  static bool send_bytes(Session& session, const Bytes& bytes) {
     return session.stream.send(bytes.get().data(), bytes.get().size(), session.deadline_ns);
   }
 

@@ -40,7 +40,7 @@ class TwoLevels : Lanes {
     });
     if (in_one) reduce_here(partial_);
     for (size_t step = 1; step <= last_ + 1 && !in_frames; ++step) fold_here((host_ + step) % (last_ + 1));
-    hear();
+    finish_gather();
     from_each(goes_back() || (!is_scattered() && root_host() == host_), [&](size_t h) {
       in_segments(h,
                   [&](uint64_t at, uint64_t bytes) { receive(results_, h, result_at(h, starts_[h] + at, at), bytes); });

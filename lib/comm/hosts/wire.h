@@ -56,9 +56,9 @@ struct SignedGreeting {
   Bytes32 signature = {};
 };
 
-enum class Say : uint32_t { failed = 1, welcome, table, here, absent, comes, gone, late };
+enum class WordKind : uint32_t { failed = 1, welcome, table, here, absent, comes, gone, late };
 struct Word {
-  Say say = Say::failed;
+  WordKind kind = WordKind::failed;
   gsel_status code = GSEL_OK;  // of failed
   int32_t about = -1;
   uint32_t bytes = 0;      // size of the table that follows (table_code.cc); of late: as Report::milliseconds
@@ -70,9 +70,9 @@ struct Word {
   char text[764] = {};
 };
 static_assert(std::has_unique_object_representations_v<Word> && std::has_unique_object_representations_v<Greeting>);
-// Reports to rank 0 about one rank of a host, or about all of them (Say::here).
+// Reports to rank 0 about one rank of a host, or about all of them (WordKind::here).
 struct Report {
-  Say say = Say::here;
+  WordKind kind = WordKind::here;
   uint32_t milliseconds = 0;  // of late: the rank's join timeout
   Greeting greeting = {};
 };

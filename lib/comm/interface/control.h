@@ -55,13 +55,13 @@ class Control {
 
   // For calls that a backend enqueues on the stream of a device. begin_announcing: collective, once before the first
   // announce. announce: before a call is enqueued; throws if the communicator is broken or ranks disagree. registered:
-  // whether the call's buffers are registered, which must be the same on all ranks. look_after_announced: breaks the
+  // whether the call's buffers are registered, which must be the same on all ranks. check_announced: breaks the
   // communicator if a rank is late or gone; any thread.
   virtual void begin_announcing() {}
   virtual void announce(const gsel_collective& checked, bool registered = false) = 0;
-  virtual void look_after_announced() const = 0;
-  // How long after a call's timeout look_after_announced may take to detect the late rank.
-  virtual int64_t news_ns() const { return 0; }
+  virtual void check_announced() const = 0;
+  // How long after a call's timeout check_announced may take to detect the late rank.
+  virtual int64_t detection_ns() const { return 0; }
 
   // Any thread. about: the rank that caused the error, numbered as in errors; -1: this rank.
   virtual void abort(const char* reason, int32_t about = -1) noexcept = 0;

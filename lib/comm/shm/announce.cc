@@ -2,7 +2,7 @@
 // before it is enqueued: it records the call, posts the fingerprint of a collective, and compares it with those that
 // other ranks have posted, so the last rank finds any difference. No rank waits, except one that is kDeviceCalls ahead
 // of another. The two ranks of a message compare in the same way, unless the earlier entry is already overwritten.
-// look_after_announced, which a thread of the caller repeats, finds later failures: a rank that has left or is late.
+// check_announced, which a thread of the caller repeats, finds later failures: a rank that has left or is late.
 #include <unistd.h>
 
 #include <algorithm>
@@ -117,7 +117,7 @@ void Announcements::wait_until_near(uint64_t n, const Call& call, uint64_t numbe
   for (int32_t q = 0; q < at_.world_size(); ++q)
     while (q != at_.rank() && at_.block(q).announced.load(std::memory_order_acquire) + kDeviceCalls - 1 < n) {
       breaking_.throw_if_broken();
-      look_after_announced();
+      check_announced();
       if (deadline_ns == 0) deadline_ns = os::now_ns() + call.timeout_ns;
       signals_.check_deadline(q, deadline_ns, call, number);
       usleep(kLookUs);
@@ -161,7 +161,7 @@ const DeviceMessages::Entry* Announcements::unmet(int32_t rank) const {
   return nullptr;
 }
 
-void Announcements::look_after_announced() const {
+void Announcements::check_announced() const {
   if (!at_.family().watcher()) breaking_.look_at_all();
   const uint64_t made = at_.mine().announced.load(std::memory_order_acquire);
   for (int32_t q = 0; q < at_.world_size(); ++q) {

@@ -24,7 +24,7 @@ class Announcements {
 
   // See Control.
   void announce(const gsel_collective& given, bool registered);
-  void look_after_announced() const;
+  void check_announced() const;
   std::optional<OtherJointCall> begin_joint_call(int32_t kind, uint64_t argument) noexcept;
 
  private:

@@ -33,7 +33,7 @@ class Endpoint final : public Control, public Backend {
   std::string named(int32_t rank) const override { return members_.named(rank); }
   void exchange(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s) override;
   void announce(const gsel_collective& checked, bool registered) override;
-  void look_after_announced() const override { announcements_.look_after_announced(); }
+  void check_announced() const override { announcements_.check_announced(); }
   void abort(const char* reason, int32_t about) noexcept override { breaking_.abort(reason, about); }
   void break_with(const Error& error) const noexcept override;
   void throw_what_broke() const override { breaking_.throw_if_broken(); }
