@@ -81,7 +81,7 @@ class Launcher {
     std::vector<pollfd> polls{{signals_.fd(), POLLIN, 0}};
     ranks_.add_to(polls);
     if (poll(polls.data(), polls.size(), wait_ms()) < 0) return;  // interrupted
-    if (polls.front().revents) hear_signals();
+    if (polls.front().revents) read_signals();
     polls.erase(polls.begin());
     ranks_.serve(polls);
     hear();
@@ -95,10 +95,10 @@ class Launcher {
     const std::vector<RankEvent> events = ranks_.take_events();
     for (const RankEvent& event : events)
       if (event.what == RankEvent::What::ended) states_[index_of(event.rank)] = State::ended;
-    for (const RankEvent& event : events) hear_of(event);
+    for (const RankEvent& event : events) on_rank_event(event);
   }
 
-  void hear_of(const RankEvent& event) {
+  void on_rank_event(const RankEvent& event) {
     switch (event.what) {
       case RankEvent::What::started:
         end_.ranks[index_of(event.rank)].pid = event.pid;
@@ -123,7 +123,7 @@ class Launcher {
     return static_cast<int>(std::clamp<int64_t>(left, 0, patience < 0 ? std::numeric_limits<int>::max() : patience));
   }
 
-  void hear_signals() {
+  void read_signals() {
     for (const int number : signals_.take()) {
       interrupted_ = interrupted_ || asks_to_end(number);
       ranks_.send(number);

@@ -17,7 +17,7 @@ namespace gsel::cli {
 namespace {
 
 constexpr auto kStatusComes = std::chrono::seconds(1);  // after the end of a remote shell's output
-constexpr size_t kMostSaid = 1 << 16;
+constexpr size_t kMaxStderrBytes = 1 << 16;
 constexpr int kNotFoundThere = 127, kNotExecutableThere = 126, kUnreachable = 255;
 
 bool is_loopback(const std::string& address) {
@@ -64,7 +64,7 @@ double RemoteHost::age_s() const {
   return std::chrono::duration<double>(Clock::now() - since_).count();
 }
 
-void RemoteHost::hear_hello(const Frame& frame) {
+void RemoteHost::receive_hello(const Frame& frame) {
   FrameReader reader(frame.bytes);
   if (frame.kind == FrameKind::hello) {
     hello_.protocol = reader.number();
@@ -106,7 +106,7 @@ bool RemoteHost::is_gone() const {
 }
 
 std::string RemoteHost::why_gone() const {
-  std::string line = last_line(said_);
+  std::string line = last_line(stderr_);
   if (line.empty()) line = last_line(channel_->before_mark());
   return status_text(shell_name_, shell_status_) + (line.empty() ? "" : ": " + line);
 }
@@ -117,7 +117,7 @@ void RemoteHost::refuse_gone() const {
   if (status == kNotFoundThere || status == kNotExecutableThere)
     refuse(GSEL_ERR_NOT_FOUND, "host " + name_ + " has no gsel to run: " + why_gone() +
                                    "; install gsel there, or say by --remote-gsel where it is");
-  if (last_line(said_).find("--agent") != std::string::npos)
+  if (last_line(stderr_).find("--agent") != std::string::npos)
     refuse(GSEL_ERR_VERSION, "host " + name_ + " has a gsel that knows no --hosts: " + why_gone() + "; this is gsel " +
                                  gsel_version_text() + ", and all hosts need the same");
   refuse(GSEL_ERR_IO, "host " + name_ + " does not answer as gsel would: " + why_gone());
@@ -138,9 +138,10 @@ void RemoteHost::serve(const std::vector<pollfd>& polls) {
     const ssize_t n = read(errors_, buffer, sizeof buffer);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (n > 0) {
-      said_.append(buffer, static_cast<size_t>(n));
-      const size_t passed = std::min(passed_on_, said_.size() > kMostSaid ? said_.size() - kMostSaid : 0);
-      said_.erase(0, passed);
+      stderr_.append(buffer, static_cast<size_t>(n));
+      const size_t passed =
+          std::min(passed_on_, stderr_.size() > kMaxStderrBytes ? stderr_.size() - kMaxStderrBytes : 0);
+      stderr_.erase(0, passed);
       passed_on_ -= passed;
     } else {
       close(errors_);
@@ -149,10 +150,10 @@ void RemoteHost::serve(const std::vector<pollfd>& polls) {
   }
 }
 
-std::string RemoteHost::take_said() {
-  const size_t newline = errors_ < 0 ? said_.size() : said_.rfind('\n') + 1;  // npos + 1 is 0
+std::string RemoteHost::take_stderr() {
+  const size_t newline = errors_ < 0 ? stderr_.size() : stderr_.rfind('\n') + 1;  // npos + 1 is 0
   if (newline <= passed_on_) return {};
-  std::string fresh = said_.substr(passed_on_, newline - passed_on_);
+  std::string fresh = stderr_.substr(passed_on_, newline - passed_on_);
   passed_on_ = newline;
   return fresh;
 }

@@ -46,7 +46,7 @@ class RemoteHost {
   double age_s() const;  // of the connection
 
   void connect(const RemoteShell& shell);  // starts connecting
-  void hear_hello(const Frame& frame);     // refuses another version
+  void receive_hello(const Frame& frame);  // refuses another version
   void shell_ended(int status) { shell_status_ = status; }
   bool has_ended() const { return ended_.has_value(); }  // the agent sends nothing more
   // Whether the connection has ended and the reason is known.
@@ -62,7 +62,7 @@ class RemoteHost {
   void add_to(std::vector<pollfd>& polls, bool reads) const;
   void serve(const std::vector<pollfd>& polls);
   // Output of the remote shell that was not passed on yet.
-  std::string take_said();
+  std::string take_stderr();
   void end();  // closes the connection, whereupon the agent ends its ranks
 
  private:
@@ -77,7 +77,7 @@ class RemoteHost {
   std::optional<int> shell_status_;
   std::unique_ptr<Channel> channel_;
   int errors_ = -1;
-  std::string said_;  // standard error of the remote shell
+  std::string stderr_;  // standard error of the remote shell
   size_t passed_on_ = 0;
   Clock::time_point since_{};
   std::optional<Clock::time_point> ended_;

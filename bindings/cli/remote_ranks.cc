@@ -74,7 +74,7 @@ std::vector<int32_t> RemoteRanks::numbers() const {
 // ---- before ranks start ----
 
 void RemoteRanks::connect() {
-  await(State::greeted, [](RemoteHost& host, const Frame& frame) { host.hear_hello(frame); });
+  await(State::greeted, [](RemoteHost& host, const Frame& frame) { host.receive_hello(frame); });
   HostJob job = job_.job;
   job.nodes.count = static_cast<int64_t>(hosts_.size());
   job.nodes.world_size = job_.hosts.slots();
@@ -129,7 +129,7 @@ void RemoteRanks::start() {
   for (const auto& host : hosts_) {
     host->channel().send(FrameKind::go);
     host->set_state(State::running);
-    pass_on_said(*host);
+    forward_stderr(*host);
   }
 }
 
@@ -159,7 +159,7 @@ void RemoteRanks::serve(const std::vector<pollfd>& polls) {
   for (const auto& host : hosts_) {
     host->serve(polls);
     while (const auto frame = host->channel().take()) hear(*host, *frame);
-    pass_on_said(*host);
+    forward_stderr(*host);
   }
   printer_.serve(polls);
   recordings_.serve(polls);
@@ -285,9 +285,9 @@ void RemoteRanks::lose(RemoteHost& host) {
 }
 
 // Passes on the output of remote shells with the name of the host.
-void RemoteRanks::pass_on_said(RemoteHost& host) {
+void RemoteRanks::forward_stderr(RemoteHost& host) {
   std::string_view said;
-  const std::string all = host.take_said();
+  const std::string all = host.take_stderr();
   for (said = all; !said.empty();) {
     const std::string_view line = said.substr(0, std::min(said.find('\n'), said.size()));
     std::fprintf(stderr, "%s: %.*s\n", host.name().c_str(), static_cast<int>(line.size()), line.data());

@@ -56,7 +56,7 @@ class RemoteRanks : public Ranks {
   void lose(RemoteHost& host);
   void keep(const RemoteHost& host, const std::string& name, const std::string& content);
   void end_recording(RemoteHost& host);
-  void pass_on_said(RemoteHost& host);
+  void forward_stderr(RemoteHost& host);
   bool reads() const;
   bool wants_input() const;
   void read_input();

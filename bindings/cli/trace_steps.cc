@@ -39,10 +39,10 @@ std::string share_text(double part, double whole) {
 
 // ---- intervals of time ----
 
-struct Stretch {
+struct TimeInterval {
   double begin, end;
 };
-using Stretches = std::vector<Stretch>;
+using TimeIntervals = std::vector<TimeInterval>;
 
 const Json& intervals_of(const Json& step) {
   static const Json none = Json::array();
@@ -60,26 +60,26 @@ bool is_computing(const Json& interval) {
 
 // In order; adjacent and overlapping intervals are merged.
 template <class Takes>
-Stretches stretches_of(const Json& step, Takes&& takes) {
-  Stretches all, joined;
+TimeIntervals intervals_of(const Json& step, Takes&& takes) {
+  TimeIntervals all, joined;
   for (const Json& interval : intervals_of(step))
     if (takes(interval)) all.push_back({number(interval, "begin_s"), number(interval, "end_s")});
-  std::ranges::sort(all, {}, &Stretch::begin);
-  for (const Stretch& stretch : all)
-    if (!joined.empty() && stretch.begin <= joined.back().end)
-      joined.back().end = std::max(joined.back().end, stretch.end);
+  std::ranges::sort(all, {}, &TimeInterval::begin);
+  for (const TimeInterval& interval : all)
+    if (!joined.empty() && interval.begin <= joined.back().end)
+      joined.back().end = std::max(joined.back().end, interval.end);
     else
-      joined.push_back(stretch);
+      joined.push_back(interval);
   return joined;
 }
 
-double length(const Stretches& stretches) {
+double length(const TimeIntervals& intervals) {
   double sum = 0;
-  for (const Stretch& s : stretches) sum += s.end - s.begin;
+  for (const TimeInterval& s : intervals) sum += s.end - s.begin;
   return sum;
 }
 
-double common_length(const Stretches& a, const Stretches& b) {
+double common_length(const TimeIntervals& a, const TimeIntervals& b) {
   double sum = 0;
   for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
     sum += std::max(0.0, std::min(a[i].end, b[j].end) - std::max(a[i].begin, b[j].begin));
@@ -92,9 +92,9 @@ double common_length(const Stretches& a, const Stretches& b) {
 
 // The part of the time of asynchronous instructions in which the rank computed.
 std::string overlap(const Json& step) {
-  const Stretches asynchronous = stretches_of(step, is_asynchronous);
-  const Stretches computing =
-      stretches_of(step, [](const Json& interval) { return !is_asynchronous(interval) && is_computing(interval); });
+  const TimeIntervals asynchronous = intervals_of(step, is_asynchronous);
+  const TimeIntervals computing =
+      intervals_of(step, [](const Json& interval) { return !is_asynchronous(interval) && is_computing(interval); });
   return share_text(common_length(asynchronous, computing), length(asynchronous));
 }
 
@@ -161,7 +161,7 @@ std::string kinds_text(const Json& step) {
                       "-", "-", size_of(number(count, "bytes_sent"))});
   }
   if (!kinds.empty()) {
-    const Stretches calling = stretches_of(step, [](const Json& interval) { return !is_asynchronous(interval); });
+    const TimeIntervals calling = intervals_of(step, [](const Json& interval) { return !is_asynchronous(interval); });
     const double between = std::max(0.0, seconds - length(calling));
     rows.push_back({"  between them", "calling thread", "-", time_of(between), share_text(between, seconds), "-"});
   }

@@ -128,7 +128,7 @@ func (a Axis) String() string { return C.GoString(C.gsel_axis_name(C.gsel_axis(a
 // AxisCount is the number of axes that the loaded library has.
 func AxisCount() int { return int(C.gsel_axis_count()) }
 
-// ShardRange is the range of part index when n items are divided in parts: sizes differ by at most one, larger parts
+// ShardRange is the range of shard index when n items are divided in parts: sizes differ by at most one, larger parts
 // first. The range is empty for arguments out of range.
 func ShardRange(n, parts, index int64) Range {
 	r := C.gsel_shard_range(C.int64_t(n), C.int64_t(parts), C.int64_t(index))

@@ -695,7 +695,7 @@ GSEL_API gsel_str gsel_trace_json(const gsel_trace *trace);
 GSEL_API void gsel_trace_free(gsel_trace *trace);
 
 /* What this rank has sent: the number of calls of one kind, and the payload bytes that they made available to other
- * ranks. With S bytes, n ranks, and `slice` the bytes of this rank's even share of S:
+ * ranks. With S bytes, n ranks, and `slice` the bytes of S that this rank reduces:
  *   allreduce    S + (n-2) * slice, which is 2(n-1)/n * S when n divides S
  *   reduce       S on ranks other than the root, S - slice on the root
  *   other kinds  the bytes of send that other ranks read, summed over these ranks, whatever the protocol

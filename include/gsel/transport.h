@@ -2,7 +2,7 @@
  * collectives and messages, enqueued on a stream. Between hosts, for host memory, it only moves bytes from rank to
  * rank, and the host (libgsel) builds collectives and messages on top. A transport is small, because the communicator's
  * control keeps every promise of gsel/comm.h: whether ranks make the same calls, whether all ranks are alive, timeouts,
- * recordings, and links made from links, which join anew. Memory, streams and kernels are in another table:
+ * recordings, and links made from links, which join again. Memory, streams and kernels are in another table:
  * gsel/device.h. Host memory of ranks on one host needs no transport. */
 #ifndef GSEL_TRANSPORT_H
 #define GSEL_TRANSPORT_H

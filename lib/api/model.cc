@@ -35,8 +35,8 @@ gsel_status add(gsel_model* model, const Options* options, const char* type,
   });
 }
 
-template <class Piece>
-int32_t count(const gsel_model* model, const std::vector<Piece>& (gsel::Model::*pieces)() const) {
+template <class Item>
+int32_t count(const gsel_model* model, const std::vector<Item>& (gsel::Model::*pieces)() const) {
   return model ? static_cast<int32_t>(((*model->impl).*pieces)().size()) : 0;
 }
 

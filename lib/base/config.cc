@@ -73,6 +73,13 @@ std::string one_change(const Config& config, int32_t world_size) {
 
 }  // namespace
 
+const char* OwnStrategies::of(std::string_view axis) {
+  const char* const names[] = {data, tensor, pipeline, context};  // by gsel_axis
+  for (gsel_axis a = 0; a < kAxes; ++a)
+    if (axis == axis_name(a)) return names[a];
+  return data;
+}
+
 std::string ConfigValue::shown() const {
   return type == Type::text ? in_quotes(text) : text;
 }

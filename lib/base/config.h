@@ -38,6 +38,8 @@ struct StrategySection {
 // The library names strategies here alone; `data` also runs without a [strategy.data] section.
 struct OwnStrategies {
   static constexpr const char *tensor = "tp", *context = "cp", *pipeline = "pp", *data = "ddp", *sharded_data = "zero";
+  // An axis by its name.
+  static const char* of(std::string_view axis);
 };
 
 struct Config {

@@ -238,7 +238,9 @@ class Reader {
       config_.texts[place.token] = as_text(*value);
       config_.places[place.token] = place;
     }
-    if (out.plugin.empty()) reject(section, "[{}] names no plugin; set plugin = \"ddp\"", section.token);
+    if (out.plugin.empty())
+      reject(section, "[{}] names no plugin; set plugin = \"{}\"", section.token,
+             OwnStrategies::of(section.token.substr(section.token.rfind('.') + 1)));
     return out;
   }
 

@@ -2,6 +2,7 @@
 #include "device/device.h"
 
 #include "base/host_services.h"
+#include "device/host/table.h"
 
 namespace gsel {
 

@@ -13,9 +13,6 @@
 
 namespace gsel {
 
-// The built-in device: host memory, threads as streams.
-const gsel_device_v1& host_device_table();
-
 class DeviceContext {
  public:
   // uuid: the expected device; empty: any.
@@ -31,11 +28,11 @@ class DeviceContext {
   const gsel_device_v1& table() const { return table_; }
   void* ctx() const { return ctx_; }
 
-  // The stream of computing, created when it is first asked for. nullptr: the device works before a call returns.
+  // The compute stream, created when it is first asked for. nullptr: the device works before a call returns.
   gsel_stream* compute() const;
   // The same as the device's own handle, for callbacks and for gsel_collective; nullptr: there is none.
   void* native_compute() const;
-  // Waits until the stream of computing is empty; throws what failed on it.
+  // Waits until the compute stream is empty; throws what failed on it.
   void wait() const;
 
   // device.run(&gsel_device_v1::zero, ptr, bytes, stream): calls table.zero(ctx, ..., &err), throws on failure.
@@ -45,12 +42,12 @@ class DeviceContext {
     const gsel_status status = (table_.*function)(ctx_, args..., &err);
     throw_if_failed(status, err);
   }
-  // The same on the stream of computing, which is the last argument: device.enqueue(&gsel_device_v1::zero, ptr, bytes).
+  // The same on the compute stream, which is the last argument: device.enqueue(&gsel_device_v1::zero, ptr, bytes).
   template <class... Declared, class... Given>
   void enqueue(gsel_status (*gsel_device_v1::*function)(void*, Declared...), Given... args) const {
     run(function, args..., compute());
   }
-  // direction: GSEL_COPY_*. On the stream of computing; a copy from or to the host has ended when it returns.
+  // direction: GSEL_COPY_*. On the compute stream; a copy from or to the host has ended when it returns.
   void copy(void* dst, const void* src, uint64_t bytes, int32_t direction) const;
   // Waits for the number. One thread at a time.
   double sum_squares(const void* data, gsel_dtype dtype, uint64_t elems) const;
@@ -121,7 +118,7 @@ class Event {
 
   void record(gsel_stream* stream) { device_->run(&gsel_device_v1::event_record, event_, stream); }
   void wait() { device_->run(&gsel_device_v1::event_wait, event_); }
-  // What is computed next follows the event: the stream of computing waits, or the caller where there is none.
+  // What is computed next follows the event: the compute stream waits, or the caller where there is none.
   void hold_compute() {
     gsel_stream* stream = device_->compute();
     stream ? device_->run(&gsel_device_v1::stream_wait_event, stream, event_) : wait();

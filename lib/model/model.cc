@@ -14,15 +14,15 @@ namespace gsel {
 namespace {
 
 // Names appear in program text and messages, so they are single printable words.
-template <class Piece>
-std::string checked_name(gsel_str given_name, const char* kind, const std::vector<Piece>& others) {
+template <class Item>
+std::string checked_name(gsel_str given_name, const char* kind, const std::vector<Item>& others) {
   const std::string name = text(given_name);
   if (name.empty()) fail(GSEL_ERR_MODEL, "a {} was added without a name", kind);
   for (unsigned char c : name)
     if (c <= ' ' || c == ',' || c == '=' || c == '#' || c == 0x7f)
       fail(GSEL_ERR_MODEL, "{} name {} has a blank, ',', '=' or '#'; use letters, digits and ._:/-", kind,
            in_quotes(name));
-  for (const Piece& other : others)
+  for (const Item& other : others)
     if (other.name == name) fail(GSEL_ERR_MODEL, "{} name \"{}\" is used twice; names are unique", kind, name);
   return name;
 }
@@ -48,9 +48,9 @@ int64_t product(const std::vector<int64_t>& dims) {
   return n;
 }
 
-template <class Piece>
+template <class Item>
 std::vector<int32_t> checked_ids(const int32_t* ids, int32_t n, const char* what, const std::string& layer,
-                                 const std::vector<Piece>& pieces) {
+                                 const std::vector<Item>& pieces) {
   if (n < 0 || (n > 0 && !ids))
     fail(GSEL_ERR_MODEL, "layer \"{}\" has {} and no list of them", layer, with_noun(n, fmt::format("{} id", what)));
   std::vector<int32_t> result(ids, ids + n);

@@ -26,11 +26,11 @@ struct Load {
 };
 
 Load load_of(const Block& block, const Layout& l, const Recipe& recipe) {
-  constexpr double kBesideAnElement = 12;
+  constexpr double kGradientAndStateBytes = 12;
   const Costs& c = block.costs;
   const double t = l.tensor, sequence = l.sequence_parallel ? t : 1;
   const double elems = c.saved_divided.elems / t + (c.saved_sequence.elems + c.saved_gathered.elems) / sequence;
-  return {work_of(block, l), (c.params_divided / t + c.params_whole) * (recipe.param_bytes + kBesideAnElement),
+  return {work_of(block, l), (c.params_divided / t + c.params_whole) * (recipe.param_bytes + kGradientAndStateBytes),
           runs_again(block, l) ? 0 : elems * recipe.element_bytes * static_cast<double>(l.microbatch)};
 }
 

@@ -1,7 +1,7 @@
 // program/instruction.h: one row per kind of instruction: its word and operands, what it does, what it writes, and
 // which data it sends by which collective to which ranks. The text form, the verifier, traffic, the memory plan, the
-// simulator and the executor read the row. A new kind needs a row here, its rules in the verifier, and a function in
-// the executor.
+// simulator and the executor read the row: the executor its operands, windows and halves, while its functions name
+// their collective. A new kind needs a row here, its rules in the verifier, and a function in the executor.
 #pragma once
 
 #include <gsel/comm.h>

@@ -106,9 +106,9 @@ Pipeline::Pipeline(Communicator& comm, std::shared_ptr<Model> model, PipelineSet
   Compiled own;
   on_all_ranks(comm_, "pipeline", [&] { own = compile_own(); });
   check_agreement(comm_, particulars(own.files_key));
-  const HeardPrograms heard = exchange_programs(comm_, own.program);
+  const ReceivedPrograms received = exchange_programs(comm_, own.program);
   on_all_ranks(comm_, "pipeline",
-               [&] { make_executor(own.model, verified(heard, own.program, comm_.accelerator() != nullptr)); });
+               [&] { make_executor(own.model, verified(received, own.program, comm_.accelerator() != nullptr)); });
   executor_->run_setup();
 }
 

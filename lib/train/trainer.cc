@@ -156,9 +156,9 @@ Particulars Trainer::particulars(const gsel_optimizer_options* optimizer, uint64
 // ---- collectives --------------------------------------------------------------------------------------------------
 
 std::vector<Program> Trainer::verified_together(const Program& own) const {
-  const HeardPrograms heard = exchange_programs(comm_, own);
+  const ReceivedPrograms received = exchange_programs(comm_, own);
   std::vector<Program> programs;
-  on_all_ranks(comm_, "trainer", [&] { programs = verified(heard, own, comm_.accelerator() != nullptr); });
+  on_all_ranks(comm_, "trainer", [&] { programs = verified(received, own, comm_.accelerator() != nullptr); });
   return programs;
 }
 
@@ -180,10 +180,10 @@ RankNeed Trainer::greatest_need(const MemoryPartBytes& mine) const {
 std::optional<RankNeed> Trainer::need_of(const Config& config, const gsel_optimizer_options* options) const {
   Compiled own;
   if (!succeeds_on_all_ranks(comm_, [&] { own = compile_own(config, options); })) return {};
-  const HeardPrograms heard = exchange_programs(comm_, own.program);
+  const ReceivedPrograms received = exchange_programs(comm_, own.program);
   MemoryPartBytes mine{};
   const bool can = succeeds_on_all_ranks(comm_, [&] {
-    const std::vector<Program> programs = verified(heard, own.program, comm_.accelerator() != nullptr);
+    const std::vector<Program> programs = verified(received, own.program, comm_.accelerator() != nullptr);
     mine = forecast_memory(*own.model, own_of(programs), Optimizer(config, *own.model, options));
   });
   return can ? std::optional(greatest_need(mine)) : std::nullopt;

@@ -28,11 +28,12 @@ api         base plugin device comm model program schedule train select plan'
 
 # Rooms of floors, and of rooms, in order; "." are the files of the floor or room itself.
 # Of train, ranks comes first: what the ranks agree on needs no other room, and compile and execute ask for it. report
-# comes before execute, which fills the record of a step. query and check come last: they run programs.
+# comes before execute, which fills the record of a step. query and check come last: they run programs. state has the
+# arena's plan, layouts and budget, and not memory, since they need the optimizer.
 rooms='
 select      words inventory probe rules request compat . reserve
 program     . words verify text timeline simulate
-device      . formulas host
+device      formulas host .
 device/host isa reduce .
 comm        call launch interface shm device hosts .
 comm/shm    call tuning memory trace members wait message collective engine regroup join .
@@ -49,7 +50,7 @@ includes() {
 sources() {
   folder=$1
   shift
-  find "$folder" -type f \( -name '*.[ch]' -o -name '*.cc' -o -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh' \) "$@"
+  find "$folder" -type f \( -name '*.[ch]' -o -name '*.cc' -o -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.inc' \) "$@"
 }
 
 # A quoted include of FILE (second) that is a file beside it or in a folder above, below the top folder.
@@ -89,6 +90,16 @@ check_lib() {
     }'
 }
 
+# Of lib itself with quotes alone, so that the checks see it.
+check_quotes() {
+  includes lib | awk -F: -v allowed="$allowed" "$functions"'
+    BEGIN { read_rows(allowed, floors, may) }
+    $3 ~ /</ {
+      path = $3; sub(/^[^<]*</, "", path); to = path; sub(/\/.*/, "", to)
+      if (to != path && to in floors) { sub(/>.*/, "", path); print $1 ":" $2 ": includes <" path ">; write \"" path "\"" }
+    }'
+}
+
 check_rooms() {
   includes lib | awk -F: -v rooms="$rooms" "$functions"'
     BEGIN { read_rows(rooms, order, place) }
@@ -123,17 +134,22 @@ check_places() {
     }'
 }
 
-# The public functions stand in lib/api, so that whoever calls one below it calls up. Texts and comments may name them.
+# The public functions stand in lib/api, so that whoever names one below it calls up. Texts and comments may name them.
 check_calls() {
   [ -f lib/api/libgsel.map ] || return 0
   names=$(sed -n 's/^ *\(gsel_[a-z0-9_]*\);.*/\1/p' lib/api/libgsel.map | tr '\n' '|')
   find lib -path lib/api -prune -o -type f \( -name '*.h' -o -name '*.cc' \) \
-    -exec grep -HnE "(^|[^A-Za-z0-9_>.])(${names%|})\(" {} + | sort | awk -F: '
+    -exec grep -HnE "(^|[^A-Za-z0-9_>.])(${names%|})([^A-Za-z0-9_]|$)" {} + | sort | awk -F: -v names="${names%|}" '
+    BEGIN { n = split(names, list, "|"); for (i = 1; i <= n; ++i) public[list[i]] = 1 }
     {
       text = $0; sub(/^[^:]*:[^:]*:/, "", text)
       gsub(/"[^"]*"/, "", text); sub(/\/\/.*/, "", text)
-      if (match(text, /gsel_[a-z0-9_]+\(/))
-        print $1 ":" $2 ": calls " substr(text, RSTART, RLENGTH - 1) "() of lib/api, which is above lib/" substr($1, 5)
+      while (match(text, /gsel_[a-z0-9_]+/)) {
+        name = substr(text, RSTART, RLENGTH); before = RSTART > 1 ? substr(text, RSTART - 1, 1) : ""
+        text = substr(text, RSTART + RLENGTH)
+        if (name in public && before !~ /[A-Za-z0-9_>.]/)
+          print $1 ":" $2 ": names " name "() of lib/api, which is above lib/" substr($1, 5)
+      }
     }'
 }
 
@@ -170,6 +186,7 @@ check_clients() {
 
 offences=$(
   check_lib
+  check_quotes
   check_rooms
   check_places
   check_calls

@@ -34,6 +34,9 @@ put lib/model/attic/late.h '#include <vector>'
 put lib/model/attic/later.h ''
 put lib/select/resolve.h '#include "select/rules/rules.h"' '#include "select/reserve/lock.h"'
 put lib/base/calls.cc 'return gsel_status_text(1);'
+put lib/base/points.cc 'const auto text = &gsel_status_text;'
+put lib/base/angles.cc '#include <vector>' '#include <train/step.h>'
+put lib/device/host/loops.inc '#include "train/step.h"'
 put lib/attic/old.cc '#include "base/os.h"'
 put plugins/strategy/dp/wide.c '#include <gsel/gsel.h>' '#include "base/os.h"'
 put bindings/cli/inside.cc '#include "base/os.h"' '#include "../../lib/base/os.h"'
@@ -47,13 +50,16 @@ bindings/cli/inside.cc:2:
 examples/plugin/flat.c:1:
 include/gsel/bad.h:2:
 lib/attic/old.cc:1:
+lib/base/angles.cc:2:
 lib/base/calls.cc:1:
+lib/base/points.cc:1:
 lib/base/up.cc:2:
 lib/comm/across.h:2:
 lib/comm/call/late.h:1:
 lib/comm/shm/attic/late.h:1:
 lib/comm/shm/call/late.cc:1:
 lib/comm/shm/call/late.cc:2:
+lib/device/host/loops.inc:1:
 lib/model/attic/late.h:1:
 lib/select/resolve.h:2:
 lib/train/attic/late.cc:1:

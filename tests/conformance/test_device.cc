@@ -8,6 +8,7 @@
 
 #include "base/host_services.h"
 #include "device/device.h"
+#include "device/host/table.h"
 #include "support/check.h"
 #include "support/fake_cuda.h"
 #include "support/share.h"

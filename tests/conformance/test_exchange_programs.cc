@@ -22,7 +22,7 @@ using namespace gsel::test;
 // What ranks are given, and what they come to.
 struct Trial {
   std::vector<Program> own;  // by rank, as compiled
-  std::vector<HeardPrograms> heard;
+  std::vector<ReceivedPrograms> received;
   std::vector<std::string> verdicts;  // empty: accepted
   std::vector<Program> results;
   std::vector<gsel_status> codes;
@@ -34,9 +34,9 @@ void one_rank(rank_run* run) {
   gsel_comm* comm = nullptr;
   gsel_error* err = nullptr;
   rank_ok(run, rank_join(run, &comm, &err), err);
-  trial->heard[rank] = exchange_programs(comm->impl, trial->own[rank]);
+  trial->received[rank] = exchange_programs(comm->impl, trial->own[rank]);
   try {
-    std::vector<Program> programs = verified(trial->heard[rank], trial->own[rank], false);
+    std::vector<Program> programs = verified(trial->received[rank], trial->own[rank], false);
     trial->results[rank] = *std::ranges::find(programs, run->rank, &Program::rank);
   } catch (const Error& e) {
     trial->verdicts[rank] = e.what();
@@ -47,7 +47,7 @@ void one_rank(rank_run* run) {
 
 Trial together(std::vector<Program> own) {
   const size_t n = own.size();
-  Trial trial{std::move(own), std::vector<HeardPrograms>(n), std::vector<std::string>(n), std::vector<Program>(n),
+  Trial trial{std::move(own), std::vector<ReceivedPrograms>(n), std::vector<std::string>(n), std::vector<Program>(n),
               std::vector<gsel_status>(n)};
   rank_run* runs = ranks_prepare(static_cast<int32_t>(n), &trial);
   ranks_run_threads(runs, static_cast<int32_t>(n), one_rank);
@@ -79,7 +79,7 @@ std::vector<Program> compiled(const Model& model, const std::string& text, const
   return programs;
 }
 
-// Every rank has the program that one who looks at all would give it. How many it heard of.
+// Every rank has the program that one who looks at all would give it. How many it received of.
 size_t expect_as_from_all(const std::vector<Program>& own) {
   const Trial trial = together(own);
   std::vector<Program> all = own;
@@ -89,9 +89,9 @@ size_t expect_as_from_all(const std::vector<Program>& own) {
     if (!equal(trial.results[rank], all[rank]))
       fail_msg("rank %zu has\n%s\ninstead of\n%s", rank, to_text(trial.results[rank]).c_str(),
                to_text(all[rank]).c_str());
-    assert_int_equal(trial.heard[rank].programs.size(), trial.heard[0].programs.size());
+    assert_int_equal(trial.received[rank].programs.size(), trial.received[0].programs.size());
   }
-  return trial.heard[0].programs.size();
+  return trial.received[0].programs.size();
 }
 
 // ---- random jobs ----------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ void notes_make_no_difference(void**) {
   mesh.size[GSEL_AXIS_DATA] = 2;
   std::vector<Program> own = compiled(*job.model, "[strategy.data]\nplugin = \"ddp\"\n[train]\nbatch = 12\n", mesh);
   own[1].notes.push_back("this is rank 1");
-  assert_int_equal(together(own).heard[0].programs.size(), 1);
+  assert_int_equal(together(own).received[0].programs.size(), 1);
 }
 
 // What is wrong with another rank's program is no parse error of the caller's.

@@ -6,6 +6,7 @@
 
 #include "comm/shm/endpoint.h"
 #include "device/device.h"
+#include "device/host/table.h"
 #include "support/ranks.h"
 #include "support/reference.h"
 

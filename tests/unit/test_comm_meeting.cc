@@ -517,7 +517,7 @@ void finds_a_stranger_there(rank_run* run) {
   if (run->rank == 0)
     rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_IO, "the port is in use", 0);
   else
-    rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_TIMEOUT, "whoever listens there says nothing", 0);
+    rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_TIMEOUT, "the listener there says nothing", 0);
 }
 
 void test_a_port_that_is_taken_is_named(void**) {

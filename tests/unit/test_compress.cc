@@ -1,6 +1,7 @@
 // unit/test_compress.cc: compressed reductions over ranks as threads: sums in 16 bits, steps before compression starts,
 // and which compressor there is where. Low rank has a file of its own.
 #include "device/formulas/floats.h"
+#include "device/host/table.h"
 #include "support/compression.h"
 
 namespace {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "device/host/optimizer_kernels.h"
+#include "device/host/table.h"
 #include "support/bucket_shard.h"
 
 namespace {

@@ -155,7 +155,7 @@ static void each_broken_pair_is_refused_with_its_place(void** state) {
       {1, 17, "broadcast bucket=1 axis=data root=0", "call 0 is rank 0, setup instruction 0"},
       {1, 26, NULL, "rank 1"},
       {1, 27, "recv value=x mb=0 from=0",
-       "rank 1, step instruction 7 (line 27): recv value=x mb=0 from=0: waits for ever for a send of rank 0"},
+       "rank 1, step instruction 7 (line 27): recv value=x mb=0 from=0: waits without end for a send of rank 0"},
       {1, 4, "param w 9", "different models"},
       {0, 32, "send value=x mb=0 to=1", "the gradient of the value was used before"},
       {0, 21, "recv value=x mb=0 from=0", "cannot receive from itself"},
@@ -188,7 +188,8 @@ static void one_program_per_rank_is_wanted(void** state) {
   (void)state;
   gsel_program* program = parse(text_of(0, 0, NULL));
   const gsel_program* list[] = {program, NULL};
-  check_fails(gsel_program_verify(list, 1, &err), err, GSEL_ERR_PROGRAM, "the mesh has 2 ranks and 1 program was given");
+  check_fails(gsel_program_verify(list, 1, &err), err, GSEL_ERR_PROGRAM,
+              "the mesh has 2 ranks and 1 program was given");
   check_fails(gsel_program_verify(list, 2, &err), err, GSEL_ERR_ARG, "programs[i] is NULL");
   check_fails(gsel_program_verify(NULL, 2, &err), err, GSEL_ERR_ARG, "programs is NULL");
   gsel_program_free(program);

@@ -168,7 +168,8 @@ void what_waits_for_ever_is_named(void**) {
     enough_transfers(whole_job(pointers_to(programs)));
     fail_msg("two ranks that both receive first were accepted");
   } catch (const Error& e) {
-    check_verdict(e.what(), "rank 0, step instruction 0 (line 16): recv value=y mb=0 from=1: waits for ever for a send",
+    check_verdict(e.what(),
+                  "rank 0, step instruction 0 (line 16): recv value=y mb=0 from=1: waits without end for a send",
                   "both receive first");
   }
 }

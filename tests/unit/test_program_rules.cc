@@ -70,7 +70,8 @@ void messages_pair_up(void**) {
     const char *first, *second, *message;
   } cases[] = {
       {kFirst, "recv value=x mb=0 from=0\nforward layer=loss mb=0\nbackward layer=loss mb=0\n",
-       "rank 0, step instruction 3 (line 18): recv value=x mb=0 from=1 gradient: waits for ever for a send of rank 1"},
+       "rank 0, step instruction 3 (line 18): recv value=x mb=0 from=1 gradient: waits without end for a send of rank "
+       "1"},
       {kFirst, "recv value=x mb=0 from=0 gradient\n", "what arrives next is from rank 0, step instruction 2 (line 17)"},
       {"input value=t mb=0\nforward layer=a mb=0\nsend value=t mb=0 to=1\nrecv value=x mb=0 from=1 gradient\n", kSecond,
        "rank 0, step instruction 2 (line 17): send value=t mb=0 to=1: an input is filled on the ranks that read it"},
@@ -84,7 +85,7 @@ void messages_pair_up(void**) {
   const std::string extra = std::string("input value=t mb=0\nforward layer=a mb=0\nsend value=x mb=0 to=1\n") +
                             "send value=x mb=0 to=1\nrecv value=x mb=0 from=1 gradient\n" +
                             "recv value=x mb=0 from=1 gradient\nbackward_weight layer=a mb=0\n";
-  check_verdict(verdict(stages(extra.c_str(), kSecond)), "recv value=x mb=0 from=1 gradient: waits for ever",
+  check_verdict(verdict(stages(extra.c_str(), kSecond)), "recv value=x mb=0 from=1 gradient: waits without end",
                 "a send too many");
 }
 

@@ -123,7 +123,7 @@ void DeviceBackend::throw_async_error() {
     if (!control_.is_broken()) look_for_failures();
     if (control_.is_broken()) link_->abort();
   }
-  control_.throw_what_broke();
+  control_.throw_break_reason();
 }
 
 void DeviceBackend::synchronize() {

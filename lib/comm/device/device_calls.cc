@@ -247,7 +247,7 @@ void DeviceBackend::enqueue_together(std::span<const Enqueued> calls) {
     const Error error = current_error();
     for (const auto& [backend, own] : streams) backend->clock_.drop();
     first.await_cause(error);
-    for (const Enqueued& c : calls) c.backend->control_.throw_what_broke();
+    for (const Enqueued& c : calls) c.backend->control_.throw_break_reason();
     for (const Enqueued& c : calls) c.backend->control_.break_with(error);
     throw;
   }

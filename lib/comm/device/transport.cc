@@ -50,7 +50,7 @@ gsel_status TransportLink::look(void* self, gsel_error** err) {
   return guard(err, [&] {
     const Control& control = static_cast<const TransportLink*>(self)->control();
     control.check_announced();  // needed if no thread watches
-    control.throw_what_broke();
+    control.throw_break_reason();
   });
 }
 

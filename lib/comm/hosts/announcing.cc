@@ -71,7 +71,7 @@ void HostsControl::begin_announcing() {
 
 void HostsControl::announce(const gsel_collective& given, bool registered) {
   require_own_process(fork_generation_, collective_name(given.kind));
-  local_->throw_what_broke();
+  local_->throw_break_reason();
   const auto ranks = static_cast<int32_t>(roster_.ranks());
   shm::Call call;
   shm::complete(given, ranks, static_cast<int64_t>(timeout_s_ * 1e9), call, false,
@@ -91,7 +91,7 @@ void HostsControl::announce(const gsel_collective& given, bool registered) {
   const bool receives = call.kind == GSEL_COLLECTIVE_RECV;
   backend_.count(call.kind, is_point_to_point(call.kind) ? (receives ? 0 : call.count * call.element)
                                                          : shm::Plan(call, rank(), ranks).sent_bytes());
-  local_->throw_what_broke();
+  local_->throw_break_reason();
 }
 
 void HostsControl::check_announced() const {

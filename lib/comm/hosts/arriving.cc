@@ -156,7 +156,7 @@ void Messages::refuse(const Half& half, int32_t rank, const Arrived& message) {
                           .about_rank(roster_.shown(rank));
   if (message.bytes <= most_buffered_) {
     local_.break_with(error);
-    local_.throw_what_broke();
+    local_.throw_break_reason();
   }
   Peer& from = peer(rank);
   from.dropped.push_back({message.number, std::vector<char>(message.bytes),

@@ -135,7 +135,7 @@ void Assembly::agree(Gathered& here, const Head& head, void* all, double timeout
   const int64_t deadline = os::now_ns() + static_cast<int64_t>(timeout_s * 1e9);
   const std::string asked = text_of(head);
   const auto below = relay_->receive_below(deadline, asked.c_str());
-  if (!below) local_.throw_what_broke();
+  if (!below) local_.throw_break_reason();
   Verdict& verdict = here.verdict;
   Block& said = here.payloads;
   for (const Block& block : *below) {
@@ -160,7 +160,7 @@ void Assembly::agree(Gathered& here, const Head& head, void* all, double timeout
     own = joined(all, bytes);
   }
   const auto answer = relay_->exchange_above(std::move(own), deadline, asked.c_str());
-  if (!answer) local_.throw_what_broke();
+  if (!answer) local_.throw_break_reason();
   relay_->send_below(*answer, deadline);
   if (answer->size() < sizeof verdict) fail(GSEL_ERR_INTERNAL, "the host above sent {} bytes", answer->size());
   std::memcpy(&verdict, answer->data(), sizeof verdict);
@@ -176,7 +176,7 @@ void Assembly::broadcast_here(void* bytes, uint64_t n, double timeout_s) {
 
 // A rank that knows of a failure sends nothing more, so that no other rank believes that it takes part.
 void Assembly::begin(const Head& head) {
-  local_.throw_what_broke();
+  local_.throw_break_reason();
   newest_ = head;
   begun_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -205,7 +205,7 @@ void Assembly::settle(Gathered here, const Head& head, void* all, double timeout
       if (!here.alike() && frames_ && frames_->others_go_on()) throw mismatch(here.verdict);
     } catch (const Error& error) {
       local_.break_with(error);
-      local_.throw_what_broke();
+      local_.throw_break_reason();
     }
   Verdict& verdict = here.verdict;
   if (!alike_here || bytes == 0 || bytes > kWithVerdictBytes) {  // ranks that differ may expect other lengths
@@ -280,7 +280,7 @@ void Assembly::finish_gather() {
     local_.break_with(error);
   }
   local_.await_break(static_cast<int64_t>(kForCauseS * 1e9));  // the first rank of the host finds the difference
-  local_.throw_what_broke();
+  local_.throw_break_reason();
   fail(GSEL_ERR_MISMATCH, "{}: another host makes another call; make the calls alike on every rank",
        text_of(said.head));
 }

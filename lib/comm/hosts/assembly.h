@@ -61,10 +61,10 @@ class Assembly {
 
   // Uses frames between hosts from the next call on, the same on every rank; nullptr: the tree.
   void take(Frames* frames) { frames_ = frames; }
-  // The number of assemblies begun, including one that may have ended. begin_anew resets it on every rank at the same
+  // The number of assemblies begun, including one that may have ended. reset_count resets it on every rank at the same
   // point.
   uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
-  void begin_anew() { begun_.store(0, std::memory_order_relaxed); }
+  void reset_count() { begun_.store(0, std::memory_order_relaxed); }
   std::string text() const;  // of the newest call, for errors; on the thread that makes it
   bool has_frames() const { return frames_ != nullptr; }
 

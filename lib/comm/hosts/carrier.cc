@@ -32,10 +32,10 @@ Carrier::~Carrier() {
 void Carrier::fail_broken(const Error& error, int32_t peer) const {
   const int32_t about = is_own(error) ? control_.rank() : peer;
   if (!is_own(error)) control_.await_break(kCauseNs);
-  control_.throw_what_broke();
+  control_.throw_break_reason();
   control_.break_with(Error(error.code(), fmt::format("{}: {}", control_.named(about), error.message()))
                           .about_rank(control_.shown(about)));
-  control_.throw_what_broke();
+  control_.throw_break_reason();
   throw Error(error);
 }
 
@@ -74,14 +74,14 @@ bool Carrier::Posted::test(double seconds, std::optional<Error>* failure) {
 
 void Carrier::finish(Posted& posted, int64_t deadline_ns, std::string_view asked) {
   while (!posted.has_ended() && !posted.test(kLookS)) {
-    control_.throw_what_broke();
+    control_.throw_break_reason();
     attend_();
     if (os::now_ns() < deadline_ns) continue;
     control_.break_with(
         Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: {} waited for bytes of {} in {}",
                                             control_.named(control_.rank()), control_.named(posted.peer()), asked))
             .about_rank(control_.shown(posted.peer())));
-    control_.throw_what_broke();
+    control_.throw_break_reason();
   }
 }
 

@@ -35,7 +35,7 @@ class Carrier {
   const char* name() const { return transport_->transport_name.c_str(); }
   bool is_prompt() const { return (transport_->can.flags & GSEL_TRANSPORT_PROMPT) != 0; }
   std::string note() const { return link_->note(); }
-  void throw_what_broke() const { control_.throw_what_broke(); }
+  void throw_break_reason() const { control_.throw_break_reason(); }
   // Sets a function that is called repeatedly during a long wait for bytes.
   void attend_with(std::function<void()> attend) { attend_ = std::move(attend); }
   void attend() const { attend_(); }

@@ -187,7 +187,7 @@ Decision Chair::decide() {
   if (others.size() > come.size() || (others.size() == come.size() && others.front() < come.front()))
     return failed_decision(GSEL_ERR_PEER, others.front(),
                            fmt::format("gsel_comm_shrink: {} here, a minority: {} cannot be heard and may go on "
-                                       "without this host; join anew",
+                                       "without this host; join again",
                                        shown_text(come), shown_text(others)));
   Decision decision = create_job();
   decision.made.others_may_live = !others.empty();

@@ -97,7 +97,7 @@ Frames::Came Frames::from(size_t host) const {
 void Frames::finish(Carrier::Posted& posted, size_t host, int64_t deadline_ns,
                     const std::function<std::string()>& asked) {
   while (!posted.test(kFrameLookS)) {
-    carrier_.throw_what_broke();
+    carrier_.throw_break_reason();
     carrier_.attend();
     if (relay_) relay_->throw_if_left(asked);
     if (os::now_ns() < deadline_ns + kFrameCauseNs) continue;

@@ -193,7 +193,7 @@ class Guest {
     return std::nullopt;
   }
   std::nullopt_t not_there(const char* what) {
-    why_ = fmt::format("whoever listens there {}", what);
+    why_ = fmt::format("the listener there {}", what);
     return std::nullopt;
   }
 

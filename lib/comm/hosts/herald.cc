@@ -82,7 +82,7 @@ void Herald::notify_of_failure() noexcept {
   is_notified_ = true;
   eventfd_write(wake_.get(), 1);
   try {
-    local_.throw_what_broke();
+    local_.throw_break_reason();
   } catch (...) {
     const Error error = current_error();
     const std::string text = error.message().substr(0, kMostNoticeText);

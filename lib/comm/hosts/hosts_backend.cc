@@ -18,7 +18,7 @@ void HostsBackend::take(std::unique_ptr<Carrier> carrier) {
   carrier_ = std::move(carrier);
   if (!carrier_) return;
   note_carrier();
-  assembly_.begin_anew();
+  assembly_.reset_count();
   messages_ = std::make_shared<Messages>(roster_, local_, *carrier_, static_cast<Messages::Rank&>(*this));
   const auto attends = [this] { attend(); };
   carrier_->attend_with(attends);

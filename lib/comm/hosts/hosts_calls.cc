@@ -42,7 +42,7 @@ void HostsBackend::fail_in_operation(const Error& error) const {
   local_.break_with(
       Error(GSEL_ERR_CALLBACK, fmt::format("{}: {} in {}", roster_.named(rank), error.message(), assembly_.text()))
           .about_rank(roster_.shown(rank)));
-  local_.throw_what_broke();
+  local_.throw_break_reason();
 }
 
 host::Fold HostsBackend::fold_of(const Call& call, const double* factors) const {
@@ -120,7 +120,7 @@ void HostsBackend::check_parts(const Call& call, const std::vector<uint64_t>& co
                                         roster_.named(rank), with_noun(theirs, "element"), dtype_name(call.dtype),
                                         roster_.named(roster_.rank()), call.recv_counts[q]))
                           .about_rank(roster_.shown(rank)));
-    local_.throw_what_broke();
+    local_.throw_break_reason();
   }
 }
 

@@ -83,7 +83,7 @@ class HostsControl final : public Control {
   int64_t detection_ns() const override { return 400'000'000; }  // over three ranks that poll every 50 ms
   void abort(const char* reason, int32_t about) noexcept override;
   void break_with(const Error& error) const noexcept override { local_->break_with(error); }
-  void throw_what_broke() const override { local_->throw_what_broke(); }
+  void throw_break_reason() const override { local_->throw_break_reason(); }
   bool is_broken() const override { return local_->is_broken(); }
   bool await_break(int64_t nanoseconds) const override { return local_->await_break(nanoseconds); }
   void stop_awaiting_break() const noexcept override { local_->stop_awaiting_break(); }
@@ -112,7 +112,7 @@ class HostsControl final : public Control {
   std::unique_ptr<Control> make_shrunk(const std::vector<int32_t>& without);
   std::unique_ptr<Control> make_group(const std::vector<int32_t>& ranks);
   std::shared_ptr<const Origin> origin() const;
-  std::unique_ptr<BackendRequest> make_beside(std::function<void()> make);
+  std::unique_ptr<BackendRequest> create_in_background(std::function<void()> make);
   void join_carrier();
   bool agree_on(std::string_view text, std::string_view label);
   bool compare_transports();

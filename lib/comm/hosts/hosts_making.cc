@@ -106,8 +106,8 @@ Decision decide_here(Council& council, shm::Endpoint& here) {
   return decision;
 }
 
-// Breaks the communicator, which ends all calls. Mostly a death came before, so this waits a moment for that death,
-// which then breaks it instead.
+// Breaks the communicator, which ends all calls. Usually a rank has just died: waits kDyingNs for that error, which
+// names the rank.
 void HostsControl::end_calls(const char* purpose) {
   const int64_t end = os::now_ns() + kDyingNs;
   while (!is_broken() && os::now_ns() < end) local_->await_break(end - os::now_ns());
@@ -223,20 +223,20 @@ void HostsControl::resync() {
   }
 }
 
-std::unique_ptr<BackendRequest> HostsControl::make_beside(std::function<void()> make) {
+std::unique_ptr<BackendRequest> HostsControl::create_in_background(std::function<void()> make) {
   local_->allow_overlap();
   std::erase_if(makers_, [](const auto& maker) { return maker->has_ended(); });
   makers_.push_back(std::make_shared<shm::Maker>(std::move(make)));
-  return std::make_unique<shm::MadeBeside>(makers_.back());
+  return std::make_unique<shm::BackgroundCreation>(makers_.back());
 }
 
 std::unique_ptr<BackendRequest> HostsControl::start_making(const Making& making,
                                                            std::function<void(std::unique_ptr<Control>)> take) {
   require_own_process(fork_generation_, "request");
   if (making.kind == Making::Kind::group)
-    return make_beside([this, take = std::move(take), ranks = making.ranks] { take(make_group(ranks)); });
+    return create_in_background([this, take = std::move(take), ranks = making.ranks] { take(make_group(ranks)); });
   if (making.kind == Making::Kind::shrink)
-    return make_beside([this, take = std::move(take), ranks = making.ranks] { take(make_shrunk(ranks)); });
+    return create_in_background([this, take = std::move(take), ranks = making.ranks] { take(make_shrunk(ranks)); });
   const bool dups = making.kind == Making::Kind::dup;
   return backend_.start_in_turn([this, take = std::move(take), colour = dups ? 0 : making.colour,
                                  key = dups ? rank() : making.key,

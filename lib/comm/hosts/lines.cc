@@ -297,7 +297,7 @@ void accept_below(const Lines& lines, size_t host, const Listener& listener, std
   } catch (...) {
     const Error error = current_error();
     if (above) notify_above(*above, error);
-    centre.notify(error, 0);  // who is missing may be dead
+    centre.notify(error, 0);  // the missing host may be dead
     throw;
   }
   if (above) above->send(Connected{}, lines.deadline_ns);  // a failure is noticed in the first call
@@ -315,7 +315,7 @@ void report_failure(const Lines& lines, size_t host, const std::optional<Listene
       if (lines.tree.has_below(host)) notify_above(line.calls, error);  // which waits for it
       send_notice(line.watch, error);
     }
-  } catch (...) {  // who hears nothing fails at the join timeout
+  } catch (...) {  // a host that gets no message fails at the join timeout
   }
 }
 

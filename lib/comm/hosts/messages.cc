@@ -85,7 +85,7 @@ void Messages::close() noexcept {
     if (!started->done_) {
       Error error(GSEL_ERR_ABORTED, "the communicator was freed with messages under way");
       try {
-        local_.throw_what_broke();
+        local_.throw_break_reason();
       } catch (...) {
         error = current_error();
       }
@@ -173,7 +173,7 @@ void Messages::progress(Started& started) {
   if (!all) try {
       for (const Half& half : started.halves_)
         if (!half.done) fail_if_alone(half);
-      local_.throw_what_broke();
+      local_.throw_break_reason();
       if (started.since_ns_ == 0) return;
       const double waited = static_cast<double>(os::now_ns() - started.since_ns_) * 1e-9;
       for (const Half& half : started.halves_) {
@@ -238,7 +238,7 @@ void Messages::fail_gone(const Half& half, std::string_view why) {
   local_.break_with(Error(GSEL_ERR_PEER, fmt::format("{} left or ended before {}{}{}", roster_.named(rank),
                                                      text_of(half.whole), why.empty() ? "" : ": ", why))
                         .about_rank(roster_.shown(rank)));
-  local_.throw_what_broke();
+  local_.throw_break_reason();
   fail(GSEL_ERR_PEER, "{} is gone", roster_.named(rank));
 }
 
@@ -265,7 +265,7 @@ void Messages::fail_late(const Half& half, double seconds) {
       peer >= 0 ? fmt::format("timed out: {} is late: {} waited {} in {}", roster_.named(peer), own, time, call)
                 : fmt::format("timed out: no rank sent what {} waited for: {} in {}", own, time, call);
   local_.break_with(Error(GSEL_ERR_TIMEOUT, text).about_rank(peer >= 0 ? roster_.shown(peer) : -1));
-  local_.throw_what_broke();
+  local_.throw_break_reason();
   fail(GSEL_ERR_TIMEOUT, "timed out");
 }
 

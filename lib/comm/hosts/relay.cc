@@ -50,7 +50,7 @@ std::optional<Block> Relay::receive(size_t host, int64_t deadline_ns, const char
     block.resize(frame.bytes);
     if (frame.bytes > 0) came = stream.await(block.data(), block.size(), deadline_ns, wake_fd_);
   }
-  if (came == Stream::Came::end && is_broken_soon()) return {};
+  if (came == Stream::Came::end && await_break()) return {};
   if (came == Stream::Came::woken) return {};
   if (came == Stream::Came::nothing)
     throw Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: {} is late for {}", roster_.host_text(host), asked))
@@ -61,7 +61,7 @@ std::optional<Block> Relay::receive(size_t host, int64_t deadline_ns, const char
 }
 
 // Waits for the herald, which finds out whether the other side has left or ended.
-bool Relay::is_broken_soon() const {
+bool Relay::await_break() const {
   pollfd item{.fd = wake_fd_, .events = POLLIN, .revents = 0};
   return poll(&item, 1, kForCauseNs / 1'000'000) > 0;
 }
@@ -97,7 +97,7 @@ void Relay::throw_if_left(const std::function<std::string()>& asked) {
   for (size_t h = 0; h < lines_.size(); ++h) {
     if (!lines_[h]) continue;
     pollfd item{.fd = lines_[h]->calls.fd(), .events = POLLRDHUP, .revents = 0};
-    if (poll(&item, 1, 0) <= 0 || is_broken_soon()) continue;
+    if (poll(&item, 1, 0) <= 0 || await_break()) continue;
     const int32_t first = roster_.on(h).front();
     throw Error(GSEL_ERR_PEER, fmt::format("{} left before {}", roster_.named(first), asked()))
         .about_rank(roster_.shown(first));

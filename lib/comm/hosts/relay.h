@@ -40,7 +40,7 @@ class Relay {
   void throw_if_left(const std::function<std::string()>& asked);
 
  private:
-  bool is_broken_soon() const;
+  bool await_break() const;
   bool send(size_t host, const Block& block, int64_t deadline_ns);
   Stream::Came await(Stream& stream, void* bytes, size_t n, int64_t deadline_ns);
   std::optional<Block> receive(size_t host, int64_t deadline_ns, const char* asked);

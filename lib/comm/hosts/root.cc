@@ -22,7 +22,7 @@ namespace gsel::hosts {
 namespace {
 
 constexpr int64_t kSendNs = 1'000'000'000, kLingerNs = 2'000'000'000;
-constexpr int64_t kAboutNowNs = 500'000'000;  // rank 0's own join timeout ends soon, too; less than a guest waits on
+constexpr int64_t kAboutNowNs = 500'000'000;  // left of rank 0's own join timeout: its final message follows soon
 constexpr size_t kMostReports = 64;           // read at a time
 constexpr size_t kMostStrangers = 1024;       // unproved connections at a time
 
@@ -73,8 +73,8 @@ class Root {
   }
 
  private:
-  // Also to ranks that come a little later, which otherwise try to reach rank 0 until their deadline. Returns once as
-  // many ranks as there are have come and have closed their connections.
+  // Sends the failure to all ranks, also to those that connect later, which would otherwise try until their deadline.
+  // Returns when every rank has received it and closed its connection, or after kLingerNs.
   void tell_all(const Word& failed) noexcept {
     failed_ = failed;
     for (const auto& guest : guests_)
@@ -216,13 +216,13 @@ class Root {
       const bool is_gsel = g.magic == kMagic || g.magic == __builtin_bswap64(kMagic);  // and no scanner of ports
       if (is_gsel && refused_.add_other_token(guest.stream.peer_address()))
         log(GSEL_LOG_WARN, "comm", "rank 0 at {}: {}", meeting_.place.text, refused_.text());
-      guest.stream.send(Word{}, os::now_ns());  // unsigned, so that the guest finds out, too
+      guest.stream.send(Word{}, os::now_ns());  // unsigned, so that the guest detects it
       guest.is_over = true;
       return;
     }
     guest.greeting = g;
     if (g.magic != kMagic || g.protocol != kMeetingProtocol) {
-      guest.is_over = true;  // it finds out by itself, too
+      guest.is_over = true;  // the guest detects this itself
       ++have_spoken_;
       return failed_ ? void() : fail_kind(g);
     }

@@ -25,7 +25,7 @@ void keep_open(std::shared_ptr<Doors> doors) {
 
 std::optional<Error> what_broke(const Control& control) {
   try {
-    control.throw_what_broke();
+    control.throw_break_reason();
     return {};
   } catch (...) {
     return current_error();
@@ -117,7 +117,7 @@ void Shrinking::learn(const Members& members) {
   const int32_t own = from_->roster.rank();
   if (!comes(members, own))
     throw Error(GSEL_ERR_PEER, fmt::format("{} was left behind by a shrink of the others, who did not hear it in time; "
-                                           "join anew",
+                                           "join again",
                                            from_->roster.named(own)))
         .about_rank(from_->roster.shown(own));
 }

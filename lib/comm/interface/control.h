@@ -66,7 +66,7 @@ class Control {
   // Any thread. about: the rank that caused the error, numbered as in errors; -1: this rank.
   virtual void abort(const char* reason, int32_t about = -1) noexcept = 0;
   virtual void break_with(const Error& error) const noexcept = 0;
-  virtual void throw_what_broke() const = 0;
+  virtual void throw_break_reason() const = 0;
   virtual bool is_broken() const = 0;
   // Waits until the communicator is broken, stop_awaiting_break is called or the time has passed. Returns is_broken().
   virtual bool await_break(int64_t nanoseconds) const = 0;

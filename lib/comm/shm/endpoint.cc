@@ -167,7 +167,7 @@ std::unique_ptr<BackendRequest> Endpoint::start_making(const Making& making,
   engine_->allow_overlap();
   std::erase_if(makers_, [](const auto& maker) { return maker->has_ended(); });
   makers_.push_back(std::make_shared<Maker>(make));
-  return std::make_unique<MadeBeside>(makers_.back());
+  return std::make_unique<BackgroundCreation>(makers_.back());
 }
 
 // ---- calls --------------------------------------------------------------------------------------------------------

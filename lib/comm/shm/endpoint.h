@@ -36,7 +36,7 @@ class Endpoint final : public Control, public Backend {
   void check_announced() const override { announcements_.check_announced(); }
   void abort(const char* reason, int32_t about) noexcept override { breaking_.abort(reason, about); }
   void break_with(const Error& error) const noexcept override;
-  void throw_what_broke() const override { breaking_.throw_if_broken(); }
+  void throw_break_reason() const override { breaking_.throw_if_broken(); }
   bool is_broken() const override { return members_.is_broken(); }
   bool await_break(int64_t nanoseconds) const override { return breaking_.await(nanoseconds); }
   void stop_awaiting_break() const noexcept override { Breaking::wake(members_.mine()); }

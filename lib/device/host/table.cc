@@ -1,9 +1,10 @@
 // device/host/table.cc: the host device's table. There is one device, the host, and nothing to open.
+#include "device/host/table.h"
+
 #include <unistd.h>
 
 #include "base/options.h"
 #include "base/text.h"
-#include "device/device.h"
 #include "device/host/host.h"
 
 namespace gsel {

@@ -25,8 +25,8 @@ std::string list(const char* key, const Items& items, Print&& print) {
   return text;
 }
 
-template <class Piece>
-std::string names(const char* key, const std::vector<int32_t>& ids, const std::vector<Piece>& pieces) {
+template <class Item>
+std::string names(const char* key, const std::vector<int32_t>& ids, const std::vector<Item>& pieces) {
   return list(key, ids, [&](int32_t id) { return pieces[id].name; });
 }
 

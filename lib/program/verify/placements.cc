@@ -225,15 +225,15 @@ ProgramValue without_shard(ProgramValue v) {
   return v;
 }
 
-template <class Piece>
-void check_pieces(std::span<const Program* const> programs, std::vector<Piece> Program::*pieces, const char* kind) {
+template <class Item>
+void check_pieces(std::span<const Program* const> programs, std::vector<Item> Program::*pieces, const char* kind) {
   const Program& first = *programs.front();
   for (size_t i = 0; i + 1 < programs.size(); ++i) {
     const Program &a = *programs[i], &b = *programs[i + 1];
     if ((a.*pieces).size() != (b.*pieces).size())
       refuse_pair(a, b, "their models have {} and {}", (a.*pieces).size(), with_noun((b.*pieces).size(), kind));
     for (size_t k = 0; k < (a.*pieces).size(); ++k) {
-      const Piece &here = (a.*pieces)[k], &there = (b.*pieces)[k];
+      const Item &here = (a.*pieces)[k], &there = (b.*pieces)[k];
       const Named what{kind, here.name};
       check_neighbours(a, here.shard, b, there.shard, what);
       if (here != there && without_shard(here) != without_shard(there))

@@ -41,7 +41,7 @@ bool may_come_before(const gsel_instr& instr) {
   return !trains(instr) && work_of(instr.kind) != InstrWork::loss;
 }
 
-bool may_come_behind_optimistic(const gsel_instr& instr) {
+bool may_follow_optimistic(const gsel_instr& instr) {
   return is_optimistic(instr) || known_form_of(instr.kind).repeats;
 }
 
@@ -64,7 +64,7 @@ void check_alone(const Program& program) {
     if (is_optimistic(instr) && !over_pipeline)
       refuse(program, at,
              "an overflow check can be optimistic only over the pipeline axis, after those of the other axes");
-    if (at > optimistic && !may_come_behind_optimistic(instr))
+    if (at > optimistic && !may_follow_optimistic(instr))
       refuse(program, at,
              fmt::format("it comes after \"{}\", whose result is not known yet",
                          to_text(program, program.step[optimistic])));

@@ -230,7 +230,7 @@ void check_finished(const std::deque<Walker>& walkers) {
     if (w.finished()) continue;
     if (first < 0) first = w.program().rank;
     if (stuck++ < kNamed)
-      text += fmt::format("{}{}: waits for ever for {}", text.empty() ? "" : "; ", w.where_now(), w.waits_for());
+      text += fmt::format("{}{}: waits without end for {}", text.empty() ? "" : "; ", w.where_now(), w.waits_for());
   }
   if (stuck > kNamed) text += fmt::format("; and {}", with_noun(stuck - kNamed, "more rank"));
   if (stuck) throw Error(GSEL_ERR_PROGRAM, text).about_rank(first);

@@ -91,7 +91,7 @@ bool LayerCheck::check_element(const Round& round, const Member& before, const B
     if (!must_write(x)) return true;
     if (x.role == GSEL_BUFFER_D_PARAM && !before.produced[static_cast<size_t>(x.index)]) return true;
     findings().breach(GSEL_BREACH_UNWRITTEN, site(round.callback), x, i,
-                      "was left unwritten; whoever reads it next finds what an earlier step has left there");
+                      "was left unwritten; the next reader gets an earlier step's contents");
     return false;
   }
   if (x.role == GSEL_BUFFER_D_PARAM && always_adds(round, before, x, i)) {

@@ -125,7 +125,7 @@ std::vector<std::string> exchange_texts(Communicator& comm, const std::vector<in
 // ---- received programs ----------------------------------------------------------------------------------------
 
 // A parse error in another rank's text is an error in its compiled program.
-Program parse_heard(const std::string& text) {
+Program parse_received(const std::string& text) {
   try {
     Program program = parse_program(text, "a program that another rank compiled");
     program.lines.clear();  // text lines are not needed
@@ -138,7 +138,7 @@ Program parse_heard(const std::string& text) {
 
 std::vector<Program> parse_all(const std::vector<std::string>& texts, const Program& own) {
   std::vector<Program> programs;
-  for (const std::string& text : texts) programs.push_back(text.empty() ? own : parse_heard(text));
+  for (const std::string& text : texts) programs.push_back(text.empty() ? own : parse_received(text));
   return programs;
 }
 
@@ -153,7 +153,7 @@ Job job_of(const std::vector<Program>& programs, const std::vector<Program>& sha
 
 }  // namespace
 
-HeardPrograms exchange_programs(Communicator& comm, const Program& own) {
+ReceivedPrograms exchange_programs(Communicator& comm, const Program& own) {
   const std::string text = to_text(own);
   if (comm.world_size() == 1) return {{""}, {}, {}};
   const std::vector<Head> heads = exchange_heads(comm, own, text);
@@ -176,9 +176,9 @@ void verify_together(std::vector<Program>& programs, const std::vector<Program>&
   verify(job);
 }
 
-std::vector<Program> verified(const HeardPrograms& heard, const Program& own, bool on_device) {
-  std::vector<Program> programs = parse_all(heard.programs, own);
-  verify_together(programs, parse_all(heard.sharing, own), heard.microbatches);
+std::vector<Program> verified(const ReceivedPrograms& received, const Program& own, bool on_device) {
+  std::vector<Program> programs = parse_all(received.programs, own);
+  verify_together(programs, parse_all(received.sharing, own), received.microbatches);
   if (!on_device || own.mesh.size[GSEL_AXIS_PIPELINE] == 1) return programs;
   Job job;
   for (const Program& p : programs) job.programs.push_back(&p);

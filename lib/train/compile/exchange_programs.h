@@ -13,14 +13,14 @@
 namespace gsel {
 
 // What a rank received. Programs are texts, in ascending ranks; this rank's own text is empty.
-struct HeardPrograms {
+struct ReceivedPrograms {
   std::vector<std::string> programs;
   std::vector<std::string> sharing;  // of one group, by coordinate; empty: they come first in `programs`
   std::vector<std::vector<Microbatch>> microbatches;  // by data coordinate; empty: `programs` has all ranks
 };
 
 // A collective. Fails only if the communicator does.
-HeardPrograms exchange_programs(Communicator& comm, const Program& own);
+ReceivedPrograms exchange_programs(Communicator& comm, const Program& own);
 
 // Sets in compiled programs what depends on other ranks (the position of POST_VALIDATE, the number of concurrent
 // transfers), and verifies them together. sharing, microbatches: empty where the programs are those of all ranks, else
@@ -30,6 +30,6 @@ void verify_together(std::vector<Program>& programs, const std::vector<Program>&
 
 // This rank's program and those received, in ascending ranks, verified together. on_device: with times of launching.
 // GSEL_ERR_PROGRAM; GSEL_ERR_UNSUPPORTED for a job without an order of launching.
-std::vector<Program> verified(const HeardPrograms& heard, const Program& own, bool on_device);
+std::vector<Program> verified(const ReceivedPrograms& received, const Program& own, bool on_device);
 
 }  // namespace gsel

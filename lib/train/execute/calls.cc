@@ -1,6 +1,6 @@
 // train/execute/calls.cc: calls of the communicator. Calls that may overlap backward go to the communication stream,
-// one after the other. A call that what is computed next must wait for runs on the stream of computing, which is the
-// calling thread on the host, after the calls of the same axis on the communication stream; calls of other axes go on.
+// one after the other. A call whose result the next computation needs runs on the compute stream, which is the calling
+// thread on the host. It first waits for the axis's calls on the communication stream; calls of other axes go on.
 #include <algorithm>
 
 #include "base/os.h"
@@ -10,8 +10,7 @@
 namespace gsel::execute {
 namespace {
 
-// A communicator takes one call at a time: what is computed next follows those of this axis on the communication
-// stream.
+// A communicator runs one call at a time, so later computation waits for this axis's calls on the communication stream.
 void drain(Communication& c, gsel_axis axis) {
   if (const int64_t call = c.last_async[axis]; call >= 0) c.async_calls[static_cast<size_t>(call)].done.hold_compute();
 }
@@ -117,7 +116,7 @@ void end_async(Communication& c, const gsel_instr& instr) {
   c.last_async[instr.axis] = static_cast<int64_t>(call);
 }
 
-// What still is under way keeps its place.
+// Asynchronous calls that have not ended keep their slots.
 void forget_async(Communication& c) {
   if (std::ranges::any_of(c.buckets, &BucketState::under_way)) return;
   c.n_async = 0;

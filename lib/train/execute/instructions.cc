@@ -10,7 +10,7 @@ using Handler = bool (*)(State&, const gsel_instr&);
 using Handlers = std::array<Handler, kInstrKinds>;
 
 template <void (*run)(State&, const gsel_instr&)>
-bool at_once(State& s, const gsel_instr& instr) {
+bool synchronous(State& s, const gsel_instr& instr) {
   run(s, instr);
   return false;
 }
@@ -25,24 +25,24 @@ constexpr Handlers make_handlers() {
   all[GSEL_BACKWARD_INPUT] = hand_out_layer;
   all[GSEL_BACKWARD_WEIGHT] = hand_out_layer;
   all[GSEL_BACKWARD] = hand_out_layer;
-  all[GSEL_INSTR_SCATTER] = at_once<scatter_or_gather>;
-  all[GSEL_INSTR_GATHER] = at_once<scatter_or_gather>;
-  all[GSEL_INSTR_SEND] = at_once<send>;
-  all[GSEL_INSTR_RECV] = at_once<receive>;
-  all[GSEL_INSTR_BROADCAST] = at_once<broadcast_params>;
-  all[GSEL_INSTR_ALLGATHER] = at_once<allgather_params>;
-  all[GSEL_INSTR_RELEASE] = at_once<release_params>;
-  all[GSEL_INSTR_ALLREDUCE] = at_once<allreduce_gradients>;
-  all[GSEL_INSTR_REDUCE] = at_once<reduce_gradients>;
-  all[GSEL_INSTR_REDUCE_SCATTER] = at_once<reduce_scatter_gradients>;
-  all[GSEL_INSTR_WAIT] = at_once<wait>;
-  all[GSEL_INSTR_LOSS_ALLREDUCE] = at_once<allreduce_loss>;
-  all[GSEL_INSTR_OVERFLOW] = at_once<find_overflow>;
-  all[GSEL_INSTR_NORM] = at_once<norm>;
-  all[GSEL_INSTR_ALLREDUCE_PARTIAL] = at_once<allreduce_partial>;
-  all[GSEL_INSTR_ALLREDUCE_TIED] = at_once<allreduce_tied>;
-  all[GSEL_INSTR_STEP] = at_once<step_optimizer>;
-  all[GSEL_INSTR_POST_VALIDATE] = at_once<done_before>;  // by run_instr, which may start the step over
+  all[GSEL_INSTR_SCATTER] = synchronous<scatter_or_gather>;
+  all[GSEL_INSTR_GATHER] = synchronous<scatter_or_gather>;
+  all[GSEL_INSTR_SEND] = synchronous<send>;
+  all[GSEL_INSTR_RECV] = synchronous<receive>;
+  all[GSEL_INSTR_BROADCAST] = synchronous<broadcast_params>;
+  all[GSEL_INSTR_ALLGATHER] = synchronous<allgather_params>;
+  all[GSEL_INSTR_RELEASE] = synchronous<release_params>;
+  all[GSEL_INSTR_ALLREDUCE] = synchronous<allreduce_gradients>;
+  all[GSEL_INSTR_REDUCE] = synchronous<reduce_gradients>;
+  all[GSEL_INSTR_REDUCE_SCATTER] = synchronous<reduce_scatter_gradients>;
+  all[GSEL_INSTR_WAIT] = synchronous<wait>;
+  all[GSEL_INSTR_LOSS_ALLREDUCE] = synchronous<allreduce_loss>;
+  all[GSEL_INSTR_OVERFLOW] = synchronous<find_overflow>;
+  all[GSEL_INSTR_NORM] = synchronous<norm>;
+  all[GSEL_INSTR_ALLREDUCE_PARTIAL] = synchronous<allreduce_partial>;
+  all[GSEL_INSTR_ALLREDUCE_TIED] = synchronous<allreduce_tied>;
+  all[GSEL_INSTR_STEP] = synchronous<step_optimizer>;
+  all[GSEL_INSTR_POST_VALIDATE] = synchronous<done_before>;  // by run_instr, which may start the step over
   return all;
 }
 

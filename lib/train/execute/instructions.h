@@ -77,8 +77,8 @@ void wait_bucket(State& s, int32_t bucket);
 
 // ---- calls of the communicator: calls.cc ----------------------------------------------------------------------------
 
-// In the order of computing, along an axis; or in a group that is no axis of its own, and counted as of that axis.
-// call_on_host: on memory of the host; the numbers have come when it returns.
+// Calls in compute order, along an axis. call_in: in another group, counted under that axis. call_on_host: on memory of
+// the host; it returns when the results have arrived.
 void call_now(State& s, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
 void call_in(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
 void call_on_host(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
@@ -101,8 +101,8 @@ void begin_messages(State& s);
 // Before an instruction: the receives that come before it in the order of launching.
 void launch_receives(State& s);
 void settle_messages(State& s);
-// The run's last instruction has been enqueued: until the device has done all, and the times of its calls are in the
-// record. Throws what broke a communicator meanwhile.
+// Waits until the device has finished the run, then records the times of its calls. Throws the error of a broken
+// communicator.
 void settle_device(State& s);
 
 // ---- what the optimizer is given: step.cc, non_finite.cc, post_validate.cc ------------------------------------------

@@ -104,7 +104,7 @@ void StreamMessages::launch_receives(size_t position) {
   for (; has_launches(position); ++next_) launch(static_cast<size_t>(plan_->launches()[next_].receive));
 }
 
-// After all that has been enqueued for computing, which wrote what is sent, or used the memory before.
+// After the computation enqueued so far, which wrote the data to send or last used the receive buffer.
 void StreamMessages::launch(size_t position) {
   computed_.record_compute();
   device_->run(&gsel_device_v1::stream_wait_event, stream_.get(), computed_.get());

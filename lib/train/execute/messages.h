@@ -66,7 +66,7 @@ class PostedMessages : public Messages {
   std::vector<std::vector<Request>> requests_;  // by lane, in turn
 };
 
-// Messages on a stream of a device, launched in the plan's order. The stream of computing waits for them, and nobody
+// Messages on a stream of a device, launched in the plan's order. The compute stream waits for them, and nobody
 // else.
 class StreamMessages : public Messages {
  public:

@@ -17,7 +17,7 @@ class Numbers {
   bool are_known_at_once() const { return !device_->compute(); }
   // Forgets all; the device must have written them.
   void clear() { n_ = 0; }
-  // On the stream of computing. Returns the number's index.
+  // On the compute stream. Returns the number's index.
   size_t sum_squares(const void* data, gsel_dtype dtype, uint64_t elems);
   size_t fetch(const void* number);  // an f64 of the device
   void wait() const { device_->wait(); }

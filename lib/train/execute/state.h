@@ -142,7 +142,7 @@ struct Validation {
   bool overflowed = false;
 };
 
-// Sums of squares of gradients, written by norm.cc.
+// Sums of squares of gradients, written by step.cc.
 struct Squares {
   std::vector<double> of_bucket;
   std::vector<std::pair<size_t, size_t>> of_runs;  // bucket, index in numbers
@@ -163,7 +163,7 @@ struct Communication {
   std::vector<BucketState> buckets;
   std::deque<AsyncCall> async_calls;      // of the run; memory of earlier runs is used again
   size_t n_async = 0;                     // of them
-  std::unique_ptr<Stream> comm_stream;    // after all that its work uses: its end waits for that work
+  std::unique_ptr<Stream> comm_stream;    // declared last: its destructor waits for work that uses those above
   std::array<int64_t, kAxes> last_async;  // by axis: index of its last call on that stream; -1: none
   CallCounts counts;
 };
@@ -182,8 +182,8 @@ struct Progress {
   std::optional<gsel_step_report> last_evaluation;
 };
 
-// Memory and arguments lent with the work that is handed out. input.cc and layer*.cc write them; the executor reads
-// them. executor.cc writes `work_began`, `handed_out` and `message` too.
+// Memory and arguments lent with the work that is handed out. layer.cc and layer_collectives.cc write them; the
+// executor reads them. executor.cc writes `work_began`, `handed_out` and `message` too.
 struct Lent {
   explicit Lent(const Fixed& fixed) : lender(fixed.device, fixed.config.train.lending == "moved") {}
 

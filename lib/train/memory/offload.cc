@@ -14,6 +14,7 @@
 
 #include "base/align.h"
 #include "base/uninterrupted.h"
+#include "device/host/table.h"
 
 namespace gsel {
 namespace {

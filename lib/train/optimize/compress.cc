@@ -3,6 +3,7 @@
 #include "train/optimize/compress.h"
 
 #include "base/dtype.h"
+#include "device/host/table.h"
 #include "program/shards.h"
 #include "train/optimize/low_rank.h"
 

@@ -138,12 +138,12 @@ static gsel_instr bucket_instr(const struct rewrite* w, gsel_instr_kind kind, in
 
 void emit_bucket(struct rewrite* w, gsel_instr_kind kind, int32_t bucket) {
   emit(w, bucket_instr(w, kind, bucket));
-  if (is_collective(kind)) w->buckets[bucket].in_flight = kind;
-  if (kind == GSEL_INSTR_WAIT) w->buckets[bucket].in_flight = 0;
+  if (is_collective(kind)) w->buckets[bucket].under_way = kind;
+  if (kind == GSEL_INSTR_WAIT) w->buckets[bucket].under_way = 0;
 }
 
 void emit_settle(struct rewrite* w, int32_t bucket) {
-  if (w->buckets[bucket].in_flight) emit_bucket(w, GSEL_INSTR_WAIT, bucket);
+  if (w->buckets[bucket].under_way) emit_bucket(w, GSEL_INSTR_WAIT, bucket);
 }
 
 int writes_gradients(const gsel_instr* instr) {

@@ -11,7 +11,7 @@ struct bucket {
   int32_t n_params;
   int64_t elems;
   uint32_t flags;            /* GSEL_BUCKET_*, set by describe */
-  gsel_instr_kind in_flight; /* its collective under way at the end of `out`; 0: none */
+  gsel_instr_kind under_way; /* its collective under way at the end of `out`; 0: none */
 };
 
 /* The instruction that produces the last gradient of a bucket. */

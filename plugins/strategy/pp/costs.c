@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Memory of a trained element besides itself: the gradient in f32 and two optimizer states. */
-enum { BESIDE_AN_ELEMENT = 12, BYTES_OF_HALF = 2, BYTES_OF_FLOAT = 4 };
+enum { GRADIENT_AND_STATE_BYTES = 12, BYTES_OF_HALF = 2, BYTES_OF_FLOAT = 4 };
 
 static int is_produced(const gsel_layer_info* layer, uint32_t what) {
   return (layer->backward & what) != 0;
@@ -45,7 +45,7 @@ static double kept_bytes(const struct pp* pp, const gsel_layer_info* layer) {
   for (int32_t i = 0; i < layer->n_params; ++i) {
     const gsel_param_info* param = &pp->w.params[layer->params[i]];
     const int own = param->dtype == GSEL_F32 ? BYTES_OF_FLOAT : BYTES_OF_HALF;
-    bytes += (double)param->n_elems * (own + (param->flags & GSEL_PARAM_FROZEN ? 0 : BESIDE_AN_ELEMENT));
+    bytes += (double)param->n_elems * (own + (param->flags & GSEL_PARAM_FROZEN ? 0 : GRADIENT_AND_STATE_BYTES));
   }
   return bytes;
 }

@@ -93,7 +93,7 @@ static void gather_next(struct gathers* g) {
 static int may_gather_ahead(const struct gathers* g) {
   if (g->next == g->n_spans) return 0;
   const int32_t b = g->spans[g->next].bucket;
-  return g->open[b] < 0 && !g->w->buckets[b].in_flight && g->ahead + g->w->buckets[b].elems <= g->window;
+  return g->open[b] < 0 && !g->w->buckets[b].under_way && g->ahead + g->w->buckets[b].elems <= g->window;
 }
 
 void gathers_before(struct gathers* g, int32_t position) {

@@ -44,7 +44,7 @@ struct zero {
   int stage;
   int overlap;
   int32_t next;      /* next completion to reduce */
-  int32_t in_flight; /* completions [in_flight, next) are being reduced */
+  int32_t under_way; /* completions [under_way, next) are being reduced */
 };
 
 static int is_resident(const gsel_param_info* param, void* user) {
@@ -79,7 +79,7 @@ static void make_all_buckets(struct zero* z) {
 }
 
 static int is_reduced(const struct zero* z, int32_t bucket) {
-  return z->w.buckets[bucket].in_flight != GSEL_INSTR_REDUCE_SCATTER;
+  return z->w.buckets[bucket].under_way != GSEL_INSTR_REDUCE_SCATTER;
 }
 
 /* A bucket's gradients are still being reduced; the next micro-batch must not add to them before the WAIT. */
@@ -99,8 +99,8 @@ static void reduce(struct zero* z, int32_t position) {
   const int32_t first = z->next;
   while (z->next < w->n_completions && w->completions[z->next].position <= position) ++z->next;
   if (first == z->next) return;
-  for (; z->stage > 1 && z->in_flight < first; ++z->in_flight)
-    if (!is_reduced(z, w->completions[z->in_flight].bucket)) emit_settle(w, w->completions[z->in_flight].bucket);
+  for (; z->stage > 1 && z->under_way < first; ++z->under_way)
+    if (!is_reduced(z, w->completions[z->under_way].bucket)) emit_settle(w, w->completions[z->under_way].bucket);
   for (int32_t i = first; i < z->next; ++i) {
     emit_settle(w, w->completions[i].bucket); /* a gather for the next micro-batch */
     emit_bucket(w, GSEL_INSTR_REDUCE_SCATTER, w->completions[i].bucket);

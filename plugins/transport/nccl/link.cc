@@ -58,7 +58,7 @@ std::shared_ptr<Family> family_of(const UniqueId& id) {
 }
 
 // Moves memory that the link has registered and not released to its family; returns memory that can be freed now.
-std::vector<void*> let_go(gsel_link& link) {
+std::vector<void*> release_registered(gsel_link& link) {
   Family& family = *link.family;
   const std::lock_guard lock(family.mutex);
   for (const auto& [handle, memory] : link.windows) family.held.insert(memory);
@@ -95,7 +95,7 @@ void give_back(gsel_link& link) {
 void free_all(gsel_link* link) noexcept {
   try {
     const Current current(link->device, link->device_ctx);
-    for (void* memory : let_go(*link)) link->nccl->ncclMemFree(memory);
+    for (void* memory : release_registered(*link)) link->nccl->ncclMemFree(memory);
     give_back(*link);
   } catch (...) {  // the device has failed
   }
@@ -211,7 +211,7 @@ gsel_link* join(const gsel_host_v1* host, const gsel_join& join) {
     check(*nccl, nccl->ncclCommInitRankConfig(&link->comm, join.world_size, id, join.rank, &config), "joining");
   } catch (...) {
     give_back(*link);
-    let_go(*link);
+    release_registered(*link);
     throw;
   }
   try {

@@ -20,7 +20,7 @@ Collectives::Collectives(const Membership& members, FlightRecorder& recorder, co
       faults_(faults),
       tuning_(members.tuning()) {}
 
-void Collectives::begin_anew() {
+void Collectives::reset_count() {
   sequence_ = chunks_ = 0;
   staging_reserved_ = false;
 }

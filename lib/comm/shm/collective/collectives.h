@@ -45,7 +45,7 @@ class Collectives {
   void exchange(Asked asked, const void* send, void* recv, uint64_t bytes);
   gsel_comm_explanation explain(const Call& call);
   bool next_is_posted() const;  // another rank has posted the header of the next collective
-  void begin_anew();            // in a new arena
+  void reset_count();           // in a new arena
 
  private:
   // collectives.cc

@@ -62,12 +62,12 @@ void Maker::tell(const std::shared_ptr<Listener>& listener) {
     listener_ = listener;
 }
 
-bool MadeBeside::wait(double seconds) {
+bool BackgroundCreation::wait(double seconds) {
   require_own_process(maker_->fork_generation(), "request");
   return maker_->wait(seconds);
 }
 
-bool MadeBeside::tell(const std::shared_ptr<Listener>& listener) {
+bool BackgroundCreation::tell(const std::shared_ptr<Listener>& listener) {
   require_own_process(maker_->fork_generation(), "request");
   maker_->tell(listener);
   return true;

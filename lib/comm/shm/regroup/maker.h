@@ -41,9 +41,9 @@ class Maker {
 };
 
 // The caller's request for a Maker. The endpoint keeps the Maker until its thread has ended.
-class MadeBeside final : public BackendRequest {
+class BackgroundCreation final : public BackendRequest {
  public:
-  explicit MadeBeside(std::shared_ptr<Maker> maker) : maker_(std::move(maker)) {}
+  explicit BackgroundCreation(std::shared_ptr<Maker> maker) : maker_(std::move(maker)) {}
   bool wait(double seconds) override;
   bool tell(const std::shared_ptr<Listener>& listener) override;
 

@@ -55,7 +55,7 @@ MemberPlace Regroup::shrink(const std::vector<int32_t>& without) {
   }
   const uint32_t own = roll[static_cast<size_t>(at_.rank())];
   if (decision_of(own) != kIn)
-    throw Error(GSEL_ERR_PEER, fmt::format("{} was left behind by a shrink: {}; join anew", at_.named(at_.rank()),
+    throw Error(GSEL_ERR_PEER, fmt::format("{} was left behind by a shrink: {}; join again", at_.named(at_.rank()),
                                            why(own, at_.rank())))
         .about_rank(at_.shown(decided_by(own)));
   const std::string name = derived_name(at_.name(), "shrink");
@@ -222,7 +222,7 @@ void Regroup::adopt(std::shared_ptr<Arena> next) {
   const std::shared_ptr<Arena> before = at_.exchange_arena(std::move(next));
   leave_communicator(*before);
   breaking_.leave(*before);
-  collectives_.begin_anew();
+  collectives_.reset_count();
   if (watcher) watcher->add(at_.family(), breaking_);
 }
 

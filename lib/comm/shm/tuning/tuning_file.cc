@@ -143,7 +143,7 @@ class Reader {
 };
 
 // Refuses texts that the parser may not handle.
-void refuse_what_is_no_table(std::string_view text, const std::string& file) {
+void check_is_table(std::string_view text, const std::string& file) {
   if (text.size() > kMostBytes)
     throw Error(GSEL_ERR_PARSE, fmt::format("{}: has more than {} bytes", file, kMostBytes)).at({file, 0, 0, {}});
   // The parser's behaviour for a byte that is not ASCII is undefined.
@@ -167,7 +167,7 @@ void refuse_what_is_no_table(std::string_view text, const std::string& file) {
 }  // namespace
 
 std::vector<TunedWorld> parse_tuning(std::string_view text, const std::string& file, const std::string& cpu) {
-  refuse_what_is_no_table(text, file);
+  check_is_table(text, file);
   toml::table root;
   try {
     root = toml::parse(text, std::string_view(file));
