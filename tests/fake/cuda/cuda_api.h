@@ -91,9 +91,11 @@ struct AccessRight {
   X(cuDeviceCanAccessPeer, 4000, cuDeviceCanAccessPeer, (int*, int, int))                                     \
   X(cuDevicePrimaryCtxRetain, 7000, cuDevicePrimaryCtxRetain, (Any*, int))                                    \
   X(cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2, (int))                                    \
+  X(cuDevicePrimaryCtxGetState, 7000, cuDevicePrimaryCtxGetState, (int, unsigned*, int*))                     \
   X(cuCtxPushCurrent, 4000, cuCtxPushCurrent_v2, (Any))                                                       \
   X(cuCtxPopCurrent, 4000, cuCtxPopCurrent_v2, (Any*))                                                        \
   X(cuCtxGetCurrent, 4000, cuCtxGetCurrent, (Any*))                                                           \
+  X(cuCtxGetDevice, 2000, cuCtxGetDevice, (int*))                                                             \
   X(cuCtxGetStreamPriorityRange, 5050, cuCtxGetStreamPriorityRange, (int*, int*))                             \
   X(cuMemGetInfo, 3020, cuMemGetInfo_v2, (size_t*, size_t*))                                                  \
   X(cuMemAlloc, 3020, cuMemAlloc_v2, (Pointer*, size_t))                                                      \

@@ -1,11 +1,13 @@
-// fake/cuda/cuda_check.cc: the declarations of the double of the driver and those of the plugin, held against cuda.h
-// and cudaTypedefs.h while this file is compiled; it has nothing to run. Only where a toolkit is installed.
+// fake/cuda/cuda_check.cc: the declarations of the double of the driver, of the plugin and of examples/gpt, held
+// against cuda.h and cudaTypedefs.h while this file is compiled; it has nothing to run. Only where a toolkit is
+// installed.
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
 #include <cstdint>
 
 #include "cuda_api.h"
+#include "examples/gpt/cuda/driver.h"
 #include "plugins/device/cuda/interface.h"
 #include "same_abi.h"
 
@@ -44,6 +46,11 @@ static_assert(sizeof(gsel_cuda::CUuuid) == sizeof(::CUuuid) &&
 
 }  // namespace
 }  // namespace gsel_cuda
+
+#define COMPARE_EXAMPLE(name, function, version, symbol, parameters)                              \
+  static_assert(is_same_call<std::remove_pointer_t<PFN_##function##_v##version>, int parameters>, \
+                symbol " differs from cudaTypedefs.h in examples/gpt");
+GPT_CUDA_DRIVER(COMPARE_EXAMPLE)
 
 namespace fake_cuda {
 namespace {

@@ -169,6 +169,14 @@ EXPORT int cuDevicePrimaryCtxRelease_v2(int device) {
   return kOk;
 }
 
+EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
+  const std::lock_guard lock(Machine::get().mutex());
+  if (device < 0 || device >= kDevices) return kInvalidDevice;
+  *flags = 0;
+  *active = primaries[device].retained > 0;
+  return kOk;
+}
+
 EXPORT int cuCtxPushCurrent_v2(Any context) {
   const std::lock_guard lock(Machine::get().mutex());
   if (!is_alive(reinterpret_cast<uintptr_t>(context))) return kInvalidContext;
@@ -188,6 +196,13 @@ EXPORT int cuCtxGetCurrent(Any* context) {
   const auto& stack = thread_state().current;
   *context = stack.empty() ? nullptr : reinterpret_cast<Any>(stack.back());
   return kOk;
+}
+
+EXPORT int cuCtxGetDevice(int* device) {
+  return call([&](Machine&) {
+    *device = device_of(current());
+    return kOk;
+  });
 }
 
 EXPORT int cuCtxGetStreamPriorityRange(int* least, int* greatest) {

@@ -1,43 +1,19 @@
-// fake/cuda/kernels.cc: the kernels of plugins/device/cuda, compiled for the host, by name, with what each reads and
-// writes.
+// fake/cuda/kernels.cc: kernels by name. Those of plugins/device/cuda, compiled for the host, with what each reads and
+// writes, are here.
 #include "shim.h"
 // clang-format off: the shim comes first
 #include "../../../plugins/device/cuda/kernels.cu"
 // clang-format on
 
-#include <tuple>
-#include <utility>
+namespace fake_cuda {
+StepMemory here(StepMemory s);
+ByteStateMemory here(ByteStateMemory s);
+}  // namespace fake_cuda
 
-#include "machine.h"
+#include "makers.h"
 
 namespace fake_cuda {
-namespace {
 
-using Maker = std::function<Launch(unsigned blocks, unsigned threads, void** params)>;
-
-Access reads(const void* from, uint64_t bytes) {
-  const auto begin = reinterpret_cast<uintptr_t>(from);
-  return {begin, from ? begin + bytes : begin, false};
-}
-Access writes(void* to, uint64_t bytes) {
-  const auto begin = reinterpret_cast<uintptr_t>(to);
-  return {begin, to ? begin + bytes : begin, true};
-}
-
-template <class... Args, size_t... I>
-std::tuple<Args...> unpacked(void** params, std::index_sequence<I...>) {
-  return {*static_cast<Args*>(params[I])...};
-}
-
-// Where work finds what a parameter points to.
-template <class T>
-T* here(T* memory) {
-  return static_cast<T*>(Machine::get().here(memory));
-}
-template <class T>
-requires(!std::is_pointer_v<T>) T here(T value) {
-  return value;
-}
 StepMemory here(StepMemory s) {
   s.param = here(s.param), s.gradient = here(s.gradient), s.param16 = here(s.param16);
   s.state0 = here(s.state0), s.state1 = here(s.state1);
@@ -50,26 +26,7 @@ ByteStateMemory here(ByteStateMemory s) {
   return s;
 }
 
-// A kernel without barriers runs its threads one after the other.
-template <class... Args, class Touched>
-Maker maker(void (*kernel)(Args...), Touched touched, bool has_barriers = false) {
-  return [=](unsigned blocks, unsigned threads, void** params) {
-    const auto args = unpacked<Args...>(params, std::index_sequence_for<Args...>());
-    Launch launch;
-    launch.accesses = std::apply(touched, args);
-    launch.work = [=] {
-      const auto body = [&] { std::apply([&](const auto&... each) { kernel(here(each)...); }, args); };
-      gridDim.x = blocks;
-      blockDim.x = threads;
-      for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x)
-        if (has_barriers)
-          Block::run(threads, body);
-        else
-          for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) body();
-    };
-    return launch;
-  };
-}
+namespace {
 
 template <class T>
 Maker scales(void (*kernel)(T*, double, uint64_t)) {
@@ -136,14 +93,20 @@ const std::map<std::string, Maker>& makers() {
   return all;
 }
 
+const Maker* maker_of(const std::string& name) {
+  for (const auto* all : {&makers(), &gpt_makers()})
+    if (const auto found = all->find(name); found != all->end()) return &found->second;
+  return nullptr;
+}
+
 }  // namespace
 
 bool has_kernel(const std::string& name) {
-  return makers().count(name) > 0;
+  return maker_of(name) != nullptr;
 }
 
 Launch make_launch(const std::string& name, unsigned blocks, unsigned threads, void** params) {
-  return makers().at(name)(blocks, threads, params);
+  return (*maker_of(name))(blocks, threads, params);
 }
 
 }  // namespace fake_cuda

@@ -24,10 +24,11 @@ namespace fake_cuda {
 
 // A stack that begins in a function without arguments, which never returns.
 #if defined(__x86_64__)
-// What swapcontext does, less its two calls of the system: a block has many barriers.
+// What swapcontext does, less its two calls of the system: a block has many barriers. Weak, since several files have
+// it.
 asm(R"(
   .text
-  .globl fake_cuda_switch
+  .weak fake_cuda_switch
   .hidden fake_cuda_switch
   .type fake_cuda_switch, @function
 fake_cuda_switch:

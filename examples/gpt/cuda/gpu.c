@@ -1,0 +1,191 @@
+/* cuda/gpu.c: see gpu.h. A stream says which context it belongs to: that of the device whose memory gsel lends. It is
+ * current inside each function here, and what was current before is current again behind it. */
+#include "gpu.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "driver.h"
+
+/* ---- the driver ------------------------------------------------------------------------------------------- */
+
+/* libcuda.so.1 is the driver; libcuda.so without a number is the toolkit's, for linking. */
+static const char library_name[] = "libcuda.so.1";
+
+#define DRIVER_MEMBER(name, function, version, symbol, parameters) int(*name) parameters;
+static struct { GPT_CUDA_DRIVER(DRIVER_MEMBER) } cuda;
+static char why_none[256]; /* "": the driver is there */
+
+static void* find(void* library, const char* symbol) {
+  void* found = dlsym(library, symbol);
+  if (!found && !*why_none)
+    snprintf(why_none, sizeof why_none, "%s has no %s; use a newer driver", library_name, symbol);
+  return found;
+}
+
+static void load_driver(void) {
+  void* library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    snprintf(why_none, sizeof why_none, "no CUDA driver: %s", dlerror());
+    return;
+  }
+#define DRIVER_FIND(name, function, version, symbol, parameters) *(void**)&cuda.name = find(library, symbol);
+  GPT_CUDA_DRIVER(DRIVER_FIND)
+}
+
+/* ---- a device: its context and its kernels ----------------------------------------------------------------- */
+
+struct gpu {
+  void* context;
+  void* kernels[GPT_N_KERNELS];
+};
+
+enum { MOST_GPUS = 64 };
+static struct gpu gpus[MOST_GPUS];
+static int n_gpus;
+static pthread_mutex_t gpus_lock = PTHREAD_MUTEX_INITIALIZER;
+
+#define KERNEL_NAME(name, n) "gpt_" #name,
+#define KERNEL_PARAMETERS(name, n) n,
+static const char* const kernel_names[] = {GPT_KERNELS(KERNEL_NAME)};
+static const int kernel_parameters[] = {GPT_KERNELS(KERNEL_PARAMETERS)};
+
+static gsel_status failed(int result, const char* what, struct gpu_say say) {
+  const char* text = NULL;
+  if (cuda.error_string(result, &text) || !text) text = "unknown error";
+  snprintf(say.message, say.capacity, "%s: CUDA error %d: %s", what, result, text);
+  return result == 2 ? GSEL_ERR_NOMEM : GSEL_ERR_DEVICE;
+}
+
+/* Loads the kernels of the current device, all of them before anything runs. The device's primary context is kept until
+ * the process ends, so that the kernels stay valid. */
+static gsel_status open_gpu(struct gpu* gpu, void* context, struct gpu_say say) {
+  void *module, *kept;
+  int device, result;
+  if (!gpu_image()) {
+    snprintf(say.message, say.capacity, "this program was built without kernels for a GPU: CMake found no nvcc");
+    return GSEL_ERR_UNSUPPORTED;
+  }
+  if ((result = cuda.current_device(&device)) || (result = cuda.retain(&kept, device)))
+    return failed(result, "keeping the device", say);
+  if ((result = cuda.load(&module, gpu_image()))) return failed(result, "loading the kernels of the GPT", say);
+  for (int k = 0; k < GPT_N_KERNELS; ++k)
+    if ((result = cuda.function(&gpu->kernels[k], module, kernel_names[k])))
+      return failed(result, kernel_names[k], say);
+  gpu->context = context;
+  return GSEL_OK;
+}
+
+static gsel_status find_gpu(void* context, const struct gpu** out, struct gpu_say say) {
+  int i = 0;
+  while (i < n_gpus && gpus[i].context != context) ++i;
+  *out = &gpus[i];
+  if (i < n_gpus) return GSEL_OK;
+  if (i == MOST_GPUS) {
+    snprintf(say.message, say.capacity, "a process has at most %d devices here", MOST_GPUS);
+    return GSEL_ERR_UNSUPPORTED;
+  }
+  const gsel_status status = open_gpu(&gpus[i], context, say);
+  n_gpus += status == GSEL_OK;
+  return status;
+}
+
+/* Makes any device current that this process uses: only then does a stream tell its own. gsel uses the stream's, so
+ * there is one, and no other is touched. */
+static int push_any(void) {
+  int n, active = 0, result = cuda.device_count(&n);
+  unsigned flags;
+  void* context;
+  if (n_gpus > 0) return cuda.push(gpus[0].context);
+  for (int device = 0; device < n && !result; ++device) {
+    result = cuda.state(device, &flags, &active);
+    if (result || !active) continue;
+    result = cuda.retain(&context, device);
+    return result ? result : cuda.push(context);
+  }
+  return result ? result : 201; /* no context */
+}
+
+/* Makes the stream's device current until leave(). */
+static gsel_status make_current(void* stream, void** context, struct gpu_say say) {
+  void* other;
+  int result = push_any();
+  if (!result) {
+    result = cuda.stream_context(stream, context);
+    cuda.pop(&other);
+  }
+  if (!result) result = cuda.push(*context);
+  return result ? failed(result, "making the stream's device current", say) : GSEL_OK;
+}
+
+static void leave(void) {
+  void* popped;
+  cuda.pop(&popped);
+}
+
+static gsel_status enter(void* stream, const struct gpu** gpu, struct gpu_say say) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  void* context;
+  pthread_once(&once, load_driver);
+  if (*why_none) {
+    snprintf(say.message, say.capacity, "%s", why_none);
+    return GSEL_ERR_UNSUPPORTED;
+  }
+  pthread_mutex_lock(&gpus_lock);
+  gsel_status status = make_current(stream, &context, say);
+  if (!status && (status = find_gpu(context, gpu, say)) != GSEL_OK) leave();
+  pthread_mutex_unlock(&gpus_lock);
+  return status;
+}
+
+/* ---- what callbacks do -------------------------------------------------------------------------------------- */
+
+gsel_status gpu_launch(void* stream, enum gpt_kernel kernel, int64_t blocks, const union gpu_argument* arguments,
+                       int n_arguments, struct gpu_say say) {
+  enum { MOST_ARGUMENTS = 8, MOST_BLOCKS = 1 << 20 };
+  void* places[MOST_ARGUMENTS];
+  const struct gpu* gpu;
+  if (n_arguments != kernel_parameters[kernel]) {
+    snprintf(say.message, say.capacity, "%s has %d parameters and got %d", kernel_names[kernel],
+             kernel_parameters[kernel], n_arguments);
+    return GSEL_ERR_INTERNAL;
+  }
+  if (blocks == 0) return GSEL_OK;
+  for (int i = 0; i < n_arguments; ++i) places[i] = (void*)&arguments[i];
+  const gsel_status status = enter(stream, &gpu, say);
+  if (status) return status;
+  const unsigned grid = (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
+  const int result = cuda.launch(gpu->kernels[kernel], grid, 1, 1, GPT_THREADS, 1, 1, 0, stream, places, NULL);
+  leave();
+  return result ? failed(result, kernel_names[kernel], say) : GSEL_OK;
+}
+
+gsel_status gpu_copy(void* stream, void* dst, const void* src, size_t bytes, struct gpu_say say) {
+  const struct gpu* gpu;
+  const gsel_status status = enter(stream, &gpu, say);
+  if (status) return status;
+  const int result = bytes ? cuda.copy((uintptr_t)dst, (uintptr_t)src, bytes, stream) : 0;
+  leave();
+  return result ? failed(result, "a copy", say) : GSEL_OK;
+}
+
+gsel_status gpu_lock(void* stream, size_t bytes, struct gpu_locked* out, struct gpu_say say) {
+  const struct gpu* gpu;
+  const gsel_status status = enter(stream, &gpu, say);
+  if (status) return status;
+  void* memory;
+  const int result = cuda.lock(&memory, bytes, 0);
+  leave();
+  if (result) return failed(result, "page-locked memory for the text", say);
+  *out = (struct gpu_locked){memory, gpu->context};
+  return GSEL_OK;
+}
+
+void gpu_unlock(struct gpu_locked* locked) {
+  if (locked->memory && cuda.push(locked->context) == 0) {
+    cuda.unlock(locked->memory);
+    leave();
+  }
+  *locked = (struct gpu_locked){0};
+}

@@ -1,0 +1,50 @@
+/* cuda/gpu.h: the part of NVIDIA's driver that callbacks need: kernels and copies, enqueued on the stream that gsel
+ * gives them. The driver is found when it is first used, so a program that has this linked in starts on any machine. It
+ * knows no layer.
+ *
+ * What fails writes one line to `say` and returns the code that a callback may return. Any thread. */
+#ifndef GPT_CUDA_GPU_H
+#define GPT_CUDA_GPU_H
+
+#include <gsel/error.h>
+#include <gsel/types.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels.h"
+
+#define GPT_KERNEL_NUMBER(name, n) GPT_##name,
+enum gpt_kernel { GPT_KERNELS(GPT_KERNEL_NUMBER) GPT_N_KERNELS };
+#undef GPT_KERNEL_NUMBER
+
+/* Where a reason goes: the message of a gsel_call or of a gsel_data_request. */
+struct gpu_say {
+  char* message;
+  size_t capacity;
+};
+
+/* A parameter of a kernel. */
+union gpu_argument {
+  const void* pointer;
+  int64_t number;
+};
+
+/* The kernels of this build as the driver takes them; NULL: it was built without nvcc. */
+const void* gpu_image(void);
+
+gsel_status gpu_launch(void* stream, enum gpt_kernel kernel, int64_t blocks, const union gpu_argument* arguments,
+                       int n_arguments, struct gpu_say say);
+
+/* Memory of the host must not change until the stream has passed the copy, unless it is pageable: of that the driver
+ * takes the bytes at once, and it may wait. */
+gsel_status gpu_copy(void* stream, void* dst, const void* src, size_t bytes, struct gpu_say say);
+
+/* Page-locked memory of the host, for copies that nobody waits for, of the stream's device. gpu_unlock waits for what
+ * is enqueued there; NULL is fine. */
+struct gpu_locked {
+  void *memory, *context;
+};
+gsel_status gpu_lock(void* stream, size_t bytes, struct gpu_locked* out, struct gpu_say say);
+void gpu_unlock(struct gpu_locked* locked);
+
+#endif
