@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device_layers.h"
+
 /* What a rank has open; rank 0's result is the job's. */
 struct rank {
   const struct job* job;
@@ -17,14 +19,16 @@ struct rank {
   gsel_config* config;
   struct gpt_model gpt;
   gsel_trainer* trainer;
+  struct device_text on_device;
   float* params;
   gsel_status status;
   gsel_error* err;
 };
 
 static gsel_status fill(const gsel_data_request* request, void* user_data) {
-  const struct rank* r = user_data;
+  struct rank* r = user_data;
   const size_t context = (size_t)r->job->sizes.context, shift = request->value == r->gpt.targets ? 1 : 0;
+  if (request->stream) return device_fill(&r->on_device, r->job->text, (int64_t)shift, request);
   for (int64_t i = 0; i < request->n_samples; ++i)
     memcpy((uint8_t*)request->dst.data + (size_t)i * context, text_sample(r->job->text, request->sample_ids[i]) + shift,
            context);
@@ -36,14 +40,20 @@ static gsel_status join(struct rank* r) {
   joining.rank = r->rank;
   joining.world_size = r->job->ranks;
   joining.id = &r->id;
+  char accelerator[32];
+  if (r->job->accelerator) {
+    joining.config = r->config;
+    snprintf(accelerator, sizeof accelerator, "%s:%d", r->job->accelerator, (int)r->rank);
+    joining.accelerator = gsel_str_from(accelerator);
+  }
   if (r->job->world && r->job->ranks > 1) return gsel_comm_dup(r->job->world, &r->comm, &r->err);
   return gsel_comm_init(&joining, &r->comm, &r->err);
 }
 
 static gsel_status start(struct rank* r) {
-  gsel_status status = join(r);
   const gsel_str text = {r->job->config, GSEL_NUL}, name = GSEL_STR("gpt-matrix");
-  if (!status) status = gsel_config_parse(text, name, &r->config, &r->err);
+  gsel_status status = gsel_config_parse(text, name, &r->config, &r->err);
+  if (!status) status = join(r);
   if (!status) status = gpt_model_create(&r->job->sizes, r->job->kinds, &r->gpt, &r->err);
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
   options.config = r->config;
@@ -92,6 +102,7 @@ static void* rank_main(void* argument) {
   if (!r->status) r->status = train(r);
   if (!r->status) r->status = read_params(r);
   gsel_trainer_free(r->trainer);
+  device_text_free(&r->on_device);
   gsel_config_free(r->config);
   gsel_comm_free(r->comm);
   return NULL;

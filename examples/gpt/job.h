@@ -18,6 +18,8 @@ struct job {
   struct gpt_sizes sizes;
   const struct layer_kinds* kinds;
   const struct text* text;
+  const char*
+      accelerator; /* such as "cuda": rank i has device i, and kinds are &device_layers; NULL: memory of the host */
   gsel_comm*
       world; /* of the processes of a launcher, which are the ranks of every job of more than one; NULL: threads are */
 };

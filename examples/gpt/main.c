@@ -8,6 +8,7 @@
 #include <cblas.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 #include "clock.h"
 #include "data.h"
+#include "device_layers.h"
 #include "layers.h"
 #include "model.h"
 #include "options.h"
@@ -25,11 +27,13 @@
 struct session {
   struct options options;
   gsel_error* err; /* of the last gsel call */
-  gsel_comm* comm;
+  gsel_comm* comm; /* that the trainer works on: of a GPU where there is one */
+  gsel_comm* host; /* the same ranks, for numbers of the host; without a GPU it is comm */
   gsel_config* config;
   struct text text;
   struct gpt_model gpt;
   gsel_trainer* trainer;
+  struct device_text on_device;
   struct record record;
   uint64_t sent_before[SENT_KINDS]; /* by this rank, to set up */
   int32_t rank;                     /* -1 before it is known */
@@ -59,8 +63,9 @@ static int call_failed(struct session* s, const char* what) {
 
 /* gsel asks for the samples of a micro-batch: tokens, or the same shifted by one byte. */
 static gsel_status fill(const gsel_data_request* request, void* user_data) {
-  const struct session* s = user_data;
+  struct session* s = user_data;
   const size_t context = (size_t)s->options.sizes.context, shift = request->value == s->gpt.targets ? 1 : 0;
+  if (request->stream) return device_fill(&s->on_device, &s->text, (int64_t)shift, request);
   uint8_t* dst = request->dst.data;
   for (int64_t i = 0; i < request->n_samples; ++i)
     memcpy(dst + (size_t)i * context, text_sample(&s->text, request->sample_ids[i]) + shift, context);
@@ -101,17 +106,40 @@ static int check_kernels(struct session* s) {
   return status ? call_failed(s, "kernels") : 0;
 }
 
+/* Whether this rank trains on a GPU: where the configuration says [select] accelerator = "cuda", or names no kind and
+ * the launcher has given the rank a device of NVIDIA's, as `gsel run --devices` does. */
+static int is_on_gpu(const gsel_config* config) {
+  const gsel_str kind = gsel_config_get(config, (gsel_str)GSEL_STR("select.accelerator"));
+  const char* device = getenv("GSEL_DEVICE");
+  if (kind.len == 4 && !memcmp(kind.data, "cuda", 4)) return 1;
+  if (kind.data && !(kind.len == 4 && !memcmp(kind.data, "auto", 4))) return 0;
+  return device && (!strncmp(device, "GPU-", 4) || !strncmp(device, "MIG-", 4));
+}
+
+/* All ranks, on memory of the host; and once more on that of the GPU. */
+static int join(struct session* s, int on_gpu) {
+  gsel_comm_options joining = GSEL_COMM_OPTIONS_INIT; /* rank and world size come from the environment */
+  joining.config = s->config;
+  if (gsel_comm_init(&joining, &s->host, &s->err)) return call_failed(s, "");
+  s->rank = gsel_comm_rank(s->host);
+  s->comm = s->host;
+  joining.accelerator = (gsel_str)GSEL_STR("cuda"); /* this rank's own */
+  if (on_gpu && gsel_comm_init(&joining, &s->comm, &s->err)) return call_failed(s, "");
+  return 0;
+}
+
 static int start(struct session* s) {
   char why[512];
   const gsel_str path = GSEL_STR(s->options.config);
   if (gsel_config_load(path, &s->config, &s->err)) return call_failed(s, "");
-  gsel_comm_options joining = GSEL_COMM_OPTIONS_INIT; /* rank and world size come from the environment */
-  joining.config = s->config;
-  if (gsel_comm_init(&joining, &s->comm, &s->err)) return call_failed(s, "");
-  s->rank = gsel_comm_rank(s->comm);
+  const int on_gpu = is_on_gpu(s->config);
+  if (on_gpu && device_refusal(&s->options.sizes)) return failed(s, "", device_refusal(&s->options.sizes));
+  if (on_gpu && s->options.check) return failed(s, "--check", "kernels are checked on memory of the host");
+  if (join(s, on_gpu)) return -1;
   if (text_load(&s->text, s->options.data, s->options.sizes.context, seed_of(s->config), why, sizeof why))
     return failed(s, "", why);
-  if (gpt_model_create(&s->options.sizes, &gpt_layers, &s->gpt, &s->err)) return call_failed(s, "");
+  if (gpt_model_create(&s->options.sizes, on_gpu ? &device_layers : &gpt_layers, &s->gpt, &s->err))
+    return call_failed(s, "");
   if (check_kernels(s)) return -1;
 
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
@@ -160,7 +188,7 @@ static int another_step(struct session* s, double passed, int* more) {
     return 0;
   }
   int32_t flag = s->record.steps == 0 || passed < s->options.seconds;
-  if (gsel_broadcast(s->comm, &flag, &flag, 1, GSEL_I32, 0, &s->err)) return call_failed(s, "");
+  if (gsel_broadcast(s->host, &flag, &flag, 1, GSEL_I32, 0, &s->err)) return call_failed(s, "");
   *more = flag;
   return 0;
 }
@@ -170,6 +198,8 @@ static int one_step(struct session* s, struct totals* totals, gsel_step_report* 
   snprintf(what, sizeof what, "step %" PRId64, s->record.steps + 1);
   const double begin = now(), cpu_begin = cpu_time();
   if (gsel_trainer_step(s->trainer, report, &s->err)) return call_failed(s, what);
+  if (!isfinite(report->loss))
+    return failed(s, what, "the loss is not a finite number; try a smaller train.learning_rate");
   const struct step_record step = {.loss = report->loss,
                                    .seconds = now() - begin,
                                    .cpu_s = cpu_time() - cpu_begin,
@@ -280,7 +310,7 @@ static int write_record(struct session* s) {
   count_sent(s, own.bytes_sent);
   for (int i = 0; i < SENT_KINDS; ++i) own.bytes_sent[i] -= s->sent_before[i];
   if (read_memory(s, &own) || hash_params(s, &own.hash)) return -1;
-  if (gsel_allgather(s->comm, &own, s->record.of_rank, sizeof own, GSEL_U8, &s->err)) return call_failed(s, "");
+  if (gsel_allgather(s->host, &own, s->record.of_rank, sizeof own, GSEL_U8, &s->err)) return call_failed(s, "");
   s->record.elements = gsel_model_element_count(s->gpt.model);
   name_run(s);
   if (s->rank == 0 && record_write(&s->record, s->options.json, why, sizeof why)) return failed(s, "", why);
@@ -291,10 +321,12 @@ static int write_record(struct session* s) {
 static void finish(struct session* s) {
   record_free(&s->record);
   gsel_trainer_free(s->trainer);
+  device_text_free(&s->on_device);
   gpt_model_free(&s->gpt);
   text_free(&s->text);
   gsel_config_free(s->config);
-  gsel_comm_free(s->comm);
+  if (s->comm != s->host) gsel_comm_free(s->comm);
+  gsel_comm_free(s->host);
 }
 
 /* Each part has said what went wrong when it answers anything but 0. */

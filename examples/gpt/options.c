@@ -19,7 +19,8 @@ static const char usage[] =
     "  --check    run every kernel against its contract first\n"
     "  --layers, --width, --heads, --context  sizes (default: 4, 256, 4, 128); heads divide the width\n"
     "  --attention  whole (default), or ring: blocks of keys and values that ranks with some of the positions pass "
-    "on\n";
+    "on\n"
+    "  on a GPU: gsel run --devices ..., or [select] accelerator = \"cuda\" in the configuration\n";
 
 static int wrong(const char* option, const char* why) {
   fprintf(stderr, "gpt: %s %s\n%s", option, why, usage);

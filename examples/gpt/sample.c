@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda/gpu.h"
+
 /* The last bytes of the text, and room for the model's answer. */
 struct window {
   int64_t context, used;
@@ -16,6 +18,8 @@ struct window {
 
 static gsel_status fill_window(const gsel_data_request* request, void* user_data) {
   const struct window* window = user_data;
+  const struct gpu_say say = {request->message, request->message_capacity};
+  if (request->stream) return gpu_copy(request->stream, request->dst.data, window->bytes, (size_t)window->context, say);
   memcpy(request->dst.data, window->bytes, (size_t)window->context);
   return GSEL_OK;
 }

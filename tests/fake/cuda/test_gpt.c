@@ -1,0 +1,158 @@
+/* The GPT of examples/gpt trained on devices by its own kernels, over the double of NCCL. Where docs/equality.md
+ * promises the same bits, the parameters and the loss are the same, bit for bit; elsewhere, and beside the kernels of
+ * the host, they differ by rounding. The double tells of work that streams and events do not order. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "device_layers.h"
+#include "fake/cuda/program.h"
+#include "job.h"
+
+#define SGD "[train]\noptimizer = \"sgd\"\nmomentum = 0.9\nlearning_rate = 0.1\nbatch = 4\nseed = 5\n"
+#define ADAMW "[train]\noptimizer = \"adamw\"\nlearning_rate = 1e-3\nclip_norm = 1e9\nbatch = 4\nseed = 5\n"
+#define TWO_MICROBATCHES "microbatches = 2\n"
+#define OVER_NCCL "[comm]\ntransport = \"nccl\"\n"
+#define DDP "[strategy.data]\nplugin = \"ddp\"\n"
+#define ZERO(stage) "[strategy.data]\nplugin = \"zero\"\npersist_elems = 0\nstage = " stage "\n"
+#define TP "[strategy.tensor]\nplugin = \"tp\"\n"
+#define CP "[strategy.context]\nplugin = \"cp\"\n"
+#define PP(schedule) "[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"" schedule "\"\n"
+#define MESH(axes) "[mesh]\n" axes
+
+enum { STEPS = 3, TEXT = 3000 };
+#define TOLERANCE 2e-6 /* of a parameter, and of the loss in nats; training changes both by far more */
+
+static uint8_t bytes[TEXT];
+static const struct text text = {bytes, TEXT, 8, 5};
+
+static void make_text(void) {
+  uint32_t seed = 1;
+  for (int i = 0; i < TEXT; ++i) {
+    seed = seed * 1664525u + 1013904223u;
+    bytes[i] = (uint8_t)('a' + (seed >> 24) % 16);
+  }
+}
+
+static struct job_result train(const char* accelerator, const char* config, int ranks) {
+  struct job_result result;
+  const struct job job = {.config = config,
+                          .ranks = ranks,
+                          .steps = STEPS,
+                          .sizes = {2, 16, 2, 8, 0},
+                          .kinds = accelerator ? &device_layers : &gpt_layers,
+                          .text = &text,
+                          .accelerator = accelerator};
+  print_message("  %d on %s\n%s\n", ranks, accelerator ? accelerator : "the host", config);
+  job_run(&job, &result);
+  if (result.status) fail_msg("%s", result.message);
+  assert_true(result.alike);
+  no_violations();
+  return result;
+}
+static struct job_result on_device(const char* config, int ranks) {
+  return train("cuda", config, ranks);
+}
+
+/* within: 0 for the same bits. */
+static void compare(const struct job_result* expected, const struct job_result* got, double within) {
+  assert_int_equal(got->n_elems, expected->n_elems);
+  for (int64_t i = 0; i < got->n_elems; ++i) {
+    const float *e = &expected->params[i], *g = &got->params[i];
+    if (within == 0 ? memcmp(e, g, sizeof *e) != 0 : !(fabsf(*g - *e) <= (float)within))
+      fail_msg("parameter %lld: expected %.9g, got %.9g", (long long)i, (double)*e, (double)*g);
+  }
+  if (within == 0 ? memcmp(&expected->loss, &got->loss, sizeof got->loss) != 0
+                  : !(fabs(got->loss - expected->loss) <= within))
+    fail_msg("loss: expected %.17g, got %.17g", expected->loss, got->loss);
+}
+static void same_bits(const struct job_result* expected, struct job_result got) {
+  compare(expected, &got, 0);
+  free(got.params);
+}
+static void near(const struct job_result* expected, struct job_result got) {
+  compare(expected, &got, TOLERANCE);
+  free(got.params);
+}
+
+static void one_rank_trains_as_on_the_host(void** state) {
+  (void)state;
+  const struct job_result host = train(NULL, SGD, 1);
+  near(&host, on_device(SGD, 1));
+  free(host.params);
+}
+
+static void one_rank_gives_the_same_bits_however_memory_is_used(void** state) {
+  (void)state;
+  const struct job_result one = on_device(ADAMW, 1);
+  same_bits(&one, on_device(ADAMW, 1));
+  same_bits(&one, on_device(ADAMW "recompute = \"all\"\n", 1));
+  same_bits(&one, on_device(ADAMW "lending = \"moved\"\n", 1));
+  free(one.params);
+}
+
+static void strategies_of_the_data_axis_give_the_bits_of_ddp(void** state) {
+  (void)state;
+  const struct job_result one = on_device(SGD, 1), ddp = on_device(OVER_NCCL MESH("data = 2\n") DDP SGD, 2);
+  compare(&one, &ddp, TOLERANCE);
+  same_bits(&ddp, on_device(OVER_NCCL MESH("data = 2\n") ZERO("1") SGD, 2));
+  same_bits(&ddp, on_device(OVER_NCCL MESH("data = 2\n") ZERO("3") SGD, 2));
+  same_bits(&ddp, on_device("[comm]\ntransport = \"host\"\n" MESH("data = 2\n") DDP SGD, 2));
+  free(one.params);
+  free(ddp.params);
+}
+
+static void pipelines_give_the_bits_of_one_rank(void** state) {
+  (void)state;
+  const struct job_result one = on_device(ADAMW TWO_MICROBATCHES, 1);
+  same_bits(&one, on_device(OVER_NCCL MESH("pipeline = 2\n") PP("1f1b") ADAMW TWO_MICROBATCHES, 2));
+  same_bits(&one, on_device(OVER_NCCL MESH("pipeline = 2\n") PP("zb-v") ADAMW TWO_MICROBATCHES, 2));
+  free(one.params);
+}
+
+static void layers_that_ranks_share_are_near_one_rank(void** state) {
+  (void)state;
+  const struct job_result one = on_device(SGD, 1);
+  near(&one, on_device(OVER_NCCL MESH("tensor = 2\n") TP SGD, 2));
+  near(&one, on_device(OVER_NCCL MESH("tensor = 2\n") TP "sequence_parallel = true\n" SGD, 2));
+  near(&one, on_device(OVER_NCCL MESH("context = 2\n") CP SGD, 2));
+  near(&one, on_device(OVER_NCCL MESH("tensor = 2\ndata = 2\n") TP ZERO("3") SGD, 4));
+  free(one.params);
+}
+
+static void several_axes_are_near_one_rank(void** state) {
+  (void)state;
+  const struct job_result one = on_device(SGD TWO_MICROBATCHES, 1);
+  near(&one, on_device(OVER_NCCL MESH("pipeline = 2\ndata = 2\n") PP("1f1b") ZERO("1") SGD TWO_MICROBATCHES, 4));
+  near(&one, on_device(OVER_NCCL MESH("pipeline = 2\ntensor = 2\n") PP("zb-v") TP SGD TWO_MICROBATCHES, 4));
+  near(&one, on_device(OVER_NCCL MESH("context = 2\ndata = 2\n") CP DDP SGD TWO_MICROBATCHES, 4));
+  free(one.params);
+}
+
+/* In which the double runs what nothing orders. */
+static void no_order_of_the_device_changes_a_bit(void** state) {
+  (void)state;
+  static const char* const orders[] = {"random", "others", "newest"};
+  const char* zero = OVER_NCCL MESH("data = 2\n") ZERO("3") ADAMW;
+  const struct job_result expected = on_device(zero, 2);
+  for (size_t i = 0; i < sizeof orders / sizeof *orders; ++i) {
+    setenv("GSEL_FAKE_CUDA_ORDER", orders[i], 1);
+    same_bits(&expected, on_device(zero, 2));
+  }
+  unsetenv("GSEL_FAKE_CUDA_ORDER");
+  free(expected.params);
+}
+
+int main(void) {
+  load_doubles("fake_libnccl.so");
+  make_text();
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(one_rank_trains_as_on_the_host),
+      cmocka_unit_test(one_rank_gives_the_same_bits_however_memory_is_used),
+      cmocka_unit_test(strategies_of_the_data_axis_give_the_bits_of_ddp),
+      cmocka_unit_test(pipelines_give_the_bits_of_one_rank),
+      cmocka_unit_test(layers_that_ranks_share_are_near_one_rank),
+      cmocka_unit_test(several_axes_are_near_one_rank),
+      cmocka_unit_test(no_order_of_the_device_changes_a_bit),
+  };
+  return cmocka_run_group_tests_name("gpt", tests, NULL, NULL);
+}
