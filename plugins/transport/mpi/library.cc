@@ -131,45 +131,49 @@ void warn_about_level(const gsel_host_v1* host, const Library& mpi) {
   host->log(GSEL_LOG_WARN, kPlugin, line.c_str());
 }
 
-Library start(const gsel_host_v1* host) {
-  refuse_the_other();
-  Library mpi = load();
+// A failing MPI_Init_thread ends the process, and one that waits for a rank has no timeout.
+void initialise(const gsel_host_v1* host, Library& mpi) {
   int is_there = 0;
   check(mpi, mpi.MPI_Initialized(&is_there), "MPI_Initialized");
-  if (is_finalised(mpi)) fail(GSEL_ERR_STATE, std::string(kPlugin) + kOver);
   if (is_there) {
     check(mpi, mpi.MPI_Query_thread(&mpi.level), "MPI_Query_thread");
   } else {
+    const std::string before = "initialising " + mpi.path +
+                               ": waits for all ranks of its launcher, without a timeout of "
+                               "gsel's; if this fails, MPI ends the process";
+    host->log(GSEL_LOG_INFO, kPlugin, before.c_str());
     check(mpi, mpi.MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &mpi.level), "MPI_Init_thread");
     mpi.MPI_Comm_set_errhandler(mpi.world, mpi.errors_return);
+    initialised_by = getpid();
+    ours = &mpi;
+    atexit(finalize);
   }
   mpi.note = note_of(mpi);
   const std::string line = mpi.path + (is_there ? ", initialised by the program: " : ", initialised here: ") + mpi.note;
   host->log(GSEL_LOG_INFO, kPlugin, line.c_str());
   warn_about_level(host, mpi);
-  return mpi;
 }
+
+std::mutex mutex;
+Library* found;  // lives as long as the process, like MPI itself
+bool is_started;
 
 }  // namespace
 
-const Library& started(const gsel_host_v1* host) {
-  static std::mutex mutex;
-  static const Library* known;
+void find() {
   const std::lock_guard lock(mutex);
-  if (known && is_finalised(*known)) fail(GSEL_ERR_STATE, std::string(kPlugin) + kOver);
-  if (known) return *known;
-  int before = 0;
-  if (void* file = dlopen(kFile, RTLD_NOW | RTLD_NOLOAD)) {
-    if (auto* asks = reinterpret_cast<decltype(&::MPI_Initialized)>(dlsym(file, "MPI_Initialized"))) asks(&before);
-    dlclose(file);
+  if (!found) {
+    refuse_the_other();
+    found = new Library(load());
   }
-  auto* mpi = new Library(start(host));  // lives as long as the process, like MPI itself
-  known = mpi;
-  if (!before) {
-    ours = mpi, initialised_by = getpid();
-    atexit(finalize);
-  }
-  return *known;
+  if (is_finalised(*found)) fail(GSEL_ERR_STATE, std::string(kPlugin) + kOver);
+}
+
+const Library& started(const gsel_host_v1* host) {
+  const std::lock_guard lock(mutex);
+  if (!is_started) initialise(host, *found);
+  is_started = true;
+  return *found;
 }
 
 bool is_finalised(const Library& mpi) {

@@ -39,8 +39,11 @@ extern const char* const kPlugin;
 extern const int kVersion;
 extern const char* const kFile;
 
-// The initialised library, loaded by the first call. If this plugin has initialised it, it is finalised at exit. Throws
-// if another implementation is in use in this process.
+// Loads the library. Throws if there is none, if another implementation is in use in this process, or after
+// MPI_Finalize.
+void find();
+// After find(): the library, initialised by the first call unless the program has done that. If this plugin has
+// initialised it, it is finalised at exit. Waits for all ranks of the launcher.
 const Library& started(const gsel_host_v1* host);
 // After MPI_Finalize every other MPI function ends the process.
 bool is_finalised(const Library& mpi);

@@ -89,13 +89,19 @@ Inside::Inside(const Library& mpi) {
   if (mpi.level != MPI_THREAD_MULTIPLE) lock_ = std::unique_lock(mutex);
 }
 
-// Every rank learns of a failure of another rank before MPI waits for that rank. MPI_Init_thread waits for all ranks,
-// so no check that may fail on some ranks only comes before it.
+// Every rank learns of a failure of another rank before MPI waits for that rank, as MPI_Init_thread and
+// MPI_Comm_create_group do.
 gsel_link* join(const gsel_host_v1* host, const gsel_join& join) {
   auto link = std::make_unique<gsel_link>();
   link->host = host, link->rank = join.rank, link->world_size = join.world_size;
-  Report report;
+  Report found, report;
   Place mine{};
+  try {
+    find();
+  } catch (const gsel_between::Failure& failure) {
+    found.say(failure.status, failure.text);
+  }
+  agree(join, found, kPlugin);
   try {
     const Library& mpi = started(host);
     link->mpi = &mpi;
