@@ -74,7 +74,9 @@ std::string one_change(const Config& config, int32_t world_size) {
 }  // namespace
 
 const char* OwnStrategies::of(std::string_view axis) {
-  const char* const names[] = {data, tensor, pipeline, context};  // by gsel_axis
+  std::array<const char*, kAxes> names{};
+  names[GSEL_AXIS_TENSOR] = tensor, names[GSEL_AXIS_DATA] = data;
+  names[GSEL_AXIS_PIPELINE] = pipeline, names[GSEL_AXIS_CONTEXT] = context;
   for (gsel_axis a = 0; a < kAxes; ++a)
     if (axis == axis_name(a)) return names[a];
   return data;
