@@ -127,6 +127,7 @@ struct Bridged {
   char bridge[32], names[3][32];
   bool is_link;  // only what is between hosts 0 and 1 is cut; else host 2 hears nobody
   volatile int32_t come, over;
+  int32_t unanswered;  // ranks that nobody told what host 2 hears
 };
 
 bool shell(const std::string& text) {
@@ -160,8 +161,8 @@ bool make_bridge(Bridged* at) {
 void has_a_third_host(rank_run* run) {
   auto* at = static_cast<Bridged*>(run->user);
   enter_host(at->names[run->rank]);
-  setenv("GSEL_HOST_TIMEOUT", "1", 1);
-  run->timeout_s = 5;
+  setenv("GSEL_HOST_TIMEOUT", "3", 1);  // a host that is heard must not seem silent where others have the processor
+  run->timeout_s = 10;
   gsel_error* err = nullptr;
   gsel_comm *comm = nullptr, *left = nullptr;
   rank_ok(run, join(run, &comm, &err), err);
@@ -173,8 +174,13 @@ void has_a_third_host(rank_run* run) {
   const int32_t lost = at->is_link ? 1 : 2;  // with host 0
   const char* text = at->is_link         ? ", and answers rank 2 on "
                      : run->rank == lost ? ", and other hosts that were asked about it do not answer either"
-                                         : "is silent for 1 s, to rank 1 on ";
-  rank_fails(run, status, err, GSEL_ERR_PEER, text, run->rank == lost ? 0 : lost);
+                                         : "is silent for 3 s, to rank 1 on ";
+  char said[480] = "";
+  gsel_error_format(err, said, sizeof said);
+  const bool is_late = at->is_link && !strstr(said, text);
+  if (is_late)
+    __atomic_add_fetch(&at->unanswered, 1, __ATOMIC_SEQ_CST);  // the host that hears both did not answer in time
+  rank_fails(run, status, err, GSEL_ERR_PEER, is_late ? "is silent for 3 s" : text, run->rank == lost ? 0 : lost);
   if (run->rank == lost) {
     rank_fails(run, gsel_comm_shrink(comm, &left, &err), err, GSEL_ERR_PEER, "a minority", -1);
   } else {
@@ -190,7 +196,8 @@ void has_a_third_host(rank_run* run) {
   gsel_comm_free(comm);
 }
 
-void cut_of_three(bool is_link) {
+// Returns whether all ranks were told what host 2 hears.
+bool cut_of_three(bool is_link) {
   auto* at = static_cast<Bridged*>(shared_memory(sizeof(Bridged)));
   bool is_cut = make_bridge(at);
   if (!is_cut) {
@@ -214,11 +221,16 @@ void cut_of_three(bool is_link) {
     ranks_verdict(runs, 3);
     assert_true(is_cut);
   }
+  const bool all_told = at->unanswered == 0;
   munmap(at, sizeof *at);
+  return all_told;
 }
 
+// An answer may come too late, where something else has the processors; not three times.
 void test_a_host_that_another_one_hears_is_not_said_to_be_dead(void**) {
-  cut_of_three(true);
+  bool all_told = false;
+  for (int i = 0; i < 3 && !all_told; ++i) all_told = cut_of_three(true);
+  assert_true(all_told);
 }
 
 void test_a_host_that_nobody_hears_is(void**) {
