@@ -107,7 +107,7 @@ static gsel_status residual_back_weight(const gsel_call* c, void* user_data) {
 
 /* ---- norm: y = (x + sum of the row) * g + b ------------------------------------------------------------- */
 
-static gsel_status norm_run(const gsel_call* c, void* user_data) {
+static gsel_status layernorm_run(const gsel_call* c, void* user_data) {
   (void)user_data;
   const int64_t width = width_of(&c->inputs[0]);
   float *y = c->outputs[0].data, *sums = c->saved;
@@ -122,7 +122,7 @@ static gsel_status norm_run(const gsel_call* c, void* user_data) {
   return GSEL_OK;
 }
 
-static gsel_status norm_back_input(const gsel_call* c, void* user_data) {
+static gsel_status layernorm_back_input(const gsel_call* c, void* user_data) {
   (void)user_data;
   const int64_t width = width_of(&c->inputs[0]);
   float* dx = c->d_inputs[0].data;
@@ -135,7 +135,7 @@ static gsel_status norm_back_input(const gsel_call* c, void* user_data) {
   return GSEL_OK;
 }
 
-static gsel_status norm_back_weight(const gsel_call* c, void* user_data) {
+static gsel_status layernorm_back_weight(const gsel_call* c, void* user_data) {
   (void)user_data;
   const int64_t width = width_of(&c->inputs[0]);
   const float* sums = c->saved;
@@ -307,52 +307,7 @@ static gsel_status loss_back_input(const gsel_call* c, void* user_data) {
   return GSEL_OK;
 }
 
-/* ---- the table: flags and what is left unread as in layers.c -------------------------------------------- */
-
-#define IN(i) GSEL_UNREAD_INPUT(i)
-#define OUT(i) GSEL_UNREAD_OUTPUT(i)
-
-static const struct layer_kind token = {.forward = token_run,
-                                        .backward_weight = token_back_weight,
-                                        .weight_unread = OUT(0),
-                                        .unread_params = 1,
-                                        .flags = GSEL_LAYER_POSITIONWISE};
-static const struct layer_kind position = {.forward = position_run,
-                                           .backward_input = sum_back_input,
-                                           .backward_weight = position_back_weight,
-                                           .input_unread = IN(0) | OUT(0),
-                                           .weight_unread = IN(0) | OUT(0),
-                                           .unread_params = 1,
-                                           .flags = GSEL_LAYER_POSITIONWISE};
-static const struct layer_kind layernorm = {.forward = norm_run,
-                                            .backward_input = norm_back_input,
-                                            .backward_weight = norm_back_weight,
-                                            .input_unread = OUT(0),
-                                            .weight_unread = OUT(0),
-                                            .unread_params = 2,
-                                            .flags = GSEL_LAYER_POSITIONWISE};
-static const struct layer_kind linear = {.forward = linear_run,
-                                         .backward_input = linear_back_input,
-                                         .backward_weight = linear_back_weight,
-                                         .input_unread = IN(0) | OUT(0),
-                                         .weight_unread = OUT(0),
-                                         .unread_params = 2,
-                                         .flags = GSEL_LAYER_POSITIONWISE};
-static const struct layer_kind attention = {
-    .forward = attention_run, .backward_input = attention_back_input, .input_unread = OUT(0)};
-static const struct layer_kind gelu = {
-    .forward = gelu_run, .backward_input = gelu_back_input, .input_unread = OUT(0), .flags = GSEL_LAYER_POSITIONWISE};
-static const struct layer_kind residual = {.forward = residual_run,
-                                           .backward_input = sum_back_input,
-                                           .backward_weight = residual_back_weight,
-                                           .input_unread = IN(0) | IN(1) | OUT(0),
-                                           .weight_unread = IN(0) | IN(1) | OUT(0),
-                                           .unread_params = 1,
-                                           .flags = GSEL_LAYER_POSITIONWISE};
-static const struct layer_kind loss = {.forward = loss_run,
-                                       .backward_input = loss_back_input,
-                                       .input_unread = OUT(0) | OUT(1),
-                                       .flags = GSEL_LAYER_LOSS | GSEL_LAYER_POSITIONWISE | GSEL_LAYER_SAVES_WHOLE};
+#include "layer_table.h"
 
 const struct layer_kinds exact_layers = {&token,     &position, &layernorm, &linear, &attention,
                                          &attention, &gelu,     &residual,  &loss};
