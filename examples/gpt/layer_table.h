@@ -1,5 +1,5 @@
-/* layer_table.h: flags, and what backwards leave unread, of the layers whose functions stand above its #include. They are
- * those of layers.c. */
+/* layer_table.h: flags, and what backwards leave unread, of the layers whose functions stand above its #include. They
+ * are those of layers.c. */
 
 #define IN(i) GSEL_UNREAD_INPUT(i)
 #define OUT(i) GSEL_UNREAD_OUTPUT(i)
