@@ -127,7 +127,6 @@ struct Bridged {
   char bridge[32], names[3][32];
   bool is_link;  // only what is between hosts 0 and 1 is cut; else host 2 hears nobody
   volatile int32_t come, over;
-  int32_t unanswered;  // ranks that nobody told what host 2 hears
 };
 
 bool shell(const std::string& text) {
@@ -175,12 +174,7 @@ void has_a_third_host(rank_run* run) {
   const char* text = at->is_link         ? ", and answers rank 2 on "
                      : run->rank == lost ? ", and other hosts that were asked about it do not answer either"
                                          : "is silent for 3 s, to rank 1 on ";
-  char said[480] = "";
-  gsel_error_format(err, said, sizeof said);
-  const bool is_late = at->is_link && !strstr(said, text);
-  if (is_late)
-    __atomic_add_fetch(&at->unanswered, 1, __ATOMIC_SEQ_CST);  // the host that hears both did not answer in time
-  rank_fails(run, status, err, GSEL_ERR_PEER, is_late ? "is silent for 3 s" : text, run->rank == lost ? 0 : lost);
+  rank_fails(run, status, err, GSEL_ERR_PEER, text, run->rank == lost ? 0 : lost);
   if (run->rank == lost) {
     rank_fails(run, gsel_comm_shrink(comm, &left, &err), err, GSEL_ERR_PEER, "a minority", -1);
   } else {
@@ -196,8 +190,7 @@ void has_a_third_host(rank_run* run) {
   gsel_comm_free(comm);
 }
 
-// Returns whether all ranks were told what host 2 hears.
-bool cut_of_three(bool is_link) {
+void cut_of_three(bool is_link) {
   auto* at = static_cast<Bridged*>(shared_memory(sizeof(Bridged)));
   bool is_cut = make_bridge(at);
   if (!is_cut) {
@@ -221,16 +214,12 @@ bool cut_of_three(bool is_link) {
     ranks_verdict(runs, 3);
     assert_true(is_cut);
   }
-  const bool all_told = at->unanswered == 0;
   munmap(at, sizeof *at);
-  return all_told;
 }
 
-// An answer may come too late, where something else has the processors; not three times.
+// Host 2 may have been told of the cut by one side, and shrink, while the other side asks it.
 void test_a_host_that_another_one_hears_is_not_said_to_be_dead(void**) {
-  bool all_told = false;
-  for (int i = 0; i < 3 && !all_told; ++i) all_told = cut_of_three(true);
-  assert_true(all_told);
+  cut_of_three(true);
 }
 
 void test_a_host_that_nobody_hears_is(void**) {

@@ -197,4 +197,20 @@ void Messages::probe_here(Half& half) {
   if (found.source >= 0) found.source = roster_.here()[static_cast<size_t>(found.source)];
 }
 
+// The ranks of this host have left: whether one had sent what the half receives. If not, nothing is posted here any
+// more.
+bool Messages::has_come_here(Half& half) {
+  if (!half.local) return false;
+  gsel_message found = GSEL_MESSAGE_INIT;
+  gsel_collective probe = GSEL_COLLECTIVE_INIT;
+  probe.kind = GSEL_COLLECTIVE_IPROBE;
+  probe.root = GSEL_ANY_RANK;
+  probe.tag = half.call.tag;
+  probe.received = &found;
+  local_.run(probe, nullptr);
+  if (found.source >= 0 || !half.local->cancel()) return true;
+  half.local.reset();
+  return false;
+}
+
 }  // namespace gsel::hosts

@@ -71,23 +71,31 @@ bool Chair::is_settled(size_t party) {
 
 void Chair::poll_once() {
   std::vector<pollfd> items;
-  for (const os::Fd& fd : at_.doors.own.fds()) items.push_back({fd.get(), POLLIN, 0});
-  for (const Visitor& guest : at_.doors.guests)
-    if (!guest.petition) items.push_back({guest.stream.fd(), POLLIN, 0});
+  {
+    const std::lock_guard lock(at_.doors.guest_mutex);
+    for (const os::Fd& fd : at_.doors.own.fds()) items.push_back({fd.get(), POLLIN, 0});
+    for (const Visitor& guest : at_.doors.guests)
+      if (!guest.petition) items.push_back({guest.stream.fd(), POLLIN, 0});
+  }
   for (size_t i = at_.own + 1; i < attempts_.size(); ++i)
     for (ConnectAttempt& attempt : attempts_[i])
       if (attempt.has_descriptor()) items.push_back({attempt.stream().fd(), attempt.events(), 0});
   poll(items.data(), items.size(), kPollMs);
-  at_.doors.accept_guests();
-  for (Visitor& guest : at_.doors.guests) at_.doors.read_petition(guest, at_.secret);
-  std::erase_if(at_.doors.guests, [](const Visitor& guest) { return guest.is_over; });
-  take_petitions();
+  hear_guests();
   for (size_t i = at_.own + 1; i < attempts_.size(); ++i)
     for (ConnectAttempt& attempt : attempts_[i]) {
       attempt.progress(at_.silence_ns);
       if (attempt.state() == ConnectAttempt::State::open && !attempt.stream().fill(sizeof(Challenge) + 1))
         attempt.begin_again();  // reads past a challenge, to notice the end of the connection
     }
+}
+
+void Chair::hear_guests() {
+  const std::lock_guard lock(at_.doors.guest_mutex);
+  at_.doors.accept_guests();
+  for (Visitor& guest : at_.doors.guests) at_.doors.read_petition(guest, at_.secret);
+  std::erase_if(at_.doors.guests, [](const Visitor& guest) { return guest.is_over; });
+  take_petitions();
 }
 
 // Petitions of another call wait until this host makes that call. For shrinks, one side may know an earlier decision
@@ -147,6 +155,7 @@ std::vector<int32_t> Chair::silent() const {
 // In a resync: a rank that shrinks instead.
 std::optional<int32_t> Chair::shrinks() const {
   if (at_.petition.aim != Petition::Aim::resync) return {};
+  const std::lock_guard lock(at_.doors.guest_mutex);
   for (const Visitor& guest : at_.doors.guests)
     if (guest.petition && guest.petition->aim == Petition::Aim::shrink) return guest.petition->rank;
   return {};

@@ -21,6 +21,7 @@ class Chair {
   bool has_all_petitions();
   bool is_settled(size_t party);
   void poll_once();
+  void hear_guests();
   void take_petitions();
   void gather_marks();
   std::optional<int32_t> shrinks() const;

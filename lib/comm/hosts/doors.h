@@ -61,15 +61,16 @@ struct Visitor {
 
 // Shared by a communicator and those that shrinks make of it. Ranks are those of the first communicator.
 struct Doors {
-  std::mutex mutex;  // held by one council at a time
+  std::mutex mutex;        // held by one council at a time; for newest and is_kept
+  std::mutex guest_mutex;  // for own and guests; held briefly, so that inquiries are answered during a council
   Listener own = Listener::at_any_port();
   gsel_unique_id job;           // of the first communicator
   std::vector<uint16_t> ports;  // by rank
-  std::vector<Visitor> guests;  // not yet answered by a council
+  std::vector<Visitor> guests;  // not answered yet
   Members newest;               // newest generation that this rank knows
   bool is_kept = false;         // open until the process ends
 
-  // With the mutex held. accept_guests: accepts new connections. read_petition: reads what a guest has sent so far.
+  // With guest_mutex held. accept_guests: accepts new connections. read_petition: reads what a guest has sent so far.
   void accept_guests();
   void read_petition(Visitor& guest, const Secret& secret) const;
 };

@@ -133,6 +133,7 @@ void HostsControl::leave_doors() {
   if (!heritage_.doors || is_shrunk_) return;
   const std::lock_guard lock(heritage_.doors->mutex);
   if (heritage_.doors->newest.generation.number != heritage_.generation || heritage_.doors->is_kept) return;
+  const std::lock_guard guests_lock(heritage_.doors->guest_mutex);
   heritage_.doors->own.close();
   heritage_.doors->guests.clear();
 }

@@ -127,10 +127,8 @@ void Inquiries::receive_finding(Asked& asked, Call& call) const {
 
 // ---- being asked ----------------------------------------------------------------------------------------------------
 
-// A council that holds the mutex hears the guests itself.
 void Inquiries::attend_to_door() {
-  const std::unique_lock lock(doors_.mutex, std::try_to_lock);
-  if (!lock) return;
+  const std::lock_guard lock(doors_.guest_mutex);
   doors_.accept_guests();
   for (Visitor& guest : doors_.guests) {
     doors_.read_petition(guest, secret_);
@@ -167,8 +165,7 @@ void Inquiries::add_to(std::vector<pollfd>& items) {
   };
   for (Asked& asked : asked_) std::ranges::for_each(asked.witnesses, add);
   for (Asking& asking : asking_) add(asking.call);
-  const std::unique_lock lock(doors_.mutex, std::try_to_lock);
-  if (!lock) return;
+  const std::lock_guard lock(doors_.guest_mutex);
   for (const os::Fd& fd : doors_.own.fds()) items.push_back({fd.get(), POLLIN, 0});
   for (const Visitor& guest : doors_.guests)
     if (!guest.petition) items.push_back({guest.stream.fd(), POLLIN, 0});

@@ -171,7 +171,7 @@ void Messages::progress(Started& started) {
     all = all && half.done;
   }
   if (!all) try {
-      for (const Half& half : started.halves_)
+      for (Half& half : started.halves_)
         if (!half.done) fail_if_alone(half);
       local_.throw_break_reason();
       if (started.since_ns_ == 0) return;
@@ -248,11 +248,11 @@ void Messages::await_notified() noexcept {
 }
 
 // For a receive from any rank.
-void Messages::fail_if_alone(const Half& half) {
+void Messages::fail_if_alone(Half& half) {
   if (half.call.root != GSEL_ANY_RANK || half.is_met || !local_.all_others_left()) return;
   bool all_left = true;
   for_each_peer(half, [&](int32_t, const Peer& peer) { all_left = all_left && (peer.gone || peer.has_left); });
-  if (!all_left) return;
+  if (!all_left || has_come_here(half)) return;
   local_.break_with(Error(GSEL_ERR_PEER, fmt::format("every other rank left while {} waited in {}",
                                                      roster_.named(roster_.rank()), text_of(half.whole)))
                         .about_rank(roster_.shown(roster_.rank() == 0 ? 1 : 0)));

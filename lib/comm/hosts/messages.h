@@ -173,7 +173,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
   void give_up(Started& started) noexcept;
   std::string text_of(const gsel_collective& call) const;
   [[noreturn]] void fail_gone(const Half& half, std::string_view why);
-  void fail_if_alone(const Half& half);
+  void fail_if_alone(Half& half);
   void await_notified() noexcept;
   [[noreturn]] void fail_late(const Half& half, double seconds);
   bool is_remote(int32_t rank) const { return rank >= 0 && !roster_.is_here(rank); }
@@ -197,6 +197,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
   void refuse(const Half& half, int32_t rank, const Arrived& message);
   void receive_refusal(int32_t rank, const Frame& frame);
   void probe_here(Half& half);
+  bool has_come_here(Half& half);
   void keep_others(const Half& half);
 
   // moving.cc
