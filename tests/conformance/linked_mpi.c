@@ -3,7 +3,8 @@
  * they are on hosts of their own. The first argument says what is tried:
  *   multiple, serialized, single  the thread level that MPI is initialised with
  *   finalised                     the program calls MPI_Finalize too early
- *   interface                     rank 1 has a GSEL_INTERFACE that is none */
+ *   interface                     rank 1 has a GSEL_INTERFACE that is none
+ *   exhausted                     the program has all communicators that its MPI can have */
 #include <gsel/gsel.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -147,6 +148,32 @@ static void an_interface_that_is_none(void) {
   MPI_Finalize();
 }
 
+/* Open MPI has a billion, and is not tried. */
+static void no_communicator_left(void) {
+  enum { kMost = 10000 };
+  static MPI_Comm all[kMost];
+  gsel_comm* comm = NULL;
+  gsel_error* err = NULL;
+  MPI_Errhandler handler, after;
+  int n = 0;
+  MPI_Comm_get_errhandler(MPI_COMM_WORLD, &handler);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+#ifndef OPEN_MPI
+  while (n < kMost && MPI_Comm_dup(MPI_COMM_WORLD, &all[n]) == MPI_SUCCESS) ++n;
+  must(n < kMost, "an MPI that has no communicator left", NULL);
+#endif
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+  if (n > 0) must_fail(join(&comm, &err), &err, GSEL_ERR_IO, "MPI_Comm_create_group failed");
+  MPI_Comm_get_errhandler(MPI_COMM_WORLD, &after);
+  must(after == handler, "the error handler of MPI's world", NULL);
+  while (n > 0) MPI_Comm_free(&all[--n]);
+  must(join(&comm, &err) == GSEL_OK, "gsel_comm_init", err);
+  gsel_comm_free(comm);
+  MPI_Comm_get_errhandler(MPI_COMM_WORLD, &after);
+  must(after == handler, "the error handler of MPI's world", NULL);
+  MPI_Finalize();
+}
+
 int main(int argc, char** argv) {
   char host[16];
   int level = MPI_THREAD_MULTIPLE, got;
@@ -163,6 +190,8 @@ int main(int argc, char** argv) {
     finalised_too_early();
   else if (strcmp(tries, "interface") == 0)
     an_interface_that_is_none();
+  else if (strcmp(tries, "exhausted") == 0)
+    no_communicator_left();
   else
     at_level(got); /* an MPI may give another one than was asked for */
   if (rank == 0) puts("MPI is the program's");

@@ -6,7 +6,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
 export GSEL_RENDEZVOUS="file://$work/place"
-for tries in multiple serialized single finalised interface; do
+for tries in multiple serialized single finalised interface exhausted; do
   timeout 120 "$1" -n 3 "$2" $tries > "$work/out" 2>&1 && grep -q "MPI is the program's" "$work/out" || {
     echo "$tries:"
     cat "$work/out"

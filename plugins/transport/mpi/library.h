@@ -16,7 +16,8 @@ namespace gsel_mpi {
   X(MPI_Initialized) X(MPI_Finalized) X(MPI_Init_thread) X(MPI_Query_thread) \
   X(MPI_Finalize) X(MPI_Comm_rank) X(MPI_Comm_size) X(MPI_Comm_group) \
   X(MPI_Group_incl) X(MPI_Group_free) X(MPI_Comm_create_group) X(MPI_Comm_free) \
-  X(MPI_Comm_set_errhandler) X(MPI_Comm_get_attr) X(MPI_Isend) X(MPI_Irecv) \
+  X(MPI_Comm_get_errhandler) X(MPI_Comm_set_errhandler) X(MPI_Errhandler_free) \
+  X(MPI_Comm_get_attr) X(MPI_Isend) X(MPI_Irecv) \
   X(MPI_Test) X(MPI_Cancel) X(MPI_Request_free) X(MPI_Error_string)
 // clang-format on
 

@@ -48,12 +48,33 @@ void check_world(const std::vector<Place>& all, size_t world_size) {
   }
 }
 
+// While it lives, an error in MPI's world is returned. The handler of a program that has initialised MPI may end the
+// process, and is in place again afterwards.
+class WorldReturnsErrors {
+ public:
+  explicit WorldReturnsErrors(const Library& mpi) : mpi_(mpi) {
+    check(mpi, mpi.MPI_Comm_get_errhandler(mpi.world, &before_), "MPI_Comm_get_errhandler");
+    mpi.MPI_Comm_set_errhandler(mpi.world, mpi.errors_return);
+  }
+  ~WorldReturnsErrors() {
+    mpi_.MPI_Comm_set_errhandler(mpi_.world, before_);
+    mpi_.MPI_Errhandler_free(&before_);
+  }
+  WorldReturnsErrors(const WorldReturnsErrors&) = delete;
+  WorldReturnsErrors& operator=(const WorldReturnsErrors&) = delete;
+
+ private:
+  const Library& mpi_;
+  MPI_Errhandler before_{};
+};
+
 void make_comm(gsel_link& link, const std::vector<Place>& all) {
   const Library& mpi = *link.mpi;
   std::vector<int> ranks;
   for (const Place& place : all) ranks.push_back(place.rank);
   MPI_Group world, group;
   const Inside inside(mpi);
+  const WorldReturnsErrors returns(mpi);
   check(mpi, mpi.MPI_Comm_group(mpi.world, &world), "MPI_Comm_group");
   check(mpi, mpi.MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &group), "MPI_Group_incl");
   check(mpi, mpi.MPI_Comm_create_group(mpi.world, group, 0, &link.comm), "MPI_Comm_create_group");
