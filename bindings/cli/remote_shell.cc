@@ -16,14 +16,26 @@ bool is_plain(const std::string& path) {
   return path.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+-") == path.npos;
 }
 
+std::string quoted(const std::string& word) {
+  if (is_plain(word)) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 }  // namespace
 
-std::vector<std::string> RemoteShell::agent_on(const std::string& host) const {
+std::vector<std::string> RemoteShell::on(const std::string& host, const std::vector<std::string>& arguments) const {
   std::vector<std::string> line = words;
   const bool has_brackets = host.starts_with("[");  // IPv6 address
   line.push_back(has_brackets ? host.substr(1, host.size() - 2) : host);
-  line.insert(line.end(), {gsel, "run", "--agent", std::to_string(kAgentProtocol)});
+  line.push_back(gsel);
+  for (const std::string& argument : arguments) line.push_back(quoted(argument));
   return line;
+}
+
+std::vector<std::string> RemoteShell::agent_on(const std::string& host) const {
+  return on(host, {"run", "--agent", std::to_string(kAgentProtocol)});
 }
 
 RemoteShell remote_shell_of(const std::string& rsh, const std::string& gsel) {

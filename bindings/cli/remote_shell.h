@@ -11,7 +11,9 @@ struct RemoteShell {
   std::vector<std::string> words;  // command line before the host
   std::string gsel;                // the command's path on other hosts
 
-  // The whole command line that starts our agent on that host.
+  // The whole command line that runs gsel there. Arguments that a shell would change are quoted for it.
+  std::vector<std::string> on(const std::string& host, const std::vector<std::string>& arguments) const;
+  // That starts our agent.
   std::vector<std::string> agent_on(const std::string& host) const;
   const std::string& name() const { return words.front(); }
 };

@@ -13,6 +13,7 @@
 #include "recordings.h"
 #include "trace_calls.h"
 #include "trace_hosts.h"
+#include "trace_remote.h"
 #include "trace_steps.h"
 
 namespace gsel::cli {
@@ -26,12 +27,12 @@ const CommandText kTraceText{
     .description =
         "Given the pid of any rank, or the files that GSEL_TRACE=folder made when a call failed, says for each "
         "communicator what its ranks are in and who holds them up. The pid of gsel run --hosts stands for all ranks of "
-        "all "
-        "hosts.\n\n"
+        "all hosts; of a job that was started otherwise, HOST:PID names a rank of each host, which ssh reaches.\n\n"
         "Given the folder of train.timeline, says for each rank where the time of a step went, and how much of the "
         "communication ran beside computing. All sources must belong to one job; they are taken together.",
     .examples = {{"gsel trace $(pgrep -n -f ./app)", "Who waits for whom."},
                  {"gsel trace $(pgrep -n -f 'gsel run --hosts')", "The same, with the ranks of all hosts."},
+                 {"gsel trace node1:4711 node2:5120", "The same, of a job that mpirun, srun or torchrun has started."},
                  {"gsel trace steps --svg step.svg", "A picture of a training step."}},
     .sections = {{"JSON",
                   "An object with what the sources have, the first, the second or both:",
@@ -41,7 +42,7 @@ const CommandText kTraceText{
 
 struct TraceOptions {
   std::vector<std::string> sources;
-  std::string chrome, svg;
+  std::string chrome, svg, rsh, remote_gsel;
   size_t last = 5;
 };
 
@@ -92,16 +93,21 @@ struct Documents {
   std::vector<Json> recordings, steps;
 };
 
-// A number is a pid; a file of that name needs a '/'.
-Documents read(const std::vector<std::string>& sources) {
+// A number is a pid; a file of that name needs a '/', as does one with a ':'.
+Documents read_all(const TraceOptions& options) {
   Documents documents;
   const auto take = [&](Json document) {
     if (document.contains("steps")) documents.steps.push_back(document);
     if (document.contains("communicators")) documents.recordings.push_back(std::move(document));
   };
-  for (const std::string& source : sources) {
+  std::vector<SourcesOfHost> hosts;
+  for (const std::string& source : options.sources) {
     int32_t pid = 0;
-    if (is_number(source, pid)) {
+    if (const auto other = on_other_host(source)) {
+      auto host = std::ranges::find(hosts, other->first, &SourcesOfHost::host);
+      if (host == hosts.end()) host = hosts.insert(host, {other->first, {}});
+      host->sources.push_back(other->second);
+    } else if (is_number(source, pid)) {
       if (const auto told = recordings_of_launcher(pid))
         for (const std::string& json : *told) take(checked(json, source));
       else
@@ -111,6 +117,9 @@ Documents read(const std::vector<std::string>& sources) {
     else
       take(checked(read_file(source), source));
   }
+  if (hosts.empty()) return documents;
+  const std::vector<std::string> told = trace_on_hosts(remote_shell_of(options.rsh, options.remote_gsel), hosts);
+  for (size_t h = 0; h < hosts.size(); ++h) take(checked(told[h], "host " + hosts[h].host));
   return documents;
 }
 
@@ -118,7 +127,7 @@ Documents read(const std::vector<std::string>& sources) {
 
 int print_trace(const TraceOptions& options, bool as_json) {
   try {
-    const Documents documents = read(options.sources);
+    const Documents documents = read_all(options);
     const std::vector<Json> communicators = join_parts(merge_recordings(documents.recordings));
     const std::vector<Json> steps = merge_steps(documents.steps);
     Json all;
@@ -148,12 +157,18 @@ int print_trace(const TraceOptions& options, bool as_json) {
 Command trace_command(CommandLine& line) {
   auto options = std::make_shared<TraceOptions>();
   Parser parser = line.subcommand(kTraceText);
-  parser.list("source", options->sources, "PID|FILE|FOLDER...", "Pids, files and folders of one job.");
+  parser.list("source", options->sources, "[HOST:]PID|FILE|FOLDER...",
+              "Pids, files and folders of one job; with HOST: of another host.");
   parser.require("source");
   parser.option("--last", options->last, "N", "Calls to list of each rank.", Parser::Default::shown);
   parser.option("--svg", options->svg, "FILE", "Write a picture to this file, and no text.");
   parser.option("--chrome", options->chrome, "FILE",
                 "Write a timeline for Perfetto or chrome://tracing to this file, and no text.");
+  parser.option("--rsh", options->rsh, "COMMAND",
+                "The remote shell for HOST:, with its options; default: GSEL_RSH, or ssh, which must not ask for "
+                "anything.");
+  parser.option("--remote-gsel", options->remote_gsel, "COMMAND",
+                "gsel on these hosts; default: the path of this one.");
   return {parser, [options, &common = line.common()] { return print_trace(*options, common.json); }};
 }
 

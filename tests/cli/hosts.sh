@@ -309,6 +309,22 @@ until "$gsel" trace $job > "$work/out" 2> "$work/err2" &&
 done
 said out "^communicator world of 4 ranks"
 clocks $job
+# The same by a rank of each host, as in a job that is started otherwise.
+of_host() { awk -v host=$1 '$2 == host { print $3; exit }' "$work/out"; }
+on_a=a:$(of_host a) on_b=b:$(of_host b)
+"$gsel" trace "$on_a" "$on_b" --remote-gsel "$work/agent" > "$work/out" 2> "$work/err" || fail "gsel trace $on_a $on_b: $(cat "$work/err")"
+said out "^communicator world of 4 ranks"
+said out "^rank 3 on [a-z0-9]* (pid [0-9]*) holds up the others: it is in "
+not_traced() { # PATTERN ARGUMENTS...
+  pattern=$1
+  shift
+  if "$gsel" trace "$@" > "$work/out" 2> "$work/err"; then fail "gsel trace $* was taken"; fi
+  said err "$pattern"
+}
+not_traced "^gsel: host b: process 1 has no communicator of more than one rank; expected the pid of a rank" b:1 --remote-gsel "$work/agent"
+not_traced "^gsel: host a: .*no-agent.*; name the path of gsel there by --remote-gsel" "$on_a" "$on_b" --remote-gsel "$work/no-agent"
+not_traced "nosuch-rsh cannot be started" "$on_a" --rsh nosuch-rsh
+not_traced "^gsel: a:: nothing of that host; expected HOST:PID, HOST:FILE or HOST:FOLDER" a:
 kill -TERM $job
 status=0
 wait $job || status=$?

@@ -87,7 +87,10 @@ grep -q "rank 3 (pid [0-9]*) was killed by signal 9" "$work/1" || fail "what the
 job sh -c '[ $RANK = 2 ] && { launcher=$PPID; (sleep 1; kill -9 $launcher) & } ; exec '"$gsel"' bench allreduce -b 8 -e 8 --iterations 1000000 --joined'
 [ "$status" != 0 ] || fail "a job with a killed launcher: status 0"
 grep -q "rank [23] .*ended without gsel_comm_free" "$work/0" || fail "what the first host said: $(cat "$work/0")"
-[ $hosts_are = namespaces ] || exit 0
+[ $hosts_are = namespaces ] || {
+  echo "left out: a host that falls silent, since network namespaces are not to be had here"
+  exit 0
+}
 
 # A host that falls silent is named on either side, by the first of its ranks.
 (
