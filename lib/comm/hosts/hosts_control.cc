@@ -141,18 +141,18 @@ void HostsControl::leave_doors() {
 // Joins the transport that all ranks have, or none.
 void HostsControl::join_carrier() {
   const std::string own = facts_->between_hosts ? facts_->between_hosts->transport_name : std::string();
-  const bool all_have_it = agree_on(own, "transport") && !own.empty();
+  const bool all_have_it = agree_on(own, "transport", join_timeout_s_) && !own.empty();
   if (all_have_it || compare_transports())
     backend_.take(std::make_unique<Carrier>(facts_->between_hosts, *this, timeout_s_, join_timeout_s_,
                                             roster_.table().addresses[roster_.own_host()]));
 }
 
 // Whether all ranks give the same text. The exchanged bytes do not grow with the number of ranks.
-bool HostsControl::agree_on(std::string_view text, std::string_view label) {
+bool HostsControl::agree_on(std::string_view text, std::string_view label, double timeout_s) {
   Head head = head_of_exchange(0, label);
   head.fingerprint ^= fingerprint_of(text);
   try {
-    run_in_turn([&] { assembly_.gather(head, nullptr, nullptr, join_timeout_s_); });
+    run_in_turn([&] { assembly_.gather(head, nullptr, nullptr, timeout_s); });
   } catch (const Error& error) {
     if (error.code() != GSEL_ERR_MISMATCH) throw;
     return false;
@@ -216,7 +216,8 @@ void HostsControl::abort(const char* reason, int32_t about) noexcept {
   if (herald_) herald_->await_notified();
 }
 
-// A difference on this host is known without waiting.
+// A difference on this host is known without waiting. Between hosts the calls are compared; they are exchanged only if
+// they differ.
 std::optional<OtherJointCall> HostsControl::begin_joint_call(int32_t kind, uint64_t argument) {
   if (auto other = local_->begin_joint_call(kind, argument)) {
     other->rank = roster_.here()[static_cast<size_t>(other->rank)];
@@ -226,6 +227,7 @@ std::optional<OtherJointCall> HostsControl::begin_joint_call(int32_t kind, uint6
     uint64_t kind, argument;
   };
   const Begun own{static_cast<uint64_t>(kind), argument};
+  if (agree_on({reinterpret_cast<const char*>(&own), sizeof own}, "joint call", timeout_s_)) return std::nullopt;
   std::vector<Begun> all(roster_.ranks());
   exchange(&own, all.data(), sizeof own, "joint call", 0);
   for (size_t q = 0; q < all.size(); ++q)

@@ -114,7 +114,7 @@ class HostsControl final : public Control {
   std::shared_ptr<const Origin> origin() const;
   std::unique_ptr<BackendRequest> create_in_background(std::function<void()> make);
   void join_carrier();
-  bool agree_on(std::string_view text, std::string_view label);
+  bool agree_on(std::string_view text, std::string_view label, double timeout_s);
   bool compare_transports();
   void run_in_turn(const std::function<void()>& body);
   void exchange_in_turn(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s);
