@@ -16,7 +16,7 @@ bool is_plain(const std::string& path) {
   return path.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+-") == path.npos;
 }
 
-std::string quoted(const std::string& word) {
+std::string shell_quoted(const std::string& word) {
   if (is_plain(word)) return word;
   std::string out = "'";
   for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -30,7 +30,7 @@ std::vector<std::string> RemoteShell::on(const std::string& host, const std::vec
   const bool has_brackets = host.starts_with("[");  // IPv6 address
   line.push_back(has_brackets ? host.substr(1, host.size() - 2) : host);
   line.push_back(gsel);
-  for (const std::string& argument : arguments) line.push_back(quoted(argument));
+  for (const std::string& argument : arguments) line.push_back(shell_quoted(argument));
   return line;
 }
 

@@ -101,6 +101,23 @@ func (c *Comm) Grow(ctx context.Context, options *CommOptions) (*Comm, error) {
 	})
 }
 
+// Merge makes one communicator of c and another one, whose ranks merge it with the same id and the sum of both sizes. The
+// ranks of the one that is not high keep their numbers, those of the other one follow. Collective over both.
+func (c *Comm) Merge(ctx context.Context, high bool, options *CommOptions) (*Comm, error) {
+	o, done, err := options.toC(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var follows C.int32_t
+	if high {
+		follows = 1
+	}
+	return c.made(ctx, func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) C.gsel_status {
+		return C.gsel_comm_merge(p, follows, o, out, err)
+	})
+}
+
 // made makes a communicator from this one.
 func (c *Comm) made(ctx context.Context, f func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) C.gsel_status) (other *Comm, err error) {
 	err = c.blocking(ctx, func(p unsafe.Pointer) (err error) {

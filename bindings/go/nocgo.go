@@ -100,6 +100,9 @@ func Join(ctx context.Context, options *CommOptions) (*Comm, error) { return *ne
 func (c *Comm) Grow(ctx context.Context, options *CommOptions) (*Comm, error) {
 	return *new(*Comm), ErrNoCgo
 }
+func (c *Comm) Merge(ctx context.Context, high bool, options *CommOptions) (*Comm, error) {
+	return *new(*Comm), ErrNoCgo
+}
 func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
 	return *new(*Comm), ErrNoCgo
 }

@@ -624,6 +624,13 @@ GSEL_API gsel_status gsel_comm_resync(gsel_comm *comm, gsel_error **err);
  * not shared in the new communicator. Over several hosts, options->rendezvous is where all ranks meet, at rank 0's
  * host; GSEL_ERR_ARG if it is not given. Errors as those of gsel_comm_init. Since 0.1. */
 GSEL_API gsel_status gsel_comm_grow(gsel_comm *comm, const gsel_comm_options *options, gsel_comm **out, gsel_error **err);
+/* Makes one communicator of two, like MPI_Intercomm_merge. Every rank of both calls this function, with the same id, and
+ * with the sum of both sizes as options->world_size. The ranks of the communicator with high = 0 keep their numbers;
+ * those of the one with high = 1 follow in their order. Both communicators stay usable. Otherwise like gsel_comm_grow.
+ *   high  0 or 1, the same on all ranks of comm, and not the same in both communicators
+ * Errors: those of gsel_comm_grow; GSEL_ERR_MISMATCH if both are high or both are low. Since 0.1. */
+GSEL_API gsel_status gsel_comm_merge(gsel_comm *comm, int32_t high, const gsel_comm_options *options, gsel_comm **out,
+                                     gsel_error **err);
 
 /* The same without blocking, as MPI_Comm_idup does: *out is a request, given to the caller, that ends once the
  * communicator is made. gsel_request_take_comm returns the communicator, and gsel_request_free frees one that was not

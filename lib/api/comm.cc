@@ -36,6 +36,26 @@ gsel::JoinOptions join_of(gsel_comm_options& given, const gsel::Config& settings
   return join;
 }
 
+// How ranks of `old` join a larger communicator; `join` and `find` borrow from the rest.
+struct Larger {
+  Larger(std::string_view name, const gsel::Communicator& old, const gsel_comm_options* options)
+      : given(gsel::read_struct(options, "gsel_comm_options")), settings(config_of(given)) {
+    if (!given.id || given.world_size == 0)
+      gsel::fail(GSEL_ERR_ARG, "{}: the config has no {}; it needs a fresh id and the new world_size", name,
+                 given.id ? "world_size" : "id");
+    given.rank = old.rank();
+    join = join_of(given, settings);
+    find = gsel::accelerator_of(given, settings, join);
+  }
+  Larger(const Larger&) = delete;
+  Larger& operator=(const Larger&) = delete;
+
+  gsel_comm_options given;
+  const gsel::Config settings;
+  gsel::JoinOptions join;
+  gsel::Communicator::FindAccelerator find;
+};
+
 }  // namespace
 
 extern "C" {
@@ -140,14 +160,19 @@ gsel_status gsel_comm_grow(gsel_comm* comm, const gsel_comm_options* options, gs
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;
     gsel::Communicator& old = gsel::required(comm, "comm").impl;
-    gsel_comm_options given = gsel::read_struct(options, "gsel_comm_options");
-    if (!given.id || given.world_size == 0)
-      gsel::fail(GSEL_ERR_ARG, "gsel_comm_grow: the config has no {}; it needs a fresh id and the new world_size",
-                 given.id ? "world_size" : "id");
-    given.rank = old.rank();
-    const gsel::Config settings = config_of(given);
-    const gsel::JoinOptions join = join_of(given, settings);
-    *out = new gsel_comm{old.grow(join, gsel::accelerator_of(given, settings, join))};
+    const Larger larger("gsel_comm_grow", old, options);
+    *out = new gsel_comm{old.grow(larger.join, larger.find)};
+  });
+}
+
+gsel_status gsel_comm_merge(gsel_comm* comm, int32_t high, const gsel_comm_options* options, gsel_comm** out,
+                            gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(out, "out") = nullptr;
+    gsel::Communicator& old = gsel::required(comm, "comm").impl;
+    if (high != 0 && high != 1) gsel::fail(GSEL_ERR_ARG, "gsel_comm_merge: high is {}; expected 0 or 1", high);
+    const Larger larger("gsel_comm_merge", old, options);
+    *out = new gsel_comm{old.merge(larger.join, high == 1, larger.find)};
   });
 }
 

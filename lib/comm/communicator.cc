@@ -234,30 +234,43 @@ void Communicator::resync() {
   if (device_ && stream_) device_->set_stream(stream_);
 }
 
-// The old ranks check here that they agree; the rendezvous checks all ranks.
-Communicator Communicator::grow(const JoinOptions& given, const FindAccelerator& find) {
+Communicator Communicator::grow(const JoinOptions& join, const FindAccelerator& find) {
+  return join_larger("gsel_comm_grow", join, 0, find);
+}
+
+Communicator Communicator::merge(const JoinOptions& join, bool high, const FindAccelerator& find) {
+  return join_larger("gsel_comm_merge", join, high ? join.world_size - world_size() : 0, find);
+}
+
+// first: number of rank 0 in the larger communicator. The old ranks check here that they agree; the rendezvous checks
+// all ranks.
+Communicator Communicator::join_larger(std::string_view name, const JoinOptions& given, int32_t first,
+                                       const FindAccelerator& find) {
   JoinOptions join = given;
-  join.rank = rank();
+  join.rank = first + rank();
   if (join.world_size < world_size())
-    fail(GSEL_ERR_ARG, "gsel_comm_grow: world_size is {} and the communicator has {} already; it takes a larger one",
+    fail(GSEL_ERR_ARG, "{}: world_size is {} and the communicator has {} already; it takes a larger one", name,
          join.world_size, with_noun(world_size(), "rank"));
   if (control_->is_over_hosts() && join.rendezvous.empty())
     fail(GSEL_ERR_ARG,
-         "gsel_comm_grow: the ranks are on several hosts and gsel_comm_options.rendezvous is not given; "
-         "name a place on rank 0's host where all can meet, as in tcp://10.0.0.1:29500");
+         "{}: the ranks are on several hosts and gsel_comm_options.rendezvous is not given; "
+         "name a place on rank 0's host where all can meet, as in tcp://10.0.0.1:29500",
+         name);
   struct Plan {
     gsel_unique_id id;
-    int32_t world_size;
+    int32_t world_size, first;
   };
-  const Plan own{join.id, join.world_size};
+  const Plan own{join.id, join.world_size, first};
   std::vector<Plan> plans(static_cast<size_t>(world_size()));
   control_->exchange(&own, plans.data(), sizeof own, "grow");
   for (size_t q = 0; q < plans.size(); ++q)
     if (std::memcmp(&plans[q], &plans[0], sizeof own) != 0)
-      throw Error(GSEL_ERR_MISMATCH, fmt::format("gsel_comm_grow: rank {} grows to {}, rank 0 to {}{}; give every "
-                                                 "rank the same id and world_size",
-                                                 q, with_noun(plans[q].world_size, "rank"), plans[0].world_size,
-                                                 plans[q].world_size == plans[0].world_size ? " by another id" : ""))
+      throw Error(GSEL_ERR_MISMATCH,
+                  fmt::format("{}: rank {} grows to {} as rank {}, rank 0 to {} as rank {}{}; give "
+                              "every rank the same id and world_size",
+                              name, q, with_noun(plans[q].world_size, "rank"), plans[q].first + static_cast<int32_t>(q),
+                              plans[0].world_size, plans[0].first,
+                              std::memcmp(&plans[q].id, &plans[0].id, sizeof own.id) != 0 ? " by another id" : ""))
           .about_rank(static_cast<int32_t>(q));
   return Communicator(join, find);
 }

@@ -107,6 +107,7 @@ class Communicator {
   std::unique_ptr<BackendRequest> start_making(const Making& making, std::shared_ptr<std::optional<Communicator>> made);
   void resync();
   Communicator grow(const JoinOptions& join, const FindAccelerator& find);
+  Communicator merge(const JoinOptions& join, bool high, const FindAccelerator& find);
   void set_timeout(double timeout_s);
 
   // Memory that all ranks can access.
@@ -116,6 +117,7 @@ class Communicator {
   void unregister_memory(void* memory) { backend_->unregister_memory(memory); }
 
  private:
+  Communicator join_larger(std::string_view name, const JoinOptions& given, int32_t first, const FindAccelerator& find);
   Communicator(const Communicator& made_from, std::unique_ptr<Control> control, bool on_host = false);
   void prepare();
   void join_devices();

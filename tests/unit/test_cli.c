@@ -730,6 +730,8 @@ static int tear_down(void** state) {
 }
 
 int main(void) {
+  /* They are ignored in what a shell starts in the background, and could not be trapped. */
+  for (const int* s = (const int[]){SIGINT, SIGQUIT, SIGHUP, 0}; *s; ++s) signal(*s, SIG_DFL);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_rank_gets_the_promised_environment),
       cmocka_unit_test(thread_counts_are_left_alone_when_set_or_when_there_is_one_rank),

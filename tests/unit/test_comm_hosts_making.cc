@@ -138,6 +138,58 @@ void grow_on(const char* hosts, int32_t before) {
   as_processes(static_cast<int32_t>(strlen(hosts)), grows, &growing);
 }
 
+// The ranks from `before` on have a communicator too, which meets at a place of its own.
+struct Merging {
+  Growing growing;
+  char high_place[64];
+  gsel_unique_id high_id;
+};
+
+void merges(rank_run* run) {
+  auto* merging = static_cast<Merging*>(run->user);
+  const Growing& growing = merging->growing;
+  const bool is_high = run->rank >= growing.before;
+  const char host[] = {'h', growing.job.hosts[run->rank], '\0'};
+  setenv("GSEL_HOST_ID", host, 1);
+  Both both;
+  gsel_error* err = nullptr;
+  gsel_comm* small = nullptr;
+  gsel_comm_options options;
+  gsel_comm_options_init(&options, sizeof options);
+  options.rank = is_high ? run->rank - growing.before : run->rank;
+  options.world_size = is_high ? run->world_size - growing.before : growing.before;
+  options.id = is_high ? &merging->high_id : &run->id;
+  options.rendezvous = gsel_str_from(is_high ? merging->high_place : growing.job.place);
+  rank_ok(run, gsel_comm_init(&options, &small, &err), err);
+  options.id = &growing.next_id;
+  options.world_size = run->world_size;
+  options.rendezvous = gsel_str_from(growing.next_place);
+  rank_ok(run, gsel_comm_merge(small, is_high, &options, &both.hosts, &err), err);
+  rank_check(run, gsel_comm_rank(both.hosts) == run->rank);
+  rank_ok(run, join_one_host(run, &both.host, &err), err);
+  rank_works(run, both);
+  int32_t x = 1;
+  rank_ok(run, gsel_allreduce(small, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err);  // is as it was
+  rank_check(run, x == (is_high ? run->world_size - growing.before : growing.before));
+  gsel_comm_free(small);
+}
+
+void test_communicators_of_several_hosts_are_merged(void**) {
+  const auto merge_on = [](const char* hosts, int32_t before) {
+    Merging merging = {};
+    for (char* place : {merging.growing.job.place, merging.growing.next_place, merging.high_place})
+      snprintf(place, sizeof merging.high_place, "tcp://127.0.0.1:%d", free_port());
+    for (gsel_unique_id* id : {&merging.growing.next_id, &merging.high_id})
+      assert_int_equal(gsel_unique_id_create(id, nullptr), GSEL_OK);
+    merging.growing.job.hosts = hosts;
+    merging.growing.before = before;
+    as_processes(static_cast<int32_t>(strlen(hosts)), merges, &merging);
+  };
+  merge_on("0011", 2);   // each of one host
+  merge_on("0101", 2);   // both of the same two hosts
+  merge_on("01223", 3);  // with a host in common
+}
+
 void test_communicators_grow_by_ranks_of_new_hosts(void**) {
   grow_on("0011", 2);  // of one host, by another one
   grow_on("0112", 2);  // of two, by a rank of one of them and another one
@@ -151,6 +203,7 @@ int main() {
       cmocka_unit_test(test_groups_are_made),
       cmocka_unit_test(test_communicators_are_made_whole_again),
       cmocka_unit_test(test_communicators_grow_by_ranks_of_new_hosts),
+      cmocka_unit_test(test_communicators_of_several_hosts_are_merged),
   };
   return run_tests_on_hosts(tests, std::size(tests));
 }

@@ -204,6 +204,75 @@ static void test_a_communicator_grows_by_newcomers(void** state) {
   }
 }
 
+/* Ranks 0 and 1 are one communicator, in which they stand in reverse, and the others one of their own. */
+static void merges(rank_run* run) {
+  const gsel_unique_id* ids = run->user;
+  const int is_high = run->rank >= 2;
+  gsel_error* err = NULL;
+  gsel_comm *small, *large;
+  gsel_comm_options options;
+  rank_run part = *run;
+  part.id = ids[is_high];
+  part.rank = is_high ? run->rank - 2 : 1 - run->rank;
+  part.world_size = is_high ? run->world_size - 2 : 2;
+  rank_ok(run, rank_join(&part, &small, &err), err);
+  gsel_comm_options_init(&options, sizeof options);
+  options.id = &ids[2];
+  options.world_size = run->world_size;
+  rank_fails(run, gsel_comm_merge(small, 2, &options, &large, &err), err, GSEL_ERR_ARG, "high is 2; expected 0 or 1",
+             -1);
+  if (is_high && part.world_size == 2) {
+    rank_fails(run, gsel_comm_merge(small, part.rank, &options, &large, &err), err, GSEL_ERR_MISMATCH,
+               "gsel_comm_merge: rank 1 grows to 4 ranks as rank 3, rank 0 to 4 as rank 0", 1);
+    rank_check(run, works(small, part.rank, &err));
+  }
+  rank_ok(run, gsel_comm_merge(small, is_high, &options, &large, &err), err);
+  const int32_t rank = is_high ? run->rank : part.rank;
+  rank_check(run, gsel_comm_rank(large) == rank && gsel_comm_world_size(large) == run->world_size);
+  rank_check(run, works(large, rank, &err));
+  rank_check(run, works(small, part.rank, &err));
+  gsel_comm_free(small);
+  rank_check(run, works(large, rank, &err));
+  gsel_comm_free(large);
+}
+
+static void test_two_communicators_are_merged(void** state) {
+  (void)state;
+  for (int32_t n = 3; n <= 4; ++n) {
+    gsel_unique_id ids[3];
+    for (int i = 0; i < 3; ++i) assert_int_equal(gsel_unique_id_create(&ids[i], NULL), GSEL_OK);
+    as_processes(n, merges, ids);
+    for (int i = 0; i < 3; ++i) assert_int_equal(gsel_unique_id_create(&ids[i], NULL), GSEL_OK);
+    as_threads(n, merges, ids);
+  }
+}
+
+/* Both low: two ranks have one number. */
+static void merges_wrongly(rank_run* run) {
+  const gsel_unique_id* ids = run->user;
+  gsel_error* err = NULL;
+  gsel_comm *alone, *large;
+  gsel_comm_options options;
+  gsel_comm_options_init(&options, sizeof options);
+  options.id = &ids[run->rank];
+  options.world_size = 1;
+  rank_ok(run, gsel_comm_init(&options, &alone, &err), err);
+  options.id = &ids[2];
+  options.world_size = 2;
+  options.join_timeout_s = 20;
+  const gsel_status status = gsel_comm_merge(alone, 0, &options, &large, &err);
+  rank_check(run, status == GSEL_ERR_MISMATCH || status == GSEL_ERR_DUPLICATE);
+  gsel_error_free(err);
+  gsel_comm_free(alone);
+}
+
+static void test_communicators_that_are_both_low_are_not_merged(void** state) {
+  (void)state;
+  gsel_unique_id ids[3];
+  for (int i = 0; i < 3; ++i) assert_int_equal(gsel_unique_id_create(&ids[i], NULL), GSEL_OK);
+  as_processes(2, merges_wrongly, ids);
+}
+
 static void grows_wrongly(rank_run* run) {
   gsel_error* err = NULL;
   gsel_comm *comm, *large;
@@ -218,7 +287,7 @@ static void grows_wrongly(rank_run* run) {
   rank_fails(run, gsel_comm_grow(comm, &options, &large, &err), err, GSEL_ERR_ARG, "world_size is 1", -1);
   options.world_size = 3 + run->rank;
   rank_fails(run, gsel_comm_grow(comm, &options, &large, &err), err, GSEL_ERR_MISMATCH,
-             "rank 1 grows to 4 ranks, rank 0 to 3", 1);
+             "rank 1 grows to 4 ranks as rank 1, rank 0 to 3 as rank 0", 1);
   options.world_size = 3;
   id.bytes[5] ^= (uint8_t)run->rank;
   rank_fails(run, gsel_comm_grow(comm, &options, &large, &err), err, GSEL_ERR_MISMATCH, "by another id", 1);
@@ -366,6 +435,8 @@ int main(void) {
       cmocka_unit_test(test_a_split_against_another_call_is_a_mismatch),
       cmocka_unit_test(test_a_communicator_grows_by_newcomers),
       cmocka_unit_test(test_growing_needs_one_id_and_size_and_somebody_to_come),
+      cmocka_unit_test(test_two_communicators_are_merged),
+      cmocka_unit_test(test_communicators_that_are_both_low_are_not_merged),
       cmocka_unit_test(test_a_forked_child_is_refused_and_may_join_anew),
       cmocka_unit_test(test_one_thread_watches_until_the_last_communicator_unless_refused),
   };

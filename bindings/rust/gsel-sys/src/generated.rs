@@ -1280,6 +1280,7 @@ extern "C" {
     pub fn gsel_comm_shrink_without(comm: *mut gsel_comm, ranks: *const i32, n: usize, out: *mut *mut gsel_comm, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_comm_resync(comm: *mut gsel_comm, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_comm_grow(comm: *mut gsel_comm, options: *const gsel_comm_options, out: *mut *mut gsel_comm, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_comm_merge(comm: *mut gsel_comm, high: i32, options: *const gsel_comm_options, out: *mut *mut gsel_comm, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_comm_start_split(comm: *mut gsel_comm, colour: i32, key: i32, out: *mut *mut gsel_request, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_comm_start_dup(comm: *mut gsel_comm, out: *mut *mut gsel_request, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_comm_start_create_group(comm: *mut gsel_comm, ranks: *const i32, n: usize, out: *mut *mut gsel_request, err: *mut *mut gsel_error) -> gsel_status;

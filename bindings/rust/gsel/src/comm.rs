@@ -356,6 +356,12 @@ impl Comm {
         let raw = options.options(&options.id);
         self.another(|out, error| unsafe { sys::gsel_comm_grow(self.raw(), &raw, out, error) })
     }
+    /// Makes one communicator of this one and another one, whose ranks merge it with the same id and the sum of both
+    /// sizes. The ranks of the one that is not high keep their numbers, those of the other one follow.
+    pub fn merge(&self, high: bool, options: &CommBuilder<'_>) -> Result<Comm> {
+        let raw = options.options(&options.id);
+        self.another(|out, error| unsafe { sys::gsel_comm_merge(self.raw(), high.into(), &raw, out, error) })
+    }
     /// Makes the communicator usable again for all its ranks after a mismatch, timeout or abort. Every rank calls it.
     pub fn resync(&self) -> Result<()> {
         check(|error| unsafe { sys::gsel_comm_resync(self.raw(), error) })
