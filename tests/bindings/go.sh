@@ -23,8 +23,7 @@ tests() { # WHAT ARGUMENTS...: all tests pass, and none is skipped
   expect "tests left out $what" "" "$(grep -A 1 -E '^ *--- SKIP' "$WORK/tests.log" || true)"
   echo "$what: $(grep -c '^--- PASS' "$WORK/tests.log") tests"
 }
-GODEBUG=cgocheck=2 tests "with checked pointers"
-tests "under the race detector" -race
+GODEBUG=cgocheck=2 tests "with checked pointers, under the race detector" -race
 CGO_ENABLED=0 go build ./...
 CGO_ENABLED=0 tests "without cgo" -run WithoutCgo
 

@@ -93,6 +93,8 @@ void leaves(rank_run* run) {
 
 // These ranks kill themselves.
 void on_hosts_but(const char* hosts, rank_body body, const std::vector<int32_t>& dead);
-int run_tests_on_hosts(const CMUnitTest* tests, size_t n);
+// run: such as run_tests_beside (beside.h); nullptr: one after the other, as it is where a launcher has started the
+// ranks.
+int run_tests_on_hosts(const CMUnitTest* tests, size_t n, int (*run)(const CMUnitTest*, size_t) = nullptr);
 
 }  // namespace gsel::test

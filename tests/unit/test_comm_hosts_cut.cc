@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sched.h>
 
+#include "support/beside.h"
 #include "support/hosts.h"
 
 using namespace gsel::test;
@@ -274,5 +275,5 @@ int main() {
       cmocka_unit_test(test_a_host_that_another_one_hears_is_not_said_to_be_dead),
       cmocka_unit_test(test_a_host_that_nobody_hears_is),
   };
-  return run_tests_on_hosts(tests, std::size(tests));
+  return run_tests_on_hosts(tests, std::size(tests), run_tests_beside);
 }

@@ -1,4 +1,5 @@
 // unit/test_comm_hosts_failures.cc: what goes wrong on one host is told on all of them.
+#include "support/beside.h"
 #include "support/hosts.h"
 
 using namespace gsel::test;
@@ -412,5 +413,5 @@ int main() {
       cmocka_unit_test(test_a_silent_host_is_named_and_left_out),
       cmocka_unit_test(test_ranks_without_a_transport_are_refused),
   };
-  return run_tests_on_hosts(tests, std::size(tests));
+  return run_tests_on_hosts(tests, std::size(tests), run_tests_beside);
 }

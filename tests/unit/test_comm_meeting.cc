@@ -23,6 +23,7 @@
 #include "comm/hosts/secret.h"
 #include "comm/hosts/stream.h"
 #include "comm/hosts/wire.h"
+#include "support/beside.h"
 #include "support/port.h"
 #include "support/ranks.h"
 
@@ -819,5 +820,5 @@ int main() {
       cmocka_unit_test(test_strangers_end_nothing),
       cmocka_unit_test(test_places_are_read),
   };
-  return cmocka_run_group_tests(tests, nullptr, nullptr);
+  return run_tests_beside(tests, std::size(tests));
 }

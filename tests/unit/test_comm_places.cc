@@ -10,6 +10,7 @@
 
 #include "comm/hosts/board.h"
 #include "fake/torchrun/store.h"
+#include "support/beside.h"
 #include "support/port.h"
 #include "support/ranks.h"
 
@@ -501,5 +502,5 @@ int main() {
       cmocka_unit_test(test_addresses_that_lead_to_other_hosts_are_posted),
       cmocka_unit_test(test_endpoints_are_read_as_they_were_written),
   };
-  return cmocka_run_group_tests(tests, nullptr, nullptr);
+  return run_tests_beside(tests, std::size(tests));
 }
