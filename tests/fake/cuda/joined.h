@@ -5,7 +5,7 @@
 
 #include "fake/cuda/program.h"
 
-enum { COUNT = 16, TIMEOUT_S = 1 };
+enum { COUNT = 16, TIMEOUT_S = 2 };
 
 typedef struct joined {
   gpu g;
