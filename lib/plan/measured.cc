@@ -31,6 +31,7 @@ gsel_collective_kind kind_of_redistribution(Redistribution redistribution) {
 // The kind of call that an instruction makes.
 gsel_collective_kind kind_of_call(const Program& program, const gsel_instr& instr) {
   const InstrForm& form = *form_of(instr.kind);
+  if (form.data == InstrData::value) return GSEL_COLLECTIVE_SEND;  // parts of a micro-batch take as long as messages
   if (form.call != GSEL_COLLECTIVE_BARRIER) return form.call;
   if (instr.layer < 0) return GSEL_COLLECTIVE_ALLREDUCE;
   const ProgramLayer& layer = program.layers[static_cast<size_t>(instr.layer)];

@@ -29,7 +29,7 @@ constexpr InstrForm kForms[] = {
      .peers = Peers::peer, .call = GSEL_COLLECTIVE_SEND, .data = Data::value},
     {.kind = GSEL_INSTR_RECV, .word = "recv", .work = Work::message, .value = true, .microbatch = true,
      .peer = "from", .flags = GSEL_INSTR_GRADIENT, .writes_value = true,
-     .peers = Peers::peer, .call = GSEL_COLLECTIVE_SEND, .data = Data::value},
+     .peers = Peers::peer, .call = GSEL_COLLECTIVE_RECV, .data = Data::value},
     {.kind = GSEL_INSTR_BROADCAST, .word = "broadcast", .work = Work::params, .bucket = true, .axis = true,
      .peer = "root", .opens = BucketWindow::params,
      .peers = Peers::axis, .call = GSEL_COLLECTIVE_BROADCAST, .data = Data::params},
@@ -46,19 +46,19 @@ constexpr InstrForm kForms[] = {
      .peers = Peers::axis, .call = GSEL_COLLECTIVE_ALLGATHER, .data = Data::params, .repeats = true},
     {.kind = GSEL_INSTR_RELEASE, .word = "release", .work = Work::release, .bucket = true, .repeats = true},
     {.kind = GSEL_INSTR_REDUCE_SCATTER, .word = "reduce_scatter", .work = Work::gradients, .bucket = true, .axis = true,
-     .opens = BucketWindow::gradient,
+     .opens = BucketWindow::gradient, .reduces = StateLayout::sharded,
      .peers = Peers::axis, .call = GSEL_COLLECTIVE_REDUCE_SCATTER, .data = Data::gradients, .trains = true},
     {.kind = GSEL_INSTR_REDUCE, .word = "reduce", .work = Work::gradients, .bucket = true, .axis = true,
-     .peer = "root", .opens = BucketWindow::gradient,
+     .peer = "root", .opens = BucketWindow::gradient, .reduces = StateLayout::owned,
      .peers = Peers::axis, .call = GSEL_COLLECTIVE_REDUCE, .data = Data::gradients, .trains = true},
     {.kind = GSEL_INSTR_RECOMPUTE, .word = "recompute", .work = Work::forward, .layer = true, .microbatch = true,
      .peers = Peers::layer, .trains = true},
     {.kind = GSEL_INSTR_SCATTER, .word = "scatter", .work = Work::parts, .value = true, .microbatch = true,
      .axis = true, .peer = "root", .flags = GSEL_INSTR_GRADIENT, .writes_value = true,
-     .peers = Peers::axis, .call = GSEL_COLLECTIVE_SEND, .data = Data::value},
+     .peers = Peers::axis, .call = GSEL_COLLECTIVE_SCATTER, .data = Data::value},
     {.kind = GSEL_INSTR_GATHER, .word = "gather", .work = Work::parts, .value = true, .microbatch = true,
      .axis = true, .peer = "root",
-     .peers = Peers::axis, .call = GSEL_COLLECTIVE_SEND, .data = Data::value},
+     .peers = Peers::axis, .call = GSEL_COLLECTIVE_GATHER, .data = Data::value},
     {.kind = GSEL_INSTR_OVERFLOW, .word = "overflow", .work = Work::check, .axis = true, .flags = GSEL_INSTR_OPTIMISTIC,
      .peers = Peers::axis, .call = GSEL_COLLECTIVE_ALLREDUCE, .data = Data::number, .trains = true},
     {.kind = GSEL_INSTR_ALLREDUCE_TIED, .word = "allreduce_tied", .work = Work::sum_stepped, .bucket = true,
@@ -77,6 +77,11 @@ constinit const std::array<const InstrForm*, kInstrKinds> kFormOfKind = [] {
   for (const InstrForm& form : kForms) rows[static_cast<size_t>(form.kind)] = &form;
   return rows;
 }();
+
+const InstrForm& reduction_for(StateLayout layout) {
+  return *std::ranges::find_if(
+      kForms, [&](const InstrForm& f) { return f.work == InstrWork::gradients && f.reduces == layout; });
+}
 
 const InstrForm* form_of(std::string_view word) {
   const auto* form = std::ranges::find(kForms, word, [](const InstrForm& f) { return std::string_view(f.word); });

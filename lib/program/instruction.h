@@ -1,7 +1,7 @@
 // program/instruction.h: one row per kind of instruction: its word and operands, what it does, what it writes, and
 // which data it sends by which collective to which ranks. The text form, the verifier, traffic, the memory plan, the
-// simulator and the executor read the row: the executor its operands, windows and halves, while its functions name
-// their collective. A new kind needs a row here, its rules in the verifier, and a function in the executor.
+// simulator and the executor read the row. A new kind needs a row here, and rules in the verifier and a function in the
+// executor if no other kind does the same work.
 #pragma once
 
 #include <gsel/comm.h>
@@ -53,6 +53,9 @@ enum class InstrPeers : uint8_t {
 // The window in the arena that the instruction opens: a bucket's whole parameters or whole gradient.
 enum class BucketWindow : uint8_t { none, params, gradient };
 
+// How a bucket's optimizer state lies on the ranks of the data axis: whole on each, in shards, or on the owner alone.
+enum class StateLayout : uint8_t { replicated, sharded, owned };
+
 struct InstrForm {
   gsel_instr_kind kind = 0;
   const char* word = nullptr;
@@ -66,21 +69,26 @@ struct InstrForm {
   bool input_half = false;    // of a backward: writes the gradients of the layer's inputs
   bool weight_half = false;   // of a backward: writes the gradients of the layer's parameters
   BucketWindow opens = BucketWindow::none;
+  StateLayout reduces = StateLayout::replicated;  // of a reduction of gradients: the buckets that it is for
   // Communication.
   InstrPeers peers = InstrPeers::nobody;
-  gsel_collective_kind call = GSEL_COLLECTIVE_BARRIER;  // SEND stands for messages; BARRIER: none, or the layer's
+  gsel_collective_kind call = GSEL_COLLECTIVE_BARRIER;  // BARRIER: none, or the layer's
   InstrData data = InstrData::none;
   // Order.
   bool trains = false;   // in training only
   bool repeats = false;  // may follow an optimistic number; repeated with the true one if that differs
 
   bool is_bucket_collective() const { return work == InstrWork::params || work == InstrWork::gradients; }
+  bool is_send() const { return work == InstrWork::message && !writes_value; }
+  bool is_receive() const { return work == InstrWork::message && writes_value; }
 };
 
 inline constexpr size_t kInstrKinds = GSEL_INSTR_POST_VALIDATE + 1;
 extern const std::array<const InstrForm*, kInstrKinds> kFormOfKind;
 [[noreturn]] void refuse_kind(gsel_instr_kind kind);
 
+// The reduction of gradients for such buckets.
+const InstrForm& reduction_for(StateLayout layout);
 // nullptr when unknown.
 const InstrForm* form_of(std::string_view word);
 inline const InstrForm* form_of(gsel_instr_kind kind) {

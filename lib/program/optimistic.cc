@@ -18,6 +18,11 @@ bool is_optimistic(const gsel_instr& instr) {
   return instr.flags & GSEL_INSTR_OPTIMISTIC;
 }
 
+bool can_be_optimistic(const gsel_instr& instr) {
+  const InstrForm& form = known_form_of(instr.kind);
+  return form.work == InstrWork::check && (form.peers == InstrPeers::norm || instr.axis == GSEL_AXIS_PIPELINE);
+}
+
 bool has_optimistic_steps(const Program& program) {
   return std::ranges::any_of(program.step, is_optimistic);
 }

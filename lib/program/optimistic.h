@@ -13,6 +13,8 @@
 namespace gsel {
 
 bool is_optimistic(const gsel_instr& instr);
+// Whether it may be: it makes a number of all gradients known to all pipeline ranks.
+bool can_be_optimistic(const gsel_instr& instr);
 // Whether the program has optimistic instructions.
 bool has_optimistic_steps(const Program& program);
 // Position of the step's POST_VALIDATE, and of its last optimistic instruction; -1 for none.

@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/axis.h"
@@ -89,6 +88,10 @@ struct ProgramBucket {
   bool shards_state() const { return flags & GSEL_BUCKET_SHARD_STATE; }
   bool shards_gradient() const { return flags & GSEL_BUCKET_SHARD_GRADIENT; }
   bool shards_param() const { return flags & GSEL_BUCKET_SHARD_PARAM; }
+  StateLayout layout() const {
+    return owner >= 0 ? StateLayout::owned : shards_state() ? StateLayout::sharded : StateLayout::replicated;
+  }
+  bool divides_state() const { return layout() != StateLayout::replicated; }
   bool operator==(const ProgramBucket&) const = default;
 };
 

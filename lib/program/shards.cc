@@ -75,8 +75,8 @@ gsel_range own_shard(const Program& program, int32_t bucket) {
 bool norm_sums_over(const Program& program, gsel_axis axis) {
   if (program.mesh.size[axis] == 1) return false;
   if (axis != GSEL_AXIS_DATA) return true;
-  return std::ranges::any_of(
-      program.buckets, [&](const ProgramBucket& b) { return b.axis == axis && (b.shards_state() || b.owner >= 0); });
+  return std::ranges::any_of(program.buckets,
+                             [&](const ProgramBucket& b) { return b.axis == axis && b.divides_state(); });
 }
 
 bool steps_here(const Program& program, int32_t bucket) {

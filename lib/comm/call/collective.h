@@ -29,6 +29,7 @@ struct CollectiveRow {
   bool sent_by_root = false, got_by_root = false;  // by the root only
   bool message = false;                            // between two ranks
   bool receives = false, probes = false;           // a probe finds a message and leaves it
+  gsel_collective_kind with_counts = -1;           // the kind that does the same with counts by rank
 
   constexpr bool rooted() const { return sent_by_root || got_by_root; }
   // The count arrays of the v kinds. A reduction has one array, the same on all ranks, that divides both buffers.

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/axis.h"
-#include "base/dtype.h"
 #include "program/stages.h"
 
 namespace gsel {

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "base/axis.h"
-#include "base/dtype.h"
 #include "base/shard.h"
 #include "base/text.h"
 #include "program/stages.h"
@@ -84,7 +83,7 @@ void check_own_outline(const Program& program) {
   check_homes(program);
   for (size_t b = 0; b < program.buckets.size(); ++b) {
     const ProgramBucket& bucket = program.buckets[b];
-    if ((bucket.shards_state() || bucket.owner >= 0) && bucket.axis != GSEL_AXIS_DATA)
+    if (bucket.divides_state() && bucket.axis != GSEL_AXIS_DATA)
       refuse(program, fmt::format("bucket {} is kept along the {} axis; gradients are summed over the data axis alone",
                                   b, axis_name(bucket.axis)));
   }
@@ -128,14 +127,14 @@ void check_bucket(const Program& program, int32_t bucket, const std::vector<std:
   if (b.flags & GSEL_BUCKET_OFFLOAD_PARAM && !b.shards_param())
     refuse("whole parameters cannot live in offload memory; parameters in shards can");
   if (b.axis < -1 || b.axis >= kAxes) refuse(fmt::format("axis {} does not exist", b.axis));
-  if (b.axis < 0 && (b.shards_state() || b.owner >= 0)) refuse("shards and an owner need an axis");
+  if (b.axis < 0 && b.divides_state()) refuse("shards and an owner need an axis");
   if (b.owner >= 0 && b.shards_state()) refuse("it has an owner and shards; use one of them");
   if (b.owner < -1 || (b.owner >= 0 && b.owner >= program.mesh.size[b.axis]))
     refuse(fmt::format("owner {} is no coordinate on an axis of {}", b.owner, program.mesh.size[b.axis]));
   if (b.compression == GSEL_COMPRESS_NONE) return;
   if (b.compression < 0 || b.compression > GSEL_COMPRESS_LOW_RANK)
     refuse(fmt::format("compression {} does not exist", b.compression));
-  if (b.shards_state() || b.owner >= 0) refuse("only the allreduce of a bucket without shards and owner is compressed");
+  if (b.divides_state()) refuse("only the allreduce of a bucket without shards and owner is compressed");
   if (b.compression == GSEL_COMPRESS_LOW_RANK && b.compression_rank < 1)
     refuse(fmt::format("low-rank compression to {} columns; expected 1 or more", b.compression_rank));
 }

@@ -2,7 +2,6 @@
 // layer, or, for gradients of whole parameters, by ALLREDUCE_PARTIAL. Otherwise something is summed never or twice.
 #include <algorithm>
 
-#include "base/dtype.h"
 #include "base/text.h"
 #include "program/verify/checks.h"
 #include "program/words/words.h"

@@ -59,16 +59,14 @@ void check_alone(const Program& program) {
   for (size_t i = 0; optimistic >= 0 && i < program.step.size(); ++i) {
     const gsel_instr& instr = program.step[i];
     const auto at = static_cast<int32_t>(i);
-    const bool over_pipeline =
-        instr.kind == GSEL_INSTR_NORM || (instr.kind == GSEL_INSTR_OVERFLOW && instr.axis == GSEL_AXIS_PIPELINE);
-    if (is_optimistic(instr) && !over_pipeline)
+    if (is_optimistic(instr) && !can_be_optimistic(instr))
       refuse(program, at,
              "an overflow check can be optimistic only over the pipeline axis, after those of the other axes");
     if (at > optimistic && !may_follow_optimistic(instr))
       refuse(program, at,
              fmt::format("it comes after \"{}\", whose result is not known yet",
                          to_text(program, program.step[optimistic])));
-    if (over_pipeline && !is_optimistic(instr))
+    if (can_be_optimistic(instr) && !is_optimistic(instr))
       refuse(program, at,
              fmt::format("\"{}\" is optimistic; then it must be, too", to_text(program, program.step[optimistic])));
   }

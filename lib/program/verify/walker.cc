@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/axis.h"
-#include "base/dtype.h"
 #include "base/text.h"
 #include "program/redistribution.h"
 #include "program/shards.h"
@@ -98,7 +97,7 @@ void Walker::enter(const gsel_instr& instr) {
     case InstrWork::backward:
       return backward(instr);
     case InstrWork::message:
-      if (instr.kind == GSEL_INSTR_SEND) return send(instr);
+      if (form.is_send()) return send(instr);
       if (instr.peer == program_.rank) refuse("a rank cannot receive from itself");
       return;
     case InstrWork::parts:
@@ -116,7 +115,7 @@ void Walker::enter(const gsel_instr& instr) {
     case InstrWork::loss:
       return loss_allreduce(instr);
     case InstrWork::check:
-      return instr.kind == GSEL_INSTR_NORM ? norm() : overflow(instr);
+      return form.peers == InstrPeers::norm ? norm() : overflow(instr);
     case InstrWork::step:
       return step(instr);
     case InstrWork::post_validate:

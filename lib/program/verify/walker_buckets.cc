@@ -1,7 +1,6 @@
 // program/verify/walker_buckets.cc: rules of bucket collectives: when parameters can be read, and that every
 // contribution to a gradient is reduced exactly once, while nothing writes it.
 #include "base/axis.h"
-#include "base/dtype.h"
 #include "program/shards.h"
 #include "program/verify/walker.h"
 
@@ -39,16 +38,15 @@ void Walker::begin_bucket(const gsel_instr& instr) {
   const ProgramBucket& shape = program_.buckets[instr.bucket];
   BucketFacts& bucket = buckets_[instr.bucket];
   if (bucket.under_way) refuse("the bucket's last collective was not waited for");
-  const bool along = shape.shards_state() || shape.owner >= 0;
-  if (along && !in_setup_ && instr.axis != shape.axis)
+  if (shape.divides_state() && !in_setup_ && instr.axis != shape.axis)
     refuse(fmt::format("the bucket is kept along the {} axis", axis_name(shape.axis)));
-  if (instr.kind == GSEL_INSTR_BROADCAST)
-    check_broadcast(instr);
-  else if (instr.kind == GSEL_INSTR_ALLGATHER)
-    check_gather(instr);
-  else
+  const InstrForm& form = known_form_of(instr.kind);
+  if (form.work == InstrWork::gradients) {
     begin_reduction(instr);
-  if (work_of(instr.kind) == InstrWork::params) bucket.params = Holding::arriving;
+  } else {
+    form.peer ? check_broadcast(instr) : check_gather(instr);
+    bucket.params = Holding::arriving;
+  }
   bucket.under_way = instr.kind;
   bucket.axis = instr.axis;
   bucket.index = groups_[instr.axis]->post(spot(), 0);
@@ -81,23 +79,22 @@ void Walker::begin_reduction(const gsel_instr& instr) {
   BucketFacts& bucket = buckets_[instr.bucket];
   if (bucket.stepped) refuse("the bucket is already stepped");
   if (bucket.looked_at) refuse("norm or overflow has looked at the bucket's gradients before");
-  const gsel_instr_kind wanted = shape.owner >= 0       ? GSEL_INSTR_REDUCE
-                                 : shape.shards_state() ? GSEL_INSTR_REDUCE_SCATTER
-                                                        : GSEL_INSTR_ALLREDUCE;
-  if (instr.kind != wanted)
-    refuse(fmt::format("as the bucket is kept its gradients are reduced by {}", form_of(wanted)->word));
+  const InstrForm& wanted = reduction_for(shape.layout());
+  if (instr.kind != wanted.kind)
+    refuse(fmt::format("as the bucket is kept its gradients are reduced by {}", wanted.word));
   if (shape.owner >= 0 && instr.peer != shape.owner) refuse(fmt::format("coordinate {} owns the bucket", shape.owner));
+  // A sum over one axis may be followed by one over another; what is divided over an axis is not.
+  bool& reduced = shape.divides_state() ? bucket.reduced : bucket.summed[instr.axis];
   if (shape.shards_gradient()) {
     if (!bucket.uncovered && (contributed_[instr.bucket] || bucket.reduced))
       refuse("no backward has written the bucket's gradients since its last reduction");
   } else {
-    if (wanted == GSEL_INSTR_ALLREDUCE ? bucket.summed[instr.axis] : bucket.reduced)
-      refuse("the bucket's gradients are already reduced on this axis");
+    if (reduced) refuse("the bucket's gradients are already reduced on this axis");
     need_all_contributions(instr.bucket);
     bucket.closed = true;
   }
   bucket.uncovered = 0;
-  (wanted == GSEL_INSTR_ALLREDUCE ? bucket.summed[instr.axis] : bucket.reduced) = true;
+  reduced = true;
 }
 
 bool Walker::wait(const gsel_instr& instr) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/axis.h"
-#include "base/dtype.h"
 #include "base/text.h"
 #include "program/optimistic.h"
 #include "program/shards.h"
@@ -61,7 +60,7 @@ std::string Walker::lacks_on_data_axis(int32_t b) const {
   const ProgramBucket& shape = program_.buckets[b];
   const BucketFacts& bucket = buckets_[b];
   if (bucket.under_way) return fmt::format("the last collective of bucket {} was not waited for", b);
-  if (shape.shards_state() || shape.owner >= 0) {
+  if (shape.divides_state()) {
     if (!bucket.reduced) return fmt::format("the gradients of bucket {} are not reduced yet", b);
     if (bucket.uncovered)
       return fmt::format("the gradients of bucket {} have {} that no reduction has taken", b,

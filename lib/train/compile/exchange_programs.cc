@@ -19,7 +19,7 @@ namespace {
 Program shape_of(Program program) {
   for (std::vector<gsel_instr>* list : {&program.setup, &program.step})
     for (gsel_instr& instr : *list) {
-      if (instr.kind != GSEL_INSTR_SEND && instr.kind != GSEL_INSTR_RECV) continue;
+      if (work_of(instr.kind) != InstrWork::message) continue;
       const bool along = std::ranges::count(program.mesh.group(program.rank, GSEL_AXIS_PIPELINE), instr.peer) > 0;
       instr.peer = along ? program.mesh.coordinate(instr.peer, GSEL_AXIS_PIPELINE)
                          : program.mesh.world_size() + instr.peer;  // the verifier rejects it

@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "base/os.h"
+#include "comm/call/collective.h"
 #include "train/execute/instructions.h"
 
 namespace gsel::execute {
@@ -80,9 +81,9 @@ void add_reduced(State& s, int32_t b) {
   s.add(s.params.own_gradient(b), reduced, GSEL_F32, static_cast<uint64_t>(s.params.layout(b).own_elems()));
 }
 
-void finish_collective(State& s, int32_t b, gsel_instr_kind kind) {
-  if (kind == GSEL_INSTR_BROADCAST && !s.under_way) update_master_copies(s, b);
-  if (known_form_of(kind).opens != BucketWindow::gradient) return;
+void finish_collective(State& s, int32_t b, const InstrForm& form) {
+  if (form.call == GSEL_COLLECTIVE_BROADCAST && !s.under_way) update_master_copies(s, b);
+  if (form.opens != BucketWindow::gradient) return;
   add_reduced(s, b);
   close_gradient_window(s, b);
 }
@@ -110,35 +111,38 @@ void zero_missing_gradients(State& s, int32_t bucket) {
 
 // ---- parameters ----------------------------------------------------------------------------------------------------
 
-void broadcast_params(State& s, const gsel_instr& instr) {
-  const BucketLayout& layout = s.params.layout(instr.bucket);
-  open_param_window(s, instr.bucket);
-  if (s.axis_size(instr.axis) == 1) return;
-  void* data = s.params.whole_params(instr.bucket);
-  post(s, instr,
-       make_collective(GSEL_COLLECTIVE_BROADCAST, data, data, static_cast<uint64_t>(layout.elems), layout.dtype, 0,
-                       instr.peer));
+namespace {
+
+// The instruction's collective, with counts if the shards differ in size.
+gsel_collective collective_of_bucket(const State& s, const gsel_instr& instr, const void* send, void* recv,
+                                     uint64_t count, gsel_dtype dtype) {
+  gsel_collective call = collective_of(instr, send, recv, count, dtype);
+  const std::vector<uint64_t>& counts = s.buckets[instr.bucket].shard_counts;
+  const gsel_collective_kind with_counts = row_of(call.kind).with_counts;
+  if (counts.empty() || with_counts < 0) return call;
+  call.kind = with_counts;
+  call.recv_counts = counts.data();
+  return call;
 }
 
-// In place: each rank's shard is already, or is put, at its position in the whole.
-void allgather_params(State& s, const gsel_instr& instr) {
+}  // namespace
+
+// BROADCAST from the root, ALLGATHER in place: each rank's shard is already, or is put, at its position in the whole.
+void make_params_whole(State& s, const gsel_instr& instr) {
   const int32_t b = instr.bucket;
   const BucketLayout& layout = s.params.layout(b);
+  const bool gathers = !known_form_of(instr.kind).peer;
   open_param_window(s, b);
   if (s.axis_size(instr.axis) == 1) {
-    s.params.place_shard(b, s.device->compute());
+    if (gathers) s.params.place_shard(b, s.device->compute());
     return;
   }
   auto* whole = static_cast<char*>(s.params.whole_params(b));
-  const char* own = whole + static_cast<uint64_t>(layout.own.begin) * dtype_bytes(layout.dtype);
-  gsel_collective call =
-      make_collective(GSEL_COLLECTIVE_ALLGATHER, own, whole, static_cast<uint64_t>(layout.own_elems()), layout.dtype);
-  if (!s.buckets[b].shard_counts.empty()) {
-    call.kind = GSEL_COLLECTIVE_ALLGATHERV;
-    call.recv_counts = s.buckets[b].shard_counts.data();
-  }
+  const char* own = gathers ? whole + static_cast<uint64_t>(layout.own.begin) * dtype_bytes(layout.dtype) : whole;
+  const auto elems = static_cast<uint64_t>(gathers ? layout.own_elems() : layout.elems);
+  gsel_collective call = collective_of_bucket(s, instr, own, whole, elems, layout.dtype);
   begin_async(s, instr, call.kind);
-  s.params.place_shard(b, s.comm_stream->get());
+  if (gathers) s.params.place_shard(b, s.comm_stream->get());
   s.axis_comm(instr.axis).collective(call, s.comm_stream->get());
   end_async(s, instr);
 }
@@ -157,80 +161,51 @@ void release_params(State& s, const gsel_instr& instr) {
 
 // ---- gradients over the data axis ----------------------------------------------------------------------------------
 
-void allreduce_gradients(State& s, const gsel_instr& instr) {
-  zero_missing_gradients(s, instr.bucket);
-  if (s.axis_size(instr.axis) == 1) return;
-  float* data = s.params.whole_gradient(instr.bucket);
-  const auto elems = static_cast<uint64_t>(s.params.layout(instr.bucket).elems);
-  BucketState& bucket = s.buckets[instr.bucket];
-  if (!bucket.compressor) {
-    post(s, instr, make_collective(GSEL_COLLECTIVE_ALLREDUCE, data, data, elems, GSEL_F32, GSEL_SUM));
-    return;
-  }
-  begin_async(s, instr, GSEL_COLLECTIVE_ALLREDUCE);
-  bucket.compressor->begin(s.axis_comm(instr.axis), data, s.step, s.loss_scale.value(), s.comm_stream->get());
-  end_async(s, instr);
-}
-
+// ALLREDUCE and REDUCE work in place. REDUCE_SCATTER writes into the rank's shard of the whole gradient if that is
+// kept, else into the stored shard, or, if that already holds the sum of earlier micro-batches, into memory of the
+// plan.
 void reduce_gradients(State& s, const gsel_instr& instr) {
   const int32_t b = instr.bucket;
-  open_gradient_window(s, b, s.operands().window);
-  zero_missing_gradients(s, b);
-  if (s.axis_size(instr.axis) == 1) return finish_collective(s, b, instr.kind);
-  float* data = s.params.whole_gradient(b);
-  const auto elems = static_cast<uint64_t>(s.params.layout(b).elems);
-  post(s, instr, make_collective(GSEL_COLLECTIVE_REDUCE, data, data, elems, GSEL_F32, GSEL_SUM, instr.peer));
-}
-
-// The result goes into the rank's shard of the whole gradient if that is kept, else into the stored shard.
-void reduce_scatter_gradients(State& s, const gsel_instr& instr) {
-  const int32_t b = instr.bucket;
+  const InstrForm& form = known_form_of(instr.kind);
+  const bool scatters = form.reduces == StateLayout::sharded;
   BucketState& bucket = s.buckets[b];
   const BucketLayout& layout = s.params.layout(b);
   open_gradient_window(s, b, s.operands().window);
   zero_missing_gradients(s, b);
-  const float* whole = s.params.whole_gradient(b);
-  float* result = s.params.own_gradient(b);
-  // If the shard already holds the sum of earlier micro-batches, the plan has separate memory for this result.
-  if (void* apart = s.at(s.operands().reduced)) result = bucket.reduced = static_cast<float*>(apart);
+  float* whole = s.params.whole_gradient(b);
+  float* result = scatters ? s.params.own_gradient(b) : whole;
+  if (void* apart = scatters ? s.at(s.operands().reduced) : nullptr)
+    result = bucket.reduced = static_cast<float*>(apart);
   if (s.axis_size(instr.axis) == 1) {
     const float* own = whole + layout.own.begin;
-    if (result != own)
+    if (scatters && result != own)
       s.copy(result, own, sizeof(float) * static_cast<uint64_t>(layout.own_elems()), GSEL_COPY_ON_DEVICE);
-    return finish_collective(s, b, instr.kind);
+    return finish_collective(s, b, form);
   }
-  gsel_collective call = make_collective(GSEL_COLLECTIVE_REDUCE_SCATTER, whole, result,
-                                         static_cast<uint64_t>(layout.own_elems()), GSEL_F32, GSEL_SUM);
-  if (!bucket.shard_counts.empty()) {
-    call.kind = GSEL_COLLECTIVE_REDUCE_SCATTERV;
-    call.recv_counts = bucket.shard_counts.data();
-  }
-  post(s, instr, call);
+  const auto elems = static_cast<uint64_t>(scatters ? layout.own_elems() : layout.elems);
+  gsel_collective call = collective_of_bucket(s, instr, whole, result, elems, GSEL_F32);
+  begin_async(s, instr, call.kind);
+  if (bucket.compressor)
+    bucket.compressor->begin(s.axis_comm(instr.axis), whole, s.step, s.loss_scale.value(), s.comm_stream->get());
+  else
+    s.axis_comm(instr.axis).collective(call, s.comm_stream->get());
+  end_async(s, instr);
 }
 
 // ---- gradients over other axes -------------------------------------------------------------------------------------
 
-namespace {
-
-// In place, on what this rank steps of a bucket; each rank has one summand.
-gsel_collective sum_of_stepped(State& s, int32_t b) {
+// In place, on what this rank steps of a bucket; each rank has one summand. ALLREDUCE_TIED is over the pipeline ranks
+// that hold the bucket's parameters.
+void sum_stepped(State& s, const gsel_instr& instr) {
+  const int32_t b = instr.bucket;
+  const bool tied = known_form_of(instr.kind).peers == InstrPeers::tied;
+  const gsel_axis axis = tied ? GSEL_AXIS_PIPELINE : instr.axis;
+  if (s.axis_size(axis) == 1 || !s.params.layout(b).steps) return;
   if (s.params.whole_gradient(b)) zero_missing_gradients(s, b);
   float* own = s.params.own_gradient(b);
   const auto elems = static_cast<uint64_t>(s.params.layout(b).own_elems());
-  return make_collective(GSEL_COLLECTIVE_ALLREDUCE, own, own, elems, GSEL_F32, GSEL_SUM);
-}
-
-}  // namespace
-
-void allreduce_partial(State& s, const gsel_instr& instr) {
-  if (s.axis_size(instr.axis) == 1 || !s.params.layout(instr.bucket).steps) return;
-  call_now(s, instr.kind, instr.axis, sum_of_stepped(s, instr.bucket));
-}
-
-// Over the ranks of the pipeline that hold the bucket's parameters.
-void allreduce_tied(State& s, const gsel_instr& instr) {
-  if (s.axis_size(GSEL_AXIS_PIPELINE) == 1 || !s.params.layout(instr.bucket).steps) return;
-  call_in(s, s.comms.tie(instr.bucket), instr.kind, GSEL_AXIS_PIPELINE, sum_of_stepped(s, instr.bucket));
+  call_in(s, tied ? s.comms.tie(b) : s.axis_comm(axis), instr.kind, axis,
+          collective_of(instr, own, own, elems, GSEL_F32));
 }
 
 // ---- the end of asynchronous collectives ---------------------------------------------------------------------------
@@ -246,11 +221,7 @@ void wait_bucket(State& s, int32_t b) {
   call.ended = true;
   call.backward_went_on = static_cast<int32_t>(s.run->position) < s.run->last_backward;
   note_exposed(s, bucket.axis, call.waited_s);
-  finish_collective(s, b, kind);
-}
-
-void wait(State& s, const gsel_instr& instr) {
-  wait_bucket(s, instr.bucket);
+  finish_collective(s, b, known_form_of(kind));
 }
 
 }  // namespace gsel::execute

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/os.h"
-#include "base/text.h"
+#include "comm/call/collective.h"
 #include "train/execute/instructions.h"
 
 namespace gsel::execute {
@@ -91,6 +91,12 @@ void allreduce_numbers(State& s, gsel_instr_kind poster, gsel_axis axis, std::sp
   if (s.axis_size(axis) > 1) call_on_host(s, s.axis_comm(axis), poster, axis, call);
 }
 
+gsel_collective collective_of(const gsel_instr& instr, const void* send, void* recv, uint64_t count, gsel_dtype dtype) {
+  const InstrForm& form = known_form_of(instr.kind);
+  return make_collective(form.call, send, recv, count, dtype, is_reduction(form.call) ? GSEL_SUM : 0,
+                         form.peer ? instr.peer : -1);
+}
+
 // ---- asynchronous calls -----------------------------------------------------------------------------------------
 
 void begin_async(State& s, const gsel_instr& instr, gsel_collective_kind kind) {
@@ -130,11 +136,12 @@ void note_async(const Communication& c, const AsyncCall& call, StepRecord& recor
   const double began = c.began_event.seconds_until(call.began);
   record.intervals.push_back({call.posted_at, began, began + seconds, true});
   gsel_step_report& report = record.report;
-  if (call.kind == GSEL_INSTR_ALLGATHER) {
+  const InstrForm& form = known_form_of(call.kind);
+  if (form.call == GSEL_COLLECTIVE_ALLGATHER) {
     ++report.n_allgathers;
     report.allgather_s += seconds;
     report.exposed_allgather_s += call.waited_s;
-  } else if (work_of(call.kind) == InstrWork::gradients) {
+  } else if (form.work == InstrWork::gradients) {
     ++report.n_reduces;
     report.n_overlapped += call.backward_went_on || call.began.seconds_until(c.backward_done) > 0;
   }
@@ -150,12 +157,6 @@ void settle_device(State& s) {
   }
   for (size_t i = 0; i < s.n_async; ++i)
     if (std::exchange(s.async_calls[i].ended, false)) note_async(s, s.async_calls[i], s.run->record);
-}
-
-void post(State& s, const gsel_instr& instr, gsel_collective call) {
-  begin_async(s, instr, call.kind);
-  s.axis_comm(instr.axis).collective(call, s.comm_stream->get());
-  end_async(s, instr);
 }
 
 }  // namespace gsel::execute

@@ -12,18 +12,13 @@ namespace gsel::execute {
 void scatter_or_gather(State& s, const gsel_instr& instr);
 void send(State& s, const gsel_instr& instr);
 void receive(State& s, const gsel_instr& instr);
-void broadcast_params(State& s, const gsel_instr& instr);
-void allgather_params(State& s, const gsel_instr& instr);
+void make_params_whole(State& s, const gsel_instr& instr);
 void release_params(State& s, const gsel_instr& instr);
-void allreduce_gradients(State& s, const gsel_instr& instr);
 void reduce_gradients(State& s, const gsel_instr& instr);
-void reduce_scatter_gradients(State& s, const gsel_instr& instr);
-void wait(State& s, const gsel_instr& instr);
+void sum_stepped(State& s, const gsel_instr& instr);
 void allreduce_loss(State& s, const gsel_instr& instr);
 void find_overflow(State& s, const gsel_instr& instr);
 void norm(State& s, const gsel_instr& instr);
-void allreduce_partial(State& s, const gsel_instr& instr);
-void allreduce_tied(State& s, const gsel_instr& instr);
 void step_optimizer(State& s, const gsel_instr& instr);
 
 // Instructions that may hand out work (then true); take_back_* runs when the work is complete.
@@ -83,13 +78,14 @@ void call_now(State& s, gsel_instr_kind poster, gsel_axis axis, gsel_collective 
 void call_in(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
 void call_on_host(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
 void allreduce_numbers(State& s, gsel_instr_kind poster, gsel_axis axis, std::span<double> numbers, gsel_op op);
+// The instruction's collective: of the kind that its row names, from or to its peer if it has one; a reduction sums.
+gsel_collective collective_of(const gsel_instr& instr, const void* send, void* recv, uint64_t count, gsel_dtype dtype);
 // Asynchronous calls, on the communication stream, after everything computed so far: begin_async, calls of one kind,
-// end_async; the bucket's WAIT ends them. post: all three steps for one call.
+// end_async; the bucket's WAIT ends them.
 void begin_async(State& s, const gsel_instr& instr, gsel_collective_kind kind);
 void end_async(Communication& c, const gsel_instr& instr);
 // Calls of a run that has ended.
 void forget_async(Communication& c);
-void post(State& s, const gsel_instr& instr, gsel_collective call);
 // Adds time that this rank waited for communication.
 void note_exposed(State& s, gsel_axis axis, double seconds);
 // Stores the run's call counts in its record.

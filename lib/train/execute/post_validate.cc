@@ -68,7 +68,7 @@ void step_again(State& s, double clip, bool overflowed) {
 
 // A communicator without a thread of its own makes the call blocking, which loses the gain of an optimistic step.
 void start_optimistic(State& s, const gsel_instr& instr, double number) {
-  const bool is_norm = instr.kind == GSEL_INSTR_NORM;
+  const bool is_norm = known_form_of(instr.kind).peers == InstrPeers::norm;
   OptimisticNumber& optimistic = is_norm ? s.validation.squares : s.validation.overflow;
   s.validation.is_open = optimistic.is_open = true;
   s.validation.weight = s.run->weight;

@@ -30,7 +30,7 @@ Run::Run(const Model& model, const Program& p, const ParamStorage& params, const
       used(model.params().size()) {
   for (size_t i = 0; i < p.step.size(); ++i) {
     if (work_of(p.step[i].kind) == InstrWork::backward) last_backward = static_cast<int32_t>(i);
-    if (p.step[i].kind == GSEL_INSTR_LOSS_ALLREDUCE) last_loss_allreduce = static_cast<int32_t>(i);
+    if (work_of(p.step[i].kind) == InstrWork::loss) last_loss_allreduce = static_cast<int32_t>(i);
   }
   last_optimistic = gsel::last_optimistic(p);
 }

@@ -2,6 +2,7 @@
 // one rank, and its shards on all. Shards are consecutive in order of coordinate, and as even as possible.
 #include "base/shard.h"
 #include "base/text.h"
+#include "comm/call/collective.h"
 #include "model/views.h"
 #include "program/words/words.h"
 #include "train/execute/instructions.h"
@@ -35,7 +36,7 @@ const std::vector<uint64_t>& count_parts(State& s, const gsel_instr& instr) {
 void scatter_or_gather(State& s, const gsel_instr& instr) {
   const Microbatch& part = s.program().microbatches[instr.microbatch];
   const int32_t v = instr.value, mb = instr.microbatch;
-  const bool gradient = instr.flags & GSEL_INSTR_GRADIENT, scatters = instr.kind == GSEL_INSTR_SCATTER;
+  const bool gradient = instr.flags & GSEL_INSTR_GRADIENT, scatters = known_form_of(instr.kind).writes_value;
   const std::vector<uint64_t>& counts = count_parts(s, instr);
   const ArenaOperands::OfValue &of_part = s.operands().inputs[0], &of_whole = s.operands().outputs[0];
   void* whole = s.at(gradient ? of_whole.gradient : of_whole.value);
@@ -46,8 +47,8 @@ void scatter_or_gather(State& s, const gsel_instr& instr) {
   if (s.axis_size(instr.axis) == 1) {
     s.copy(dst, src, value_bytes(value, part.count), GSEL_COPY_ON_DEVICE);
   } else {
-    gsel_collective call = make_collective(scatters ? GSEL_COLLECTIVE_SCATTERV : GSEL_COLLECTIVE_GATHERV, src, dst, 0,
-                                           value.dtype, 0, instr.peer);
+    gsel_collective call = collective_of(instr, src, dst, 0, value.dtype);
+    call.kind = row_of(call.kind).with_counts;
     (scatters ? call.send_counts : call.recv_counts) = counts.data();
     call_now(s, instr.kind, instr.axis, call);
   }

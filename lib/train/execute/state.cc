@@ -25,7 +25,7 @@ size_t most_numbers(const Model& model, const Program& program, const ParamStora
   size_t n = 2 * program.microbatches.size();
   for (const gsel_instr& instr : program.step) {
     if (work_of(instr.kind) == InstrWork::backward) n += model.layers()[instr.layer].params.size();
-    if (instr.kind == GSEL_INSTR_NORM || instr.kind == GSEL_INSTR_OVERFLOW) n += gradients;
+    if (work_of(instr.kind) == InstrWork::check) n += gradients;
   }
   return n;
 }

@@ -100,7 +100,7 @@ constexpr double kClipEpsilon = 1e-6;  // as in the published rule: max_norm / (
 // summed over the axis.
 bool is_divided(const State& s, int32_t b) {
   const ProgramBucket& bucket = s.program().buckets[b];
-  return s.axis_size(bucket.axis) > 1 && (bucket.shards_state() || bucket.owner >= 0);
+  return s.axis_size(bucket.axis) > 1 && bucket.divides_state();
 }
 
 // By bucket, the sum of squares of this rank's shard of its gradient, over parameters that count. The device is waited

@@ -101,7 +101,7 @@ float* WholeParams::gather_own(int32_t b, const float* own) {
   if (own)
     executor_.device()->copy(whole + layout.own.begin, static_cast<const void*>(own),
                              sizeof(float) * static_cast<uint64_t>(layout.own_elems()), GSEL_COPY_ON_DEVICE);
-  if (bucket.shards_state() || bucket.owner >= 0) gather(b, whole, GSEL_F32);
+  if (bucket.divides_state()) gather(b, whole, GSEL_F32);
   return whole;
 }
 

@@ -160,6 +160,10 @@ int reads_param(const struct rewrite* w, const gsel_instr* instr, int32_t i) {
   return i > 63 || !(w->layers[instr->layer].backward_unread_params >> i & 1);
 }
 
+int looks_at_all_gradients(const gsel_instr* instr) {
+  return instr->kind == GSEL_INSTR_NORM || instr->kind == GSEL_INSTR_OVERFLOW;
+}
+
 void broadcast_at_start(struct rewrite* w) {
   for (int pass = 0; pass < 2; ++pass)
     for (int32_t b = 0; b < w->n_buckets && !w->status; ++b) {
@@ -171,9 +175,8 @@ void broadcast_at_start(struct rewrite* w) {
 
 void write_end_of_step(struct rewrite* w, void (*step)(struct rewrite* w, int32_t bucket)) {
   for (int32_t i = w->end_of_backward; i < w->n_base; ++i) {
-    const gsel_instr_kind kind = w->base[i].kind;
-    if (kind == GSEL_INSTR_STEP) continue;
-    if (kind == GSEL_INSTR_OVERFLOW || kind == GSEL_INSTR_NORM)
+    if (w->base[i].kind == GSEL_INSTR_STEP) continue;
+    if (looks_at_all_gradients(&w->base[i]))
       for (int32_t b = 0; b < w->n_buckets; ++b) emit_settle(w, b);
     emit(w, w->base[i]);
   }

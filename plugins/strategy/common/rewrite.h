@@ -81,6 +81,8 @@ void describe_buckets(struct rewrite* w, int32_t from, gsel_bucket_options optio
  * the end of backward. */
 void find_completions(struct rewrite* w, int per_microbatch);
 
+/* Whether an instruction makes a number of all gradients: a norm, or a check for overflow. */
+int looks_at_all_gradients(const gsel_instr* instr);
 /* Whether an instruction produces gradients of its layer's parameters; whether it reads the layer's params[i]. */
 int writes_gradients(const gsel_instr* instr);
 int reads_param(const struct rewrite* w, const gsel_instr* instr, int32_t i);

@@ -212,7 +212,7 @@ static int32_t last_loss(const struct pp* pp) {
 
 /* Whether the instruction reduces a property of the gradients over all pipeline ranks. */
 static int can_be_optimistic(const gsel_instr* instr) {
-  return instr->kind == GSEL_INSTR_NORM || (instr->kind == GSEL_INSTR_OVERFLOW && instr->axis == GSEL_AXIS_PIPELINE);
+  return looks_at_all_gradients(instr) && (instr->kind == GSEL_INSTR_NORM || instr->axis == GSEL_AXIS_PIPELINE);
 }
 
 /* The buckets are this rank's. Optimistic instructions come last: the step is optimistic from there on. */

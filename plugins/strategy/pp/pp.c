@@ -99,7 +99,7 @@ static void read_schedule(struct pp* pp) {
 
 static int has_optimistic(const struct rewrite* w) {
   for (int32_t i = 0; i < w->n_base; ++i)
-    if (w->base[i].kind == GSEL_INSTR_NORM || w->base[i].kind == GSEL_INSTR_OVERFLOW) return 1;
+    if (looks_at_all_gradients(&w->base[i])) return 1;
   return 0;
 }
 
