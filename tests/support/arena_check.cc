@@ -30,7 +30,8 @@ class ArenaCheck {
         messages_(program),
         units_(plan.bytes() / kTensorAlign) {
     for (size_t i = 0; i < program.step.size(); ++i)
-      if (program.step[i].kind == GSEL_INSTR_RECV && messages_.lane_of(i) >= 0) posts_.emplace(messages_.first(i), i);
+      if (program.step[i].kind == GSEL_INSTR_RECV && messages_.channel_of(i) >= 0)
+        posts_.emplace(messages_.first(i), i);
     for (size_t b = 0; b < program.buckets.size(); ++b)
       for (int32_t p : program.buckets[b].params) bucket_of_[p] = static_cast<int32_t>(b);
   }
@@ -178,7 +179,7 @@ class ArenaCheck {
     }
   }
   void visit_receive(const gsel_instr& instr) {
-    if (messages_.lane_of(at_) < 0) return;
+    if (messages_.channel_of(at_) < 0) return;
     const int32_t v = instr.value, mb = instr.microbatch;
     const Buffer& buffer = posted_.at(at_);
     if (messages_.first(at_) != static_cast<int32_t>(at_)) read(name_of("message with", v, mb), buffer, buffer.offset);
@@ -192,7 +193,7 @@ class ArenaCheck {
     }
   }
   void visit_send(const gsel_instr& instr) {
-    if (messages_.lane_of(at_) < 0) return;
+    if (messages_.channel_of(at_) < 0) return;
     const int32_t v = instr.value, mb = instr.microbatch;
     is_gradient(at_) ? read_gradient(v, mb) : read_value(v, mb);
     lent_.emplace(messages_.last(at_), buffers_.at({is_gradient(at_) ? kGradient : kValue, v, mb}));

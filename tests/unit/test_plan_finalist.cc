@@ -270,14 +270,14 @@ void test_a_simulated_step_is_drawn_as_a_recorded_one(void**) {
   durations.links.fill({1e-6, 1e-9});
   const Finalist f = price(job, {durations});
   const Timeline timeline = timeline_of(job, f);
-  assert_true(timeline.lanes.size() >= 4);
+  assert_true(timeline.tracks.size() >= 4);
   assert_int_equal(recorded_charts(timeline).size(), 1);
   const std::string svg = to_svg(timeline), chrome = to_chrome(timeline);
   assert_non_null(strstr(svg.c_str(), "</svg>"));
   assert_non_null(strstr(chrome.c_str(), "traceEvents"));
   double last = 0;
-  for (const Lane& lane : timeline.lanes)
-    for (const Span& span : lane.spans) last = std::max(last, span.end_us + lane.zero_us);
+  for (const Track& track : timeline.tracks)
+    for (const Span& span : track.spans) last = std::max(last, span.end_us + track.zero_us);
   assert_true(std::abs(last * 1e-6 - f.times.makespan) < 1e-6 * last);
 }
 

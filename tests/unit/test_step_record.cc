@@ -160,14 +160,14 @@ void a_file_appears_whole_and_is_replaced(void**) {
 void what_is_written_can_be_read_as_a_timeline(void**) {
   Timeline timeline;
   add_document(timeline, to_json(small_program(), record_of(), true), "step");
-  assert_int_equal(timeline.lanes.size(), 2);
-  assert_int_equal(timeline.lanes[0].spans.size(), 3);
-  assert_int_equal(timeline.lanes[1].spans.size(), 1);
-  assert_true(timeline.lanes[1].process_name == "rank 1" && timeline.lanes[1].spans[0].kind == "allreduce");
-  assert_true(timeline.lanes[1].zero_us == 7e6 && timeline.lanes[1].spans[0].begin_us == 0.2e6);
+  assert_int_equal(timeline.tracks.size(), 2);
+  assert_int_equal(timeline.tracks[0].spans.size(), 3);
+  assert_int_equal(timeline.tracks[1].spans.size(), 1);
+  assert_true(timeline.tracks[1].process_name == "rank 1" && timeline.tracks[1].spans[0].kind == "allreduce");
+  assert_true(timeline.tracks[1].zero_us == 7e6 && timeline.tracks[1].spans[0].begin_us == 0.2e6);
   Timeline without;
   add_document(without, to_json(small_program(), record_of(), false), "step");
-  assert_int_equal(without.lanes.size(), 1);
+  assert_int_equal(without.tracks.size(), 1);
 }
 
 void a_folder_that_cannot_be_written_to_is_named(void**) {

@@ -96,7 +96,7 @@ void the_same_documents_give_the_same_text(void**) {
 }
 
 void ranks_of_one_host_share_a_clock(void**) {
-  const auto begin_of = [](const Timeline& timeline, size_t lane) { return common_zeros(timeline)[lane]; };
+  const auto begin_of = [](const Timeline& timeline, size_t track) { return common_zeros(timeline)[track]; };
   const Timeline together = timeline_of({usual_step(0, 1'000'000'000), usual_step(1, 1'005'000'000)});
   assert_true(begin_of(together, 2) - begin_of(together, 0) == 5000);
   // Steps that were never under way at once are of other steps or clocks.
@@ -108,22 +108,22 @@ void ranks_of_one_host_share_a_clock(void**) {
 void chrome_gets_an_event_for_each_span(void**) {
   const Json json = Json::parse(to_chrome(timeline_of({usual_step(0, 1000), usual_step(1, 1000), kRecording})));
   std::multiset<std::string> texts;
-  std::set<std::pair<int, int>> lanes, named;
+  std::set<std::pair<int, int>> tracks, named;
   for (const Json& event : json["traceEvents"]) {
-    const std::pair<int, int> lane{event["pid"].get<int>(), event["tid"].get<int>()};
+    const std::pair<int, int> track{event["pid"].get<int>(), event["tid"].get<int>()};
     if (event["ph"] == "M") {
-      named.insert(lane);
+      named.insert(track);
       continue;
     }
     assert_true(event["ph"] == "X" && event["dur"].get<double>() >= 0);
-    lanes.insert(lane);
+    tracks.insert(track);
     texts.insert(event["args"]["text"].get<std::string>());
   }
   assert_int_equal(texts.size(), 12);
   assert_int_equal(texts.count("allreduce bucket=0 axis=data"), 2);
   assert_int_equal(texts.count("call 2: allreduce(count 4, f32, sum) \"a<b\""), 1);
-  assert_int_equal(lanes.size(), 5);  // two ranks with two lanes, and one that made calls
-  assert_true(std::ranges::includes(named, lanes));
+  assert_int_equal(tracks.size(), 5);  // two ranks with two tracks, and one that made calls
+  assert_true(std::ranges::includes(named, tracks));
   for (const Json& event : json["traceEvents"])
     if (event["ph"] == "X" && event["cat"] == "barrier") {
       assert_true(event["ts"] == 1100 && event["dur"] == 150.5 && event["args"]["note"] == "failed");
@@ -145,7 +145,7 @@ void any_text_and_any_number_of_spans_can_be_drawn(void**) {
   const std::string svg = svg_of(timeline_of({hostile}));
   assert_non_null(strstr(svg.c_str(), "<title>????\xf0\x9f\x98\x80]]&gt;&amp;amp;'"));
   Timeline raw;  // text that is no UTF-8, from elsewhere than a document
-  raw.lanes.push_back({0, "\xff\xc0\xaf", 0, "\xed\xa0\x80", 0, true, {{"\xf8", "\xe2\x82", "x\n", "", 0, 1}}});
+  raw.tracks.push_back({0, "\xff\xc0\xaf", 0, "\xed\xa0\x80", 0, true, {{"\xf8", "\xe2\x82", "x\n", "", 0, 1}}});
   svg_of(raw);
   assert_false(Json::parse(to_chrome(raw), nullptr, false).is_discarded());
   svg_of(Timeline{});
@@ -164,7 +164,7 @@ void check_refused(const std::string& document, const char* words) {
       fail_msg("expected \"%s\" in: %s", words, e.what());
     assert_true(e.place().file == "file.json");
   }
-  assert_int_equal(timeline.lanes.size(), 2);  // unchanged
+  assert_int_equal(timeline.tracks.size(), 2);  // unchanged
 }
 
 void bad_input_is_refused_with_its_place(void**) {

@@ -178,7 +178,7 @@ void check_refused(const std::string& document, const char* words) {
   } catch (const Error& e) {
     if (e.code() != GSEL_ERR_PARSE || !strstr(e.what(), words)) fail_msg("expected \"%s\" in: %s", words, e.what());
   }
-  assert_true(timeline.lanes.empty() && timeline.schedules.empty());
+  assert_true(timeline.tracks.empty() && timeline.schedules.empty());
 }
 
 void bad_documents_are_refused_with_their_place(void**) {

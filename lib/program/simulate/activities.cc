@@ -7,7 +7,6 @@
 #include <unordered_map>
 
 #include "program/optimistic.h"
-#include "program/redistribution.h"
 #include "program/stages.h"
 #include "program/traffic.h"
 
@@ -167,11 +166,11 @@ class Lowering {
     const int64_t samples = program_->microbatches[static_cast<size_t>(instr.microbatch)].count;
     if (samples == 0 || !place_of_.contains(instr.peer)) return;
     const int64_t bytes = program_->values[static_cast<size_t>(instr.value)].bytes(samples);
-    const bool sends = instr.kind == GSEL_INSTR_SEND;
+    const bool sends = known_form_of(instr.kind).is_send();
     Activity& activity = add(sends ? Kind::send : Kind::receive);
     activity.axis = GSEL_AXIS_PIPELINE;
-    activity.with = lane_of(sends ? program_->rank : instr.peer, sends ? instr.peer : program_->rank,
-                            std::max(program_->transfers, 1), false);
+    activity.with = channel_of(sends ? program_->rank : instr.peer, sends ? instr.peer : program_->rank,
+                               std::max(program_->transfers, 1), false);
     if (sends) activity.time = durations_.message(*program_, instr.peer, bytes);
   }
 
@@ -187,7 +186,7 @@ class Lowering {
       if (program_->rank != from && program_->rank != rank) continue;
       Activity& activity = add(program_->rank == from ? Kind::send : Kind::receive);
       activity.axis = GSEL_AXIS_PIPELINE;
-      activity.with = lane_of(from, rank, kUnboundedLane, true);
+      activity.with = channel_of(from, rank, kUnboundedChannel, true);
       activity.time = durations_.message(*program_, rank, 2 * int64_t{sizeof(double)});
     }
   }
@@ -214,9 +213,10 @@ class Lowering {
     return found->second;
   }
 
-  int32_t lane_of(int32_t from, int32_t to, int32_t ahead, bool of_losses) {
-    const auto [found, is_new] = lanes_.try_emplace({from, to, of_losses}, static_cast<int32_t>(out_.lanes.size()));
-    if (is_new) out_.lanes.push_back({place_of_.at(from), place_of_.at(to), ahead});
+  int32_t channel_of(int32_t from, int32_t to, int32_t ahead, bool of_losses) {
+    const auto [found, is_new] =
+        channels_.try_emplace({from, to, of_losses}, static_cast<int32_t>(out_.channels.size()));
+    if (is_new) out_.channels.push_back({place_of_.at(from), place_of_.at(to), ahead});
     return found->second;
   }
 
@@ -225,7 +225,7 @@ class Lowering {
   Activities out_;
   std::unordered_map<int32_t, int32_t> place_of_;  // by rank
   std::map<std::vector<int32_t>, int32_t> groups_;
-  std::map<std::tuple<int32_t, int32_t, bool>, int32_t> lanes_;
+  std::map<std::tuple<int32_t, int32_t, bool>, int32_t> channels_;
 
   // Of the current rank.
   const Program* program_ = nullptr;

@@ -24,15 +24,15 @@ struct Activity {
   gsel_axis axis = -1;
   int32_t position = 0;  // of the instruction in the step
   int32_t bucket = -1;
-  int32_t with = -1;     // group of an exchange, lane of a message
+  int32_t with = -1;     // group of an exchange, channel of a message
   bool is_step = false;  // the optimizer's
   double seconds = 0;    // of computing
   ExchangeTime time{};   // of an exchange or message
 };
 
 // Messages of an ordered pair of ranks, by their places in the job's programs.
-constexpr int32_t kUnboundedLane = std::numeric_limits<int32_t>::max();
-struct ActivityLane {
+constexpr int32_t kUnboundedChannel = std::numeric_limits<int32_t>::max();
+struct ActivityChannel {
   int32_t from = 0, to = 0;
   int32_t ahead = 1;  // most messages under way
 };
@@ -40,7 +40,7 @@ struct ActivityLane {
 struct Activities {
   std::vector<std::vector<Activity>> of_rank;  // by place in the job's programs
   std::vector<int32_t> group_size;             // participating ranks of the job
-  std::vector<ActivityLane> lanes;
+  std::vector<ActivityChannel> channels;
 };
 
 Activities activities_of(const Job& job, const Durations& durations);

@@ -11,7 +11,7 @@ namespace gsel {
 
 struct SimulatedTask {
   enum class Kind : uint8_t { compute, wake, meeting, meeting_work, message, message_work } kind;
-  int32_t of = 0;      // rank, meeting or lane
+  int32_t of = 0;      // rank, meeting or channel
   int64_t number = 0;  // of the message
 };
 

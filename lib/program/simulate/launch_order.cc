@@ -36,7 +36,7 @@ class LaunchClock {
     const NoTime durations;
     activities_ = activities_of(job, durations);
     add_validations();
-    lanes_.resize(activities_.lanes.size());
+    channels_.resize(activities_.channels.size());
     groups_.resize(activities_.group_size.size());
     ranks_.resize(programs.size());
     for (const Program& program : programs) {
@@ -73,7 +73,7 @@ class LaunchClock {
     int64_t latest = 0;              // arrival
     std::vector<int64_t> met;        // times of the meetings
   };
-  struct Lane {
+  struct Channel {
     std::vector<int64_t> sent, launched, taken;  // by message: time of SEND, that time's key, time of RECV
   };
 
@@ -130,7 +130,7 @@ class LaunchClock {
         if (!send(rank, activity, coordinates_[place])) return false;
         break;
       case Activity::Kind::receive:
-        if (!receive(rank, lanes_[activity.with], launched)) return false;
+        if (!receive(rank, channels_[activity.with], launched)) return false;
         if (programs_[place].step[activity.position].kind != GSEL_INSTR_RECV) launched = -1;
         break;
     }
@@ -156,24 +156,24 @@ class LaunchClock {
 
   // As many messages may be sent and not taken as with receives that are posted ahead.
   bool send(Rank& rank, const Activity& activity, int32_t coordinate) {
-    Lane& lane = lanes_[activity.with];
-    const int64_t most = 2 * int64_t{activities_.lanes[activity.with].ahead};
-    if (const auto before = static_cast<int64_t>(lane.sent.size()) - most; before >= 0 && !is_unbounded_) {
-      if (static_cast<int64_t>(lane.taken.size()) <= before) return false;
-      rank.time = std::max(rank.time, lane.taken[before]);
+    Channel& channel = channels_[activity.with];
+    const int64_t most = 2 * int64_t{activities_.channels[activity.with].ahead};
+    if (const auto before = static_cast<int64_t>(channel.sent.size()) - most; before >= 0 && !is_unbounded_) {
+      if (static_cast<int64_t>(channel.taken.size()) <= before) return false;
+      rank.time = std::max(rank.time, channel.taken[before]);
     }
     ++rank.time;
-    lane.sent.push_back(rank.time);
-    lane.launched.push_back(key(rank.time, coordinate));
+    channel.sent.push_back(rank.time);
+    channel.launched.push_back(key(rank.time, coordinate));
     return true;
   }
 
-  static bool receive(Rank& rank, Lane& lane, int64_t& launched) {
-    const size_t number = lane.taken.size();
-    if (lane.sent.size() <= number) return false;
-    rank.time = std::max(rank.time, lane.sent[number]) + 1;
-    launched = lane.launched[number];
-    lane.taken.push_back(rank.time);
+  static bool receive(Rank& rank, Channel& channel, int64_t& launched) {
+    const size_t number = channel.taken.size();
+    if (channel.sent.size() <= number) return false;
+    rank.time = std::max(rank.time, channel.sent[number]) + 1;
+    launched = channel.launched[number];
+    channel.taken.push_back(rank.time);
     return true;
   }
 
@@ -190,7 +190,7 @@ class LaunchClock {
 
   const std::vector<Program>& programs_;
   Activities activities_;
-  std::vector<Lane> lanes_;
+  std::vector<Channel> channels_;
   std::vector<Group> groups_;
   std::vector<Rank> ranks_;
   std::vector<int32_t> coordinates_;

@@ -1,5 +1,5 @@
 // program/simulate/simulate_job.cc: an event simulation; see simulate_job.h. A rank runs its activities until it has to
-// wait; the event that it waits for wakes it. Interactions of ranks are in meetings.h and message_lanes.h, times in
+// wait; the event that it waits for wakes it. Interactions of ranks are in meetings.h and message_channels.h, times in
 // agenda.h.
 #include "program/simulate/simulate_job.h"
 
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "program/simulate/meetings.h"
-#include "program/simulate/message_lanes.h"
+#include "program/simulate/message_channels.h"
 #include "program/words/words.h"
 
 namespace gsel {
@@ -318,7 +318,7 @@ class JobSimulator {
   std::deque<int32_t> awake_;  // places of ranks that may go on
   Agenda agenda_;
   Meetings meetings_;
-  MessageLanes messages_;
+  MessageChannels messages_;
   std::vector<Rank> ranks_;
   std::vector<double> ends_;  // of the steps
   JobTimes out_;

@@ -1,4 +1,4 @@
-// program/timeline/timeline.cc: reads documents into lanes; see timeline.h.
+// program/timeline/timeline.cc: reads documents into tracks; see timeline.h.
 #include "program/timeline/timeline.h"
 
 #include <fmt/format.h>
@@ -40,9 +40,9 @@ constexpr int32_t kCallingThread = 0, kCommunication = 1;
 class Reader {
  public:
   Reader(const Timeline& timeline, const std::string& file) : source_{"timeline", one_line(file)} {
-    for (const Lane& lane : timeline.lanes) {
-      n_spans_ += lane.spans.size();
-      communicators_ = std::max(communicators_, lane.process / kProcessesEach);
+    for (const Track& track : timeline.tracks) {
+      n_spans_ += track.spans.size();
+      communicators_ = std::max(communicators_, track.process / kProcessesEach);
     }
     n_schedules_ = timeline.schedules.size();
     for (const Chart& chart : timeline.schedules)
@@ -112,16 +112,16 @@ class Reader {
         step.is_null("began_ns") ? 0 : static_cast<double>(step.number("began_ns", 0, kMaxNs, 0)) * 1e-3;
     const std::string name = fmt::format("rank {}", rank);
     const Coordinates coordinates = coordinates_of(step, rank);
-    Lane calling{rank, name, kCallingThread, "calling thread", zero, true, {}, coordinates};
-    Lane communication{rank, name, kCommunication, "communication", zero, true, {}, coordinates};
+    Track calling{rank, name, kCallingThread, "calling thread", zero, true, {}, coordinates};
+    Track communication{rank, name, kCommunication, "communication", zero, true, {}, coordinates};
     if (!step.is_null("intervals"))
       step.array("intervals").each([&](JsonObject interval) {
         count_span(interval);
         Span span = read_interval(interval);
         (interval.flag("asynchronous", false) ? communication : calling).spans.push_back(std::move(span));
       });
-    read_.lanes.push_back(std::move(calling));
-    if (!communication.spans.empty()) read_.lanes.push_back(std::move(communication));
+    read_.tracks.push_back(std::move(calling));
+    if (!communication.spans.empty()) read_.tracks.push_back(std::move(communication));
   }
 
   // The pipeline axis is the outermost.
@@ -166,16 +166,16 @@ class Reader {
     communicator.array("ranks").each([&](JsonObject rank) {
       const auto r = static_cast<int32_t>(rank.number("rank", 0, kMaxRank, 0));
       const auto pid = rank.number("pid", 0, std::numeric_limits<int32_t>::max(), 0);
-      Lane lane;
-      lane.process = (c + 1) * kProcessesEach + r;
-      lane.process_name = fmt::format("communicator {}, rank {} (pid {})", c, r, pid);
-      lane.name = "calls";
-      lane.zero_us = zero;
+      Track track;
+      track.process = (c + 1) * kProcessesEach + r;
+      track.process_name = fmt::format("communicator {}, rank {} (pid {})", c, r, pid);
+      track.name = "calls";
+      track.zero_us = zero;
       rank.array("calls").each([&](JsonObject call) {
         count_span(call);
-        lane.spans.push_back(read_call(call, taken));
+        track.spans.push_back(read_call(call, taken));
       });
-      read_.lanes.push_back(std::move(lane));
+      read_.tracks.push_back(std::move(track));
     });
   }
 
@@ -206,24 +206,24 @@ class Reader {
 
 void add_document(Timeline& timeline, std::string_view json, const std::string& file) {
   Timeline read = Reader(timeline, file).read(json);
-  timeline.lanes.reserve(timeline.lanes.size() + read.lanes.size());
+  timeline.tracks.reserve(timeline.tracks.size() + read.tracks.size());
   timeline.schedules.reserve(timeline.schedules.size() + read.schedules.size());
-  std::ranges::move(read.lanes, std::back_inserter(timeline.lanes));
+  std::ranges::move(read.tracks, std::back_inserter(timeline.tracks));
   std::ranges::move(read.schedules, std::back_inserter(timeline.schedules));
 }
 
 std::vector<double> common_zeros(const Timeline& timeline) {
   double latest_begin = -std::numeric_limits<double>::infinity(), earliest_end = -latest_begin;
   std::vector<double> zeros;
-  for (const Lane& lane : timeline.lanes) {
-    zeros.push_back(lane.zero_us);
-    if (!lane.of_step || lane.thread != kCallingThread || lane.spans.empty()) continue;
-    latest_begin = std::max(latest_begin, lane.zero_us);
-    earliest_end = std::min(earliest_end, lane.zero_us + std::ranges::max(lane.spans, {}, &Span::end_us).end_us);
+  for (const Track& track : timeline.tracks) {
+    zeros.push_back(track.zero_us);
+    if (!track.of_step || track.thread != kCallingThread || track.spans.empty()) continue;
+    latest_begin = std::max(latest_begin, track.zero_us);
+    earliest_end = std::min(earliest_end, track.zero_us + std::ranges::max(track.spans, {}, &Span::end_us).end_us);
   }
   if (latest_begin <= earliest_end) return zeros;
   for (size_t i = 0; i < zeros.size(); ++i)
-    if (timeline.lanes[i].of_step) zeros[i] = 0;
+    if (timeline.tracks[i].of_step) zeros[i] = 0;
   return zeros;
 }
 

@@ -1,4 +1,4 @@
-// program/timeline/timeline.h: what ranks did when, as spans of time on lanes. Timelines are read from steps
+// program/timeline/timeline.h: what ranks did when, as spans of time on tracks. Timelines are read from steps
 // (docs/step.md), recordings of calls (docs/trace.md) and simulated schedules (docs/pipeline.md), and drawn as SVG or
 // as Chrome's trace events. Does not know who measured them.
 #pragma once
@@ -17,7 +17,7 @@ struct Span {
   std::string name;                 // short enough for a box
   std::string text;                 // full text
   std::string note;                 // "failed"; mostly empty
-  double begin_us = 0, end_us = 0;  // since the lane's zero
+  double begin_us = 0, end_us = 0;  // since the track's zero
   int32_t stage = -1;               // pipeline stage, or -1
 };
 
@@ -28,8 +28,8 @@ struct Coordinates {
 };
 
 // Events of one thread; spans may overlap.
-struct Lane {
-  int32_t process = 0;  // groups lanes
+struct Track {
+  int32_t process = 0;  // groups tracks
   std::string process_name;
   int32_t thread = 0;
   std::string name;
@@ -42,14 +42,14 @@ struct Lane {
 };
 
 struct Timeline {
-  std::vector<Lane> lanes;
+  std::vector<Track> tracks;
   std::vector<Chart> schedules;  // simulated
 };
 
 // Adds a document completely, or nothing when it throws. GSEL_ERR_PARSE.
 void add_document(Timeline& timeline, std::string_view json, const std::string& file);
 
-// Start time of each lane in a common picture, from its host's clock. Steps that do not overlap all start at 0: their
+// Start time of each track in a common picture, from its host's clock. Steps that do not overlap all start at 0: their
 // files are from different steps, or from hosts whose clocks differ.
 std::vector<double> common_zeros(const Timeline& timeline);
 

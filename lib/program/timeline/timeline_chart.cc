@@ -44,7 +44,7 @@ int32_t microbatch_of(const std::string& text) {
 }
 
 struct Recorded {
-  const Lane* lane;
+  const Track* track;
   std::vector<Run> runs;
   std::vector<ChartMark> marks;
   double busy = 0;  // without the end of the step
@@ -55,10 +55,10 @@ bool goes_on(const Run& run, char kind, int32_t stage, int32_t microbatch) {
   return run.kind == kind && run.microbatch == microbatch && (run.stage == stage || run.stage < 0 || stage < 0);
 }
 
-Recorded read_lane(const Lane& lane, double zero) {
-  Recorded out{&lane, {}, {}, 0};
+Recorded read_track(const Track& track, double zero) {
+  Recorded out{&track, {}, {}, 0};
   std::vector<const Span*> order;
-  for (const Span& span : lane.spans) order.push_back(&span);
+  for (const Span& span : track.spans) order.push_back(&span);
   std::ranges::stable_sort(order, {}, &Span::begin_us);
   for (const Span* span : order) {
     const char part = kind_of(span->kind);
@@ -111,10 +111,10 @@ void add_actions(const Run& run, bool halves, std::vector<ChartAction>& actions)
   }
 }
 
-std::string row_name(const Lane& lane, bool replicas) {
-  return replicas ? fmt::format("{}: pipeline rank {} of replica {}", lane.process_name, lane.coordinates.pipeline_rank,
-                                lane.coordinates.replica)
-                  : lane.process_name;
+std::string row_name(const Track& track, bool replicas) {
+  return replicas ? fmt::format("{}: pipeline rank {} of replica {}", track.process_name,
+                                track.coordinates.pipeline_rank, track.coordinates.replica)
+                  : track.process_name;
 }
 
 void name_it(Chart& chart, const std::vector<Recorded>& recorded) {
@@ -129,7 +129,7 @@ void name_it(Chart& chart, const std::vector<Recorded>& recorded) {
       microbatches.insert(action.microbatch);
     }
   }
-  const Coordinates& coordinates = recorded.front().lane->coordinates;
+  const Coordinates& coordinates = recorded.front().track->coordinates;
   const std::string chunks = chart.chunks > 1 ? fmt::format(", {} each", with_noun(chart.chunks, "chunk")) : "",
                     replicas = coordinates.n_replicas > 1 ? fmt::format(", {} times", coordinates.n_replicas) : "";
   const double makespan = std::max(end - begin, 0.0);
@@ -166,12 +166,12 @@ std::string amount_text(double amount) {
 std::vector<Chart> recorded_charts(const Timeline& timeline) {
   const std::vector<double> zeros = common_zeros(timeline);
   std::vector<Recorded> recorded;
-  for (size_t i = 0; i < timeline.lanes.size(); ++i)
-    if (const Lane& lane = timeline.lanes[i]; lane.of_pipeline() && lane.thread == 0 && !lane.spans.empty())
-      recorded.push_back(read_lane(lane, zeros[i]));
+  for (size_t i = 0; i < timeline.tracks.size(); ++i)
+    if (const Track& track = timeline.tracks[i]; track.of_pipeline() && track.thread == 0 && !track.spans.empty())
+      recorded.push_back(read_track(track, zeros[i]));
   if (recorded.empty()) return {};
   std::ranges::stable_sort(recorded, {}, [](const Recorded& r) {
-    return std::pair(r.lane->coordinates.replica, r.lane->coordinates.pipeline_rank);
+    return std::pair(r.track->coordinates.replica, r.track->coordinates.pipeline_rank);
   });
   const bool halves = std::ranges::any_of(recorded, [](const Recorded& r) {
     return std::ranges::any_of(r.runs, [](const Run& run) { return run.kind == 'B' && weights_of(run) == 0; });
@@ -179,9 +179,9 @@ std::vector<Chart> recorded_charts(const Timeline& timeline) {
   Chart chart;
   chart.measured = true;
   for (Recorded& r : recorded) {
-    ChartRow row{row_name(*r.lane, r.lane->coordinates.n_replicas > 1),
+    ChartRow row{row_name(*r.track, r.track->coordinates.n_replicas > 1),
                  {},
-                 r.lane->process,
+                 r.track->process,
                  kActionsThread,
                  {},
                  std::move(r.marks)};

@@ -1,5 +1,5 @@
 // program/timeline/timeline_chrome.cc: writes a timeline as Chrome's trace events, which Perfetto reads too. A rank is
-// a Chrome process, a lane a thread. A simulated schedule is a process with a thread per rank; a single schedule with
+// a Chrome process, a track a thread. A simulated schedule is a process with a thread per rank; a single schedule with
 // times in seconds has a process per rank instead. Source: "Trace Event Format", the document of Chromium's tracing
 // team.
 
@@ -15,11 +15,11 @@ Json name_of(const char* what, int32_t process, int32_t thread, const std::strin
   return {{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
 }
 
-Json event_of(const Lane& lane, double zero_us, const Span& span) {
+Json event_of(const Track& track, double zero_us, const Span& span) {
   Json event{{"name", span.name}, {"cat", span.kind}, {"ph", "X"}, {"ts", zero_us + span.begin_us}};
   event.set("dur", span.end_us - span.begin_us);
-  event.set("pid", lane.process);
-  event.set("tid", lane.thread);
+  event.set("pid", track.process);
+  event.set("tid", track.thread);
   Json args{{"text", span.text}};
   if (!span.note.empty()) args.set("note", span.note);
   event.set("args", std::move(args));
@@ -51,13 +51,13 @@ void add_chart(const Chart& chart, bool by_rank, Json& events) {
 std::string to_chrome(const Timeline& timeline) {
   Json events = Json::array();
   const std::vector<double> zeros = common_zeros(timeline);
-  for (size_t i = 0; i < timeline.lanes.size(); ++i) {
-    const Lane& lane = timeline.lanes[i];
-    events.push(name_of("process_name", lane.process, lane.thread, lane.process_name));
-    events.push(name_of("thread_name", lane.process, lane.thread, lane.name));
-    for (const Span& span : lane.spans) events.push(event_of(lane, zeros[i], span));
+  for (size_t i = 0; i < timeline.tracks.size(); ++i) {
+    const Track& track = timeline.tracks[i];
+    events.push(name_of("process_name", track.process, track.thread, track.process_name));
+    events.push(name_of("thread_name", track.process, track.thread, track.name));
+    for (const Span& span : track.spans) events.push(event_of(track, zeros[i], span));
   }
-  const bool alone = timeline.lanes.empty() && timeline.schedules.size() == 1;
+  const bool alone = timeline.tracks.empty() && timeline.schedules.size() == 1;
   for (const Chart& chart : timeline.schedules) add_chart(chart, alone && chart.unit_s > 0, events);
   for (const Chart& chart : recorded_charts(timeline)) add_chart(chart, false, events);
   const Json json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <limits>
 #include <set>
 
 #include "base/json_object.h"

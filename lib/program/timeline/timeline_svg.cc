@@ -12,9 +12,9 @@ namespace {
 constexpr double kBetween = 24;
 constexpr const char* kPageStyle =
     ".page{fill:#ffffff}.text{fill:#1f2328}.faint{fill:#59636e}.grid{stroke:#d1d9e0;stroke-width:1}"
-    ".lane{fill:#f6f8fa}.on{fill:#0b0d10;pointer-events:none}"
+    ".track{fill:#f6f8fa}.on{fill:#0b0d10;pointer-events:none}"
     "@media (prefers-color-scheme:dark){.page{fill:#0d1117}.text{fill:#f0f6fc}.faint{fill:#9198a1}"
-    ".grid{stroke:#3d444d}.lane{fill:#151b23}}";
+    ".grid{stroke:#3d444d}.track{fill:#151b23}}";
 
 // Bytes of the first UTF-8 character; 0 if it is not valid in XML.
 size_t character_bytes(std::string_view text) {
@@ -76,9 +76,9 @@ std::string to_svg(const Timeline& timeline) {
   if (const std::vector<Chart> recorded = recorded_charts(timeline); !recorded.empty())
     panels.push_back(charts_panel(recorded));
   Timeline others;
-  std::ranges::copy_if(timeline.lanes, std::back_inserter(others.lanes),
-                       [](const Lane& lane) { return !lane.of_pipeline(); });
-  if (!others.lanes.empty() || panels.empty()) panels.push_back(lanes_panel(others));
+  std::ranges::copy_if(timeline.tracks, std::back_inserter(others.tracks),
+                       [](const Track& track) { return !track.of_pipeline(); });
+  if (!others.tracks.empty() || panels.empty()) panels.push_back(tracks_panel(others));
 
   double width = 0, height = 0;
   std::string style = kPageStyle, body;

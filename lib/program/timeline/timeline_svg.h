@@ -17,7 +17,7 @@ struct Panel {
   std::string body;
 };
 
-Panel lanes_panel(const Timeline& timeline);
+Panel tracks_panel(const Timeline& timeline);
 Panel charts_panel(const std::vector<Chart>& charts);
 
 // Escapes text for XML; invalid characters become '?'.

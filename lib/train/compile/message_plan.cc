@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "comm/request.h"
+#include "comm/interface/backend.h"
 #include "program/optimistic.h"
 
 namespace gsel {
@@ -17,26 +17,26 @@ MessagePlan::MessagePlan(const Program& program)
   for (size_t i = 0; i < program.step.size(); ++i) {
     const gsel_instr& instr = program.step[i];
     const auto position = static_cast<int32_t>(i);
-    if (instr.kind == GSEL_INSTR_LOSS_ALLREDUCE && instr.axis == GSEL_AXIS_DATA)
-      settled_at_ = std::min(settled_at_, position);
-    if (instr.kind != GSEL_INSTR_SEND && instr.kind != GSEL_INSTR_RECV) continue;
+    const InstrForm& form = known_form_of(instr.kind);
+    if (form.work == InstrWork::loss && instr.axis == GSEL_AXIS_DATA) settled_at_ = std::min(settled_at_, position);
+    if (form.work != InstrWork::message) continue;
     const int64_t samples = program.microbatches[instr.microbatch].count;
     if (samples == 0) continue;
-    const int32_t lane = lane_to(instr.peer, instr.kind == GSEL_INSTR_SEND);
-    lanes_[lane].most_bytes = std::max(lanes_[lane].most_bytes, program.values[instr.value].bytes(samples));
-    std::vector<int32_t>& positions = lanes_[lane].positions;
-    messages_[i] = {lane, static_cast<int32_t>(positions.size()), -1};
+    const int32_t channel = channel_to(instr.peer, form.is_send());
+    channels_[channel].most_bytes = std::max(channels_[channel].most_bytes, program.values[instr.value].bytes(samples));
+    std::vector<int32_t>& positions = channels_[channel].positions;
+    messages_[i] = {channel, static_cast<int32_t>(positions.size()), -1};
     positions.push_back(position);
-    before_post_validate_[lane] += position < post_validate_ || post_validate_ < 0;
+    before_post_validate_[channel] += position < post_validate_ || post_validate_ < 0;
   }
   if (on_device_) order_launches(program);
 }
 
 void MessagePlan::order_launches(const Program& program) {
   const std::vector<int64_t>& times = program.launch_times;
-  for (const MessageLane& lane : lanes_)
-    if (!lane.sends)
-      for (int32_t position : lane.positions) launches_.push_back({position, -1});
+  for (const MessageChannel& channel : channels_)
+    if (!channel.sends)
+      for (int32_t position : channel.positions) launches_.push_back({position, -1});
   std::ranges::sort(launches_, {}, [&](const Launch& l) { return times[l.receive]; });
   size_t next = 0;
   for (size_t i = 0; i < program.step.size(); ++i)
@@ -48,38 +48,38 @@ void MessagePlan::order_launches(const Program& program) {
     }
 }
 
-int32_t MessagePlan::lane_to(int32_t peer, bool sends) {
+int32_t MessagePlan::channel_to(int32_t peer, bool sends) {
   const auto it =
-      std::ranges::find_if(lanes_, [&](const MessageLane& l) { return l.peer == peer && l.sends == sends; });
-  if (it != lanes_.end()) return static_cast<int32_t>(it - lanes_.begin());
-  lanes_.push_back({peer, sends, {}, 0});
+      std::ranges::find_if(channels_, [&](const MessageChannel& l) { return l.peer == peer && l.sends == sends; });
+  if (it != channels_.end()) return static_cast<int32_t>(it - channels_.begin());
+  channels_.push_back({peer, sends, {}, 0});
   before_post_validate_.push_back(0);
-  return static_cast<int32_t>(lanes_.size()) - 1;
+  return static_cast<int32_t>(channels_.size()) - 1;
 }
 
 // With requests, a send starts once the send `ahead` before it has ended. That one ends once its receive is posted,
 // which is when the receive `ahead` before it has been taken. So a send starts once the message 2 * `ahead` before it
 // has been taken. Buffers for that many messages have the same effect.
-bool MessagePlan::is_buffered(int32_t lane) const {
-  return !on_device_ && lanes_[lane].most_bytes <= static_cast<int64_t>(kBufferedBytes) &&
+bool MessagePlan::is_buffered(int32_t channel) const {
+  return !on_device_ && channels_[channel].most_bytes <= static_cast<int64_t>(kBufferedBytes) &&
          2 * static_cast<uint64_t>(ahead_) <= kBufferedMessages;
 }
 
 // A receive is posted once the one `ahead` before it has been taken, and, if it comes after POST_VALIDATE, not before
 // that.
 int32_t MessagePlan::first(size_t position) const {
-  const auto [lane, number, launched_at] = messages_[position];
-  if (lane < 0 || lanes_[lane].sends || is_buffered(lane)) return static_cast<int32_t>(position);
+  const auto [channel, number, launched_at] = messages_[position];
+  if (channel < 0 || channels_[channel].sends || is_buffered(channel)) return static_cast<int32_t>(position);
   if (on_device_) return launched_at;
   const int32_t begin = static_cast<int32_t>(position) > post_validate_ ? std::max(post_validate_, 0) : 0;
-  return number < ahead_ ? begin : std::max(begin, lanes_[lane].positions[number - ahead_]);
+  return number < ahead_ ? begin : std::max(begin, channels_[channel].positions[number - ahead_]);
 }
 
 // A send has ended when the send `ahead` after it starts.
 int32_t MessagePlan::last(size_t position) const {
-  const auto [lane, number, launched_at] = messages_[position];
-  if (lane < 0 || !lanes_[lane].sends || is_buffered(lane)) return static_cast<int32_t>(position);
-  const std::vector<int32_t>& positions = lanes_[lane].positions;
+  const auto [channel, number, launched_at] = messages_[position];
+  if (channel < 0 || !channels_[channel].sends || is_buffered(channel)) return static_cast<int32_t>(position);
+  const std::vector<int32_t>& positions = channels_[channel].positions;
   const size_t next = static_cast<size_t>(number) + static_cast<size_t>(ahead_);
   const int32_t settled = std::max(settled_at_, static_cast<int32_t>(position));
   return next < positions.size() ? std::min(positions[next], settled) : settled;

@@ -14,7 +14,7 @@ namespace gsel {
 
 // The messages between this rank and a peer in one direction, as ascending positions in the step. A micro-batch without
 // samples has no messages.
-struct MessageLane {
+struct MessageChannel {
   int32_t peer = 0;
   bool sends = false;
   std::vector<int32_t> positions;
@@ -25,12 +25,12 @@ class MessagePlan {
  public:
   explicit MessagePlan(const Program& program);
 
-  const std::vector<MessageLane>& lanes() const { return lanes_; }
-  int32_t ahead() const { return ahead_; }  // most messages under way per lane
-  bool is_buffered(int32_t lane) const;     // the communicator's buffers hold all messages under way
+  const std::vector<MessageChannel>& channels() const { return channels_; }
+  int32_t ahead() const { return ahead_; }  // most messages under way per channel
+  bool is_buffered(int32_t channel) const;  // the communicator's buffers hold all messages under way
 
-  // Lane of the SEND or RECV at a position, and its index in the lane; -1 if it transfers nothing.
-  int32_t lane_of(size_t position) const { return messages_[position].lane; }
+  // Channel of the SEND or RECV at a position, and its index in the channel; -1 if it transfers nothing.
+  int32_t channel_of(size_t position) const { return messages_[position].channel; }
   int32_t number_of(size_t position) const { return messages_[position].number; }
   // The first and last position at which the communicator uses the buffer of a SEND or RECV; else `position`.
   int32_t first(size_t position) const;
@@ -41,23 +41,23 @@ class MessagePlan {
     int32_t receive, at;
   };
   const std::vector<Launch>& launches() const { return launches_; }
-  // How many receives of a lane may be posted before POST_VALIDATE; all if the program has none.
-  size_t before_post_validate(int32_t lane) const { return before_post_validate_[lane]; }
+  // How many receives of a channel may be posted before POST_VALIDATE; all if the program has none.
+  size_t before_post_validate(int32_t channel) const { return before_post_validate_[channel]; }
 
  private:
   struct Message {
-    int32_t lane = -1, number = -1;
+    int32_t channel = -1, number = -1;
     int32_t launched_at = -1;  // of a receive on a device
   };
-  int32_t lane_to(int32_t peer, bool sends);
+  int32_t channel_to(int32_t peer, bool sends);
   void order_launches(const Program& program);
 
-  std::vector<MessageLane> lanes_;
+  std::vector<MessageChannel> channels_;
   std::vector<Message> messages_;  // by position
   int32_t ahead_;
   int32_t settled_at_;     // the position where all sends have ended: the data axis's LOSS_ALLREDUCE, else the end
   int32_t post_validate_;  // position, or -1
-  std::vector<size_t> before_post_validate_;  // by lane
+  std::vector<size_t> before_post_validate_;  // by channel
   const bool on_device_;
   std::vector<Launch> launches_;
 };

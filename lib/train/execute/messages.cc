@@ -15,41 +15,43 @@ void PostedMessages::begin(const MessagePlan& plan, CallOf call_of) {
   plan_ = &plan;
   call_of_ = std::move(call_of);
   make_slots();
-  for (size_t lane = 0; lane < plan.lanes().size(); ++lane) {
-    if (plan.lanes()[lane].sends || plan.is_buffered(static_cast<int32_t>(lane))) continue;
-    for (int32_t i = 0; i < plan.ahead() && may_start(static_cast<int32_t>(lane), static_cast<size_t>(i)); ++i)
-      start(static_cast<int32_t>(lane), i);
+  for (size_t channel = 0; channel < plan.channels().size(); ++channel) {
+    if (plan.channels()[channel].sends || plan.is_buffered(static_cast<int32_t>(channel))) continue;
+    for (int32_t i = 0; i < plan.ahead() && may_start(static_cast<int32_t>(channel), static_cast<size_t>(i)); ++i)
+      start(static_cast<int32_t>(channel), i);
   }
 }
 
-bool PostedMessages::may_start(int32_t lane, size_t number) const {
-  return number < (behind_post_validate_ ? plan_->lanes()[lane].positions.size() : plan_->before_post_validate(lane));
+bool PostedMessages::may_start(int32_t channel, size_t number) const {
+  return number <
+         (behind_post_validate_ ? plan_->channels()[channel].positions.size() : plan_->before_post_validate(channel));
 }
 
 // All receives posted so far have been taken.
 void PostedMessages::passed_post_validate() {
   if (std::exchange(behind_post_validate_, true)) return;
-  for (int32_t lane = 0; lane < static_cast<int32_t>(requests_.size()); ++lane) {
-    if (plan_->lanes()[lane].sends || plan_->is_buffered(lane)) continue;
-    const auto taken = static_cast<int32_t>(plan_->before_post_validate(lane));
-    for (int32_t i = taken; i < taken + plan_->ahead() && may_start(lane, static_cast<size_t>(i)); ++i) start(lane, i);
+  for (int32_t channel = 0; channel < static_cast<int32_t>(requests_.size()); ++channel) {
+    if (plan_->channels()[channel].sends || plan_->is_buffered(channel)) continue;
+    const auto taken = static_cast<int32_t>(plan_->before_post_validate(channel));
+    for (int32_t i = taken; i < taken + plan_->ahead() && may_start(channel, static_cast<size_t>(i)); ++i)
+      start(channel, i);
   }
 }
 
 // Empties the slots; allocates only if the plan's size has changed.
 void PostedMessages::make_slots() {
   const auto ahead = static_cast<size_t>(plan_->ahead());
-  if (requests_.size() != plan_->lanes().size() || (!requests_.empty() && requests_.front().size() != ahead)) {
+  if (requests_.size() != plan_->channels().size() || (!requests_.empty() && requests_.front().size() != ahead)) {
     requests_.clear();
-    for (size_t lane = 0; lane < plan_->lanes().size(); ++lane) requests_.emplace_back(ahead);
+    for (size_t channel = 0; channel < plan_->channels().size(); ++channel) requests_.emplace_back(ahead);
   }
-  for (std::vector<Request>& lane : requests_)
-    for (Request& request : lane) request.reset();
+  for (std::vector<Request>& channel : requests_)
+    for (Request& request : channel) request.reset();
 }
 
-void PostedMessages::start(int32_t lane, int32_t number) {
-  Request& request = slot(lane, number);
-  request.emplace(comm_, call_of_(static_cast<size_t>(plan_->lanes()[lane].positions[number])));
+void PostedMessages::start(int32_t channel, int32_t number) {
+  Request& request = slot(channel, number);
+  request.emplace(comm_, call_of_(static_cast<size_t>(plan_->channels()[channel].positions[number])));
   request->start();
 }
 
@@ -60,28 +62,28 @@ void PostedMessages::finish(Request& request) {
 }
 
 void PostedMessages::send(size_t position) {
-  const int32_t lane = plan_->lane_of(position), number = plan_->number_of(position);
-  if (plan_->is_buffered(lane)) return comm_.collective(call_of_(position));
-  finish(slot(lane, number));  // the earlier message in this slot
-  start(lane, number);
+  const int32_t channel = plan_->channel_of(position), number = plan_->number_of(position);
+  if (plan_->is_buffered(channel)) return comm_.collective(call_of_(position));
+  finish(slot(channel, number));  // the earlier message in this slot
+  start(channel, number);
 }
 
 void PostedMessages::wait_for(size_t position) {
-  const int32_t lane = plan_->lane_of(position);
-  if (plan_->is_buffered(lane)) return comm_.collective(call_of_(position));
-  finish(slot(lane, plan_->number_of(position)));
+  const int32_t channel = plan_->channel_of(position);
+  if (plan_->is_buffered(channel)) return comm_.collective(call_of_(position));
+  finish(slot(channel, plan_->number_of(position)));
 }
 
 void PostedMessages::taken(size_t position) {
-  const int32_t lane = plan_->lane_of(position), next = plan_->number_of(position) + plan_->ahead();
-  if (plan_->is_buffered(lane)) return;
-  if (may_start(lane, static_cast<size_t>(next))) start(lane, next);
+  const int32_t channel = plan_->channel_of(position), next = plan_->number_of(position) + plan_->ahead();
+  if (plan_->is_buffered(channel)) return;
+  if (may_start(channel, static_cast<size_t>(next))) start(channel, next);
 }
 
 void PostedMessages::settle() {
-  for (size_t lane = 0; lane < requests_.size(); ++lane)
-    if (plan_->lanes()[lane].sends)
-      for (Request& request : requests_[lane]) finish(request);
+  for (size_t channel = 0; channel < requests_.size(); ++channel)
+    if (plan_->channels()[channel].sends)
+      for (Request& request : requests_[channel]) finish(request);
 }
 
 // ---- on a device ------------------------------------------------------------------------------------------------
@@ -91,11 +93,11 @@ void StreamMessages::begin(const MessagePlan& plan, CallOf call_of) {
   call_of_ = std::move(call_of);
   next_ = 0;
   last_.reset();
-  first_of_lane_.clear();
+  first_of_channel_.clear();
   size_t n = 0;
-  for (const MessageLane& lane : plan.lanes()) {
-    first_of_lane_.push_back(n);
-    n += lane.positions.size();
+  for (const MessageChannel& channel : plan.channels()) {
+    first_of_channel_.push_back(n);
+    n += channel.positions.size();
   }
   while (ended_.size() < n) ended_.emplace_back(device_);
 }
@@ -117,7 +119,8 @@ void StreamMessages::launch(size_t position) {
 void StreamMessages::send(size_t position) {
   launch(position);
   const int32_t earlier = plan_->number_of(position) - plan_->ahead();
-  if (earlier >= 0) ended_[first_of_lane_[plan_->lane_of(position)] + static_cast<size_t>(earlier)].hold_compute();
+  if (earlier >= 0)
+    ended_[first_of_channel_[plan_->channel_of(position)] + static_cast<size_t>(earlier)].hold_compute();
 }
 
 // The stream has an order, so the last message is enough.
@@ -140,14 +143,14 @@ namespace {
 gsel_collective call_of_message(const State& s, size_t position) {
   const gsel_instr& instr = s.program().step[position];
   const int32_t v = instr.value, mb = instr.microbatch;
-  const bool sends = instr.kind == GSEL_INSTR_SEND;
+  const bool sends = known_form_of(instr.kind).is_send();
   const ArenaOperands::OfValue& operand = s.run->plan.operands(position).inputs[0];
   void* memory = s.at(instr.flags & GSEL_INSTR_GRADIENT ? operand.contribution() : operand.value);
   if (!memory)
     fail(GSEL_ERR_INTERNAL, "value \"{}\" has no memory at step instruction {}", s.model.values()[v].name, position);
   const auto elems = static_cast<uint64_t>(value_elems(s.model.values()[v], s.program().microbatches[mb].count));
-  gsel_collective call = make_collective(sends ? GSEL_COLLECTIVE_SEND : GSEL_COLLECTIVE_RECV, sends ? memory : nullptr,
-                                         sends ? nullptr : memory, elems, s.model.values()[v].dtype, 0, instr.peer);
+  gsel_collective call =
+      collective_of(instr, sends ? memory : nullptr, sends ? nullptr : memory, elems, s.model.values()[v].dtype);
   call.label = {s.model.values()[v].name.data(), s.model.values()[v].name.size()};
   return call;
 }
@@ -172,12 +175,12 @@ void launch_receives(State& s) {
 }
 
 void send(State& s, const gsel_instr&) {
-  if (s.run->message_plan.lane_of(s.run->position) < 0) return;
+  if (s.run->message_plan.channel_of(s.run->position) < 0) return;
   waiting_for_messages(s, [&] { s.messages->send(s.run->position); });
 }
 
 void receive(State& s, const gsel_instr& instr) {
-  if (s.run->message_plan.lane_of(s.run->position) < 0) return;
+  if (s.run->message_plan.channel_of(s.run->position) < 0) return;
   waiting_for_messages(s, [&] { s.messages->wait_for(s.run->position); });
   if (instr.flags & GSEL_INSTR_GRADIENT) finish_contribution(s, s.operands().inputs[0], instr.value, instr.microbatch);
   s.messages->taken(s.run->position);

@@ -53,17 +53,17 @@ class PostedMessages : public Messages {
 
  private:
   using Request = std::optional<CallRequest>;
-  Request& slot(int32_t lane, int32_t number) { return requests_[lane][number % plan_->ahead()]; }
+  Request& slot(int32_t channel, int32_t number) { return requests_[channel][number % plan_->ahead()]; }
   void make_slots();
-  void start(int32_t lane, int32_t number);
+  void start(int32_t channel, int32_t number);
   void finish(Request& request);
-  bool may_start(int32_t lane, size_t number) const;
+  bool may_start(int32_t channel, size_t number) const;
 
   Communicator& comm_;
   const MessagePlan* plan_ = nullptr;
   CallOf call_of_;
   bool behind_post_validate_ = false;
-  std::vector<std::vector<Request>> requests_;  // by lane, in turn
+  std::vector<std::vector<Request>> requests_;  // by channel, in turn
 };
 
 // Messages on a stream of a device, launched in the plan's order. The compute stream waits for them, and nobody
@@ -86,7 +86,7 @@ class StreamMessages : public Messages {
  private:
   // Among all messages of the step.
   size_t index_of(size_t position) const {
-    return first_of_lane_[plan_->lane_of(position)] + plan_->number_of(position);
+    return first_of_channel_[plan_->channel_of(position)] + plan_->number_of(position);
   }
   void launch(size_t position);
 
@@ -96,7 +96,7 @@ class StreamMessages : public Messages {
   Event computed_;
   const MessagePlan* plan_ = nullptr;
   CallOf call_of_;
-  std::vector<size_t> first_of_lane_;
+  std::vector<size_t> first_of_channel_;
   std::vector<Event> ended_;    // by message
   size_t next_ = 0;             // of the plan's launches
   std::optional<size_t> last_;  // message that was launched

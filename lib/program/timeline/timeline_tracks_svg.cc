@@ -1,10 +1,9 @@
-// program/timeline/timeline_lanes_svg.cc: draws lanes. A lane is a band of rows; overlapping spans of a lane are in
+// program/timeline/timeline_tracks_svg.cc: draws tracks. A track is a band of rows; overlapping spans of a track are in
 // separate rows.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <map>
 #include <set>
 
@@ -14,10 +13,10 @@
 namespace gsel {
 namespace {
 
-constexpr double kLeft = 190, kWidth = 1000, kTop = 64, kLaneRow = 18, kGap = 4, kLaneGap = 6, kRightMargin = 20;
-constexpr double kLaneLetter = 6.2;  // approximate width of a letter
+constexpr double kLeft = 190, kWidth = 1000, kTop = 64, kTrackRow = 18, kGap = 4, kTrackGap = 6, kRightMargin = 20;
+constexpr double kTrackLetter = 6.2;  // approximate width of a letter
 constexpr double kLegendItem = 130;
-constexpr size_t kMaxRows = 64;  // per lane; further spans share the last row
+constexpr size_t kMaxRows = 64;  // per track; further spans share the last row
 
 struct Colour {
   const char* kind;
@@ -42,8 +41,8 @@ class Picture {
   explicit Picture(const Timeline& timeline) : timeline_(timeline), zeros_(common_zeros(timeline)) {
     bool any = false;
     double end = 0;
-    for (size_t i = 0; i < timeline.lanes.size(); ++i)
-      for (const Span& span : timeline.lanes[i].spans) {
+    for (size_t i = 0; i < timeline.tracks.size(); ++i)
+      for (const Span& span : timeline.tracks[i].spans) {
         begin_ = any ? std::min(begin_, zeros_[i] + span.begin_us) : zeros_[i] + span.begin_us;
         end = any ? std::max(end, zeros_[i] + span.end_us) : zeros_[i] + span.end_us;
         any = true;
@@ -54,9 +53,9 @@ class Picture {
 
   Panel drawn() {
     choose_colours();
-    for (size_t i = 0; i < timeline_.lanes.size(); ++i) draw_lane(i);
-    const double lanes_end = y_, legend_end = draw_legend(lanes_end + 40);
-    return {kLeft + kWidth + kRightMargin, legend_end, style(), heading() + axis(lanes_end) + body_};
+    for (size_t i = 0; i < timeline_.tracks.size(); ++i) draw_track(i);
+    const double tracks_end = y_, legend_end = draw_legend(tracks_end + 40);
+    return {kLeft + kWidth + kRightMargin, legend_end, style(), heading() + axis(tracks_end) + body_};
   }
 
  private:
@@ -78,7 +77,7 @@ class Picture {
 
   std::string heading() const {
     std::set<int32_t> processes;
-    for (const Lane& lane : timeline_.lanes) processes.insert(lane.process);
+    for (const Track& track : timeline_.tracks) processes.insert(track.process);
     return fmt::format("<text class=\"text\" x=\"12\" y=\"24\" font-size=\"14\">{}, {}</text>\n",
                        with_noun(processes.size(), "rank"), milliseconds(length_));
   }
@@ -98,38 +97,38 @@ class Picture {
   }
 
   // Each span goes to the first row that is free when it begins.
-  static std::vector<size_t> rows_of(const Lane& lane, std::vector<size_t>& order) {
-    std::vector<size_t> rows(lane.spans.size());
-    std::ranges::stable_sort(order, {}, [&](size_t i) { return lane.spans[i].begin_us; });
+  static std::vector<size_t> rows_of(const Track& track, std::vector<size_t>& order) {
+    std::vector<size_t> rows(track.spans.size());
+    std::ranges::stable_sort(order, {}, [&](size_t i) { return track.spans[i].begin_us; });
     std::vector<double> free_from;
     for (const size_t i : order) {
-      const auto row = std::ranges::find_if(free_from, [&](double from) { return from <= lane.spans[i].begin_us; });
+      const auto row = std::ranges::find_if(free_from, [&](double from) { return from <= track.spans[i].begin_us; });
       rows[i] = std::min(static_cast<size_t>(row - free_from.begin()), kMaxRows - 1);
       if (rows[i] == free_from.size()) free_from.push_back(0);
-      free_from[rows[i]] = lane.spans[i].end_us;
+      free_from[rows[i]] = track.spans[i].end_us;
     }
     return rows;
   }
 
-  void draw_lane(size_t index) {
-    const Lane& lane = timeline_.lanes[index];
-    std::vector<size_t> order(lane.spans.size());
+  void draw_track(size_t index) {
+    const Track& track = timeline_.tracks[index];
+    std::vector<size_t> order(track.spans.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    const std::vector<size_t> rows = rows_of(lane, order);
+    const std::vector<size_t> rows = rows_of(track, order);
     const size_t n_rows = rows.empty() ? 1 : *std::ranges::max_element(rows) + 1;
-    const bool first = index == 0 || timeline_.lanes[index - 1].process != lane.process;
-    if (first && index > 0) y_ += kLaneGap;
-    const double height = static_cast<double>(n_rows) * (kLaneRow + kGap) + kGap;
-    body_ += fmt::format("<rect class=\"lane\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill-opacity=\"0.6\"/>\n",
+    const bool first = index == 0 || timeline_.tracks[index - 1].process != track.process;
+    if (first && index > 0) y_ += kTrackGap;
+    const double height = static_cast<double>(n_rows) * (kTrackRow + kGap) + kGap;
+    body_ += fmt::format("<rect class=\"track\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill-opacity=\"0.6\"/>\n",
                          kLeft, y_, kWidth, height);
-    const double middle = y_ + kGap + kLaneRow * 0.7;
+    const double middle = y_ + kGap + kTrackRow * 0.7;
     if (first)
-      body_ += fmt::format("<text class=\"text\" x=\"12\" y=\"{:.2f}\">{}</text>\n", middle, xml(lane.process_name));
-    if (!first || lane.of_step)
+      body_ += fmt::format("<text class=\"text\" x=\"12\" y=\"{:.2f}\">{}</text>\n", middle, xml(track.process_name));
+    if (!first || track.of_step)
       body_ += fmt::format("<text class=\"faint\" x=\"{}\" y=\"{:.2f}\" text-anchor=\"end\">{}</text>\n", kLeft - 8,
-                           middle, xml(lane.name));
+                           middle, xml(track.name));
     for (const size_t i : order)
-      draw_span(lane.spans[i], zeros_[index], y_ + kGap + static_cast<double>(rows[i]) * (kLaneRow + kGap));
+      draw_span(track.spans[i], zeros_[index], y_ + kGap + static_cast<double>(rows[i]) * (kTrackRow + kGap));
     y_ += height + 1;
   }
 
@@ -138,19 +137,19 @@ class Picture {
     body_ += fmt::format(
         "<rect class=\"k{}\" x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{}\" rx=\"2\"{}>"
         "<title>{}{}\nfrom {} for {}</title></rect>\n",
-        colours_[span.kind].first, left, top, width, kLaneRow,
+        colours_[span.kind].first, left, top, width, kTrackRow,
         span.note == "failed" ? " stroke=\"#e5484d\" stroke-width=\"2\"" : "",
         xml(span.text.empty() ? span.name : span.text), span.note.empty() ? "" : " (" + xml(span.note) + ")",
         milliseconds(zero + span.begin_us - begin_), milliseconds(span.end_us - span.begin_us));
-    if (width > kLaneLetter * static_cast<double>(span.name.size()) + 8)
-      body_ += fmt::format("<text class=\"on\" x=\"{:.2f}\" y=\"{:.2f}\">{}</text>\n", left + 4, top + kLaneRow * 0.7,
+    if (width > kTrackLetter * static_cast<double>(span.name.size()) + 8)
+      body_ += fmt::format("<text class=\"on\" x=\"{:.2f}\" y=\"{:.2f}\">{}</text>\n", left + 4, top + kTrackRow * 0.7,
                            xml(span.name));
   }
 
   double draw_legend(double top) {
     double at = kLeft;
     for (const auto& [kind, colour] : colours_) {
-      const double width = std::max(kLegendItem, kLaneLetter * static_cast<double>(kind.size()) + 30);
+      const double width = std::max(kLegendItem, kTrackLetter * static_cast<double>(kind.size()) + 30);
       if (at > kLeft && at + width > kLeft + kWidth) {
         at = kLeft;
         top += 18;
@@ -175,7 +174,7 @@ class Picture {
 
 }  // namespace
 
-Panel lanes_panel(const Timeline& timeline) {
+Panel tracks_panel(const Timeline& timeline) {
   return Picture(timeline).drawn();
 }
 

@@ -1,5 +1,6 @@
-// program/simulate/message_lanes.h: messages in a simulation. A message starts when it has been sent, its receive has
-// been posted, and the message before it has arrived; the number under way is bounded. Does not know why ranks send.
+// program/simulate/message_channels.h: messages in a simulation. A message starts when it has been sent, its receive
+// has been posted, and the message before it has arrived; the number under way is bounded. Does not know why ranks
+// send.
 #pragma once
 
 #include <deque>
@@ -10,10 +11,10 @@
 
 namespace gsel {
 
-class MessageLanes {
+class MessageChannels {
  public:
   // awake: receives the places of ranks that may be able to go on.
-  MessageLanes(const Activities& activities, Agenda& agenda, std::deque<int32_t>& awake);
+  MessageChannels(const Activities& activities, Agenda& agenda, std::deque<int32_t>& awake);
 
   // Posts the first receives of a rank's step.
   void begin_step(int32_t place);
@@ -25,8 +26,8 @@ class MessageLanes {
   // Whether all messages that a rank sent have arrived.
   bool all_left(int32_t place) const;
 
-  void end_wire(int32_t lane, int64_t number);
-  void end_work(int32_t lane, int64_t number);
+  void end_wire(int32_t channel, int64_t number);
+  void end_work(int32_t channel, int64_t number);
 
  private:
   struct Message {
@@ -34,24 +35,24 @@ class MessageLanes {
     bool began = false;
     ExchangeTime time{};
   };
-  struct Lane {
+  struct Channel {
     std::deque<Message> messages;
     int64_t first = 0;  // number of messages.front()
     int64_t n_sent = 0, n_received = 0, n_asked = 0;
     int64_t per_step = 0;
   };
 
-  Message& message(int32_t lane, int64_t number);
-  void ask(int32_t lane);
-  bool can_begin(int32_t lane, int64_t number);
-  void begin(int32_t lane, int64_t number);
-  void begin_work(int32_t lane, int64_t number);
-  void arrive(int32_t lane, int64_t number);
+  Message& message(int32_t channel, int64_t number);
+  void ask(int32_t channel);
+  bool can_begin(int32_t channel, int64_t number);
+  void begin(int32_t channel, int64_t number);
+  void begin_work(int32_t channel, int64_t number);
+  void arrive(int32_t channel, int64_t number);
 
   const Activities& activities_;
   Agenda& agenda_;
   std::deque<int32_t>& awake_;
-  std::vector<Lane> lanes_;
+  std::vector<Channel> channels_;
 };
 
 }  // namespace gsel
