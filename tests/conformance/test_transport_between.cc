@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/host_services.h"
 #include "support/between.h"
 
 namespace {

@@ -1,43 +1,21 @@
 // support/compression.h: a rank with a compressed bucket, for the tests of compression that look inside.
 #pragma once
 
-#include <cmath>
-#include <cstring>
 #include <memory>
 #include <vector>
 
-#include "base/random.h"
 #include "comm/communicator.h"
-#include "program/shards.h"
 #include "support/ranks.h"
 #include "train/optimize/compress.h"
 
-namespace {
-
-using namespace gsel;
+namespace gsel::test {
 
 struct ParamShape {
   const char* name;
   int64_t rows, cols;
 };
 
-Program program_of(std::vector<ParamShape> shapes, int32_t compression, int32_t rank = 0, int64_t start = 0) {
-  Program program;
-  ProgramBucket bucket;
-  bucket.compression = compression;
-  bucket.compression_rank = rank;
-  bucket.compression_start = start;
-  for (const ParamShape& shape : shapes) {
-    ProgramParam param;
-    param.name = shape.name;
-    param.rows = shape.rows;
-    param.n_elems = shape.rows * shape.cols;
-    bucket.params.push_back(static_cast<int32_t>(program.params.size()));
-    program.params.push_back(param);
-  }
-  program.buckets.push_back(bucket);
-  return program;
-}
+Program program_of(const std::vector<ParamShape>& shapes, int32_t compression, int32_t rank = 0, int64_t start = 0);
 
 // One rank's compressor of bucket 0 with what it works on.
 struct Worker {
@@ -49,40 +27,13 @@ struct Worker {
   Stream stream{device};
   std::vector<float> gradients;
 
-  Worker(rank_run* run, Program p) : program(std::move(p)), comm(join(run)) {
-    compressor = make_compressor(device, ledger, program, 0, 42);
-    gradients.resize(static_cast<size_t>(bucket_elems(program, 0)));
-  }
-
-  static JoinOptions join(rank_run* run) {
-    gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
-    options.rank = run->rank;
-    options.world_size = run->world_size;
-    options.id = &run->id;
-    return complete_join(options);
-  }
-
-  void reduce(int64_t step, double scale = 1) {
-    compressor->begin(comm, gradients.data(), step, scale, stream.get());
-    device->run(&gsel_device_v1::stream_wait, stream.get());
-  }
-
+  Worker(rank_run* run, Program p);
+  static JoinOptions join(rank_run* run);
+  void reduce(int64_t step, double scale = 1);
   // Of any data: the sum over ranks, exactly.
-  std::vector<double> sum(const std::vector<float>& data) {
-    std::vector<double> out(data.begin(), data.end());
-    comm.collective(make_collective(GSEL_COLLECTIVE_ALLREDUCE, out.data(), out.data(), out.size(), GSEL_F64, GSEL_SUM));
-    return out;
-  }
-
+  std::vector<double> sum(const std::vector<float>& data);
   // Whether all ranks have the same bits.
-  bool same_everywhere() {
-    const size_t n = gradients.size();
-    std::vector<float> all(n * static_cast<size_t>(comm.world_size()));
-    comm.collective(make_collective(GSEL_COLLECTIVE_ALLGATHER, gradients.data(), all.data(), n, GSEL_F32));
-    for (int32_t r = 0; r < comm.world_size(); ++r)
-      if (std::memcmp(all.data() + static_cast<size_t>(r) * n, gradients.data(), n * sizeof(float)) != 0) return false;
-    return true;
-  }
+  bool same_everywhere();
 };
 
 // What cannot be told by rank_check within a C++ scope that has destructors: a failure as text.
@@ -95,20 +46,10 @@ void guarded(rank_run* run, Body&& body) {
   }
 }
 
-[[maybe_unused]] float noise(uint64_t stream, int32_t rank, size_t i) {
-  return random_normal(derive_key(stream, static_cast<uint64_t>(rank)), i);
-}
+// A number of the standard normal distribution.
+float noise(uint64_t stream, int32_t rank, size_t i);
+double norm(const std::vector<double>& x);
+// Relative to what was expected.
+double distance(const std::vector<float>& got, const std::vector<double>& expected);
 
-[[maybe_unused]] double norm(const std::vector<double>& x) {
-  double sum = 0;
-  for (const double v : x) sum += v * v;
-  return std::sqrt(sum);
-}
-
-[[maybe_unused]] double distance(const std::vector<float>& got, const std::vector<double>& expected) {
-  std::vector<double> difference(expected);
-  for (size_t i = 0; i < got.size(); ++i) difference[i] -= got[i];
-  return norm(difference) / norm(expected);
-}
-
-}  // namespace
+}  // namespace gsel::test

@@ -1,10 +1,15 @@
 // unit/test_compress.cc: compressed reductions over ranks as threads: sums in 16 bits, steps before compression starts,
 // and which compressor there is where. Low rank has a file of its own.
+#include <cmath>
+
 #include "device/formulas/floats.h"
 #include "device/host/table.h"
 #include "support/compression.h"
 
 namespace {
+
+using namespace gsel;
+using namespace gsel::test;
 
 template <class Half>
 void rounded_sums(rank_run* run, int32_t compression) {

@@ -1,12 +1,18 @@
 // unit/test_low_rank.cc: reductions in low rank over ranks as threads: what is summed, that all ranks get the same
 // bits, and that nothing is lost in the long run.
+#include <cmath>
+#include <cstring>
 #include <limits>
 
+#include "base/random.h"
 #include "program/compression.h"
 #include "support/compression.h"
 #include "train/optimize/low_rank_kernels.h"
 
 namespace {
+
+using namespace gsel;
+using namespace gsel::test;
 
 // The sum over ranks of matrices of rank `inner`; each rank's own has that rank with the same row space.
 void fill_low_rank(std::vector<float>& out, int64_t rows, int64_t cols, int64_t inner, int32_t rank, uint64_t key) {
