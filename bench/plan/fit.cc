@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "plan/rows.h"
+#include "plan/time.h"
 
 namespace {
 

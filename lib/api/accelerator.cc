@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "base/log.h"
 #include "base/text.h"
 #include "plugin/loader.h"
 #include "plugin/registry.h"

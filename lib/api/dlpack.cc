@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
 
 #include "base/dtype.h"
 #include "base/guard.h"

@@ -2,10 +2,6 @@
 #include <gsel/select.h>
 #include <unistd.h>
 
-#include <cstring>
-#include <optional>
-#include <string>
-
 #include "api/init_struct.h"
 #include "api/select_handle.h"
 #include "api/select_request.h"

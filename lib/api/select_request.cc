@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "api/select_handle.h"
 #include "base/file.h"
 #include "base/options.h"
 #include "base/text.h"

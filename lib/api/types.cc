@@ -8,7 +8,6 @@
 #include "base/axis.h"
 #include "base/dtype.h"
 #include "base/error.h"
-#include "base/guard.h"
 #include "base/log.h"
 #include "base/shard.h"
 #include "base/text.h"

@@ -1,7 +1,6 @@
 // base/config.cc: see config.h. Defaults, files and the mesh; config_parse.cc parses the text of a file.
 #include "base/config.h"
 
-#include <algorithm>
 #include <cstdlib>
 
 #include "base/config_keys.h"

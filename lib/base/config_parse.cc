@@ -9,7 +9,6 @@
 
 #include "base/axis.h"
 #include "base/config_keys.h"
-#include "base/dtype.h"
 #include "base/text.h"
 #include "base/toml_scan.h"
 

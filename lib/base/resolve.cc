@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/os.h"
-#include "base/quiet_thread.h"
+#include "base/threads.h"
 
 namespace gsel {
 namespace {

@@ -1,6 +1,13 @@
-// base/threads.h: library threads that must not keep a process alive. When the main thread has left by pthread_exit,
-// the process ends with the last of the program's own threads.
+// base/threads.h: threads of the library. They have all signals blocked, so that no signal handler of the program runs
+// on them, and must not keep a process alive: when the main thread has left by pthread_exit, the process ends with the
+// last of the program's own threads.
 #pragma once
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <thread>
+#include <utility>
 
 namespace gsel {
 
@@ -15,5 +22,18 @@ class RestingThread {
 
 // Whether the main thread has ended and all others are resting threads of the library.
 bool only_resting_threads_remain() noexcept;
+
+// Starts a thread with all signals blocked. Throws as std::thread does.
+template <class Body>
+std::thread quiet_thread(Body&& body) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  struct Restore {
+    const sigset_t& mask;
+    ~Restore() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
+  } restore{before};
+  return std::thread(std::forward<Body>(body));
+}
 
 }  // namespace gsel

@@ -4,7 +4,6 @@
 #include <charconv>
 
 #include "base/axis.h"
-#include "base/dtype.h"
 #include "base/text.h"
 
 namespace gsel {

@@ -10,8 +10,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/quiet_thread.h"
-#include "base/text.h"
+#include "base/threads.h"
 
 namespace gsel {
 namespace {

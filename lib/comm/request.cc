@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/forked.h"
 #include "base/os.h"
 #include "base/text.h"
 #include "comm/call/collective.h"

@@ -13,8 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "base/forked.h"
-#include "base/text.h"
 #include "comm/communicator.h"
 #include "comm/completion_queue.h"
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <unordered_set>
 
+#include "base/axis.h"
 #include "base/text.h"
 
 namespace gsel {

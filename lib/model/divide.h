@@ -7,7 +7,6 @@
 
 #include <vector>
 
-#include "base/axis.h"
 #include "model/model.h"
 
 namespace gsel {

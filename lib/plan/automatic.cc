@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "comm/device/device_backend.h"
 #include "plan/finalist.h"
+#include "plan/measure.h"
 #include "plan/plan.h"
 #include "plan/units.h"
 #include "select/inventory/inventory.h"

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-
 namespace gsel::plan {
 namespace {
 

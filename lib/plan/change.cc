@@ -1,6 +1,5 @@
 // plan/change.cc: when nothing fits, finds a change of the request that helps: one decision less, more devices, larger
 // devices. Also finds the decision that excludes every layout.
-#include <algorithm>
 #include <optional>
 
 #include "base/text.h"

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/cluster_parts.h"
 
 namespace gsel::plan {
 namespace {

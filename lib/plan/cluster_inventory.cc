@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/cluster_parts.h"
+#include "plan/cluster.h"
 
 namespace gsel::plan {
 namespace {

@@ -2,12 +2,10 @@
 // tensor axis may divide, placements of values, the dimension of positions, tensors that backward does not read.
 #include "plan/describe.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/dtype.h"
 #include "base/error.h"
 #include "base/text.h"
 

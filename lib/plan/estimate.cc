@@ -1,7 +1,6 @@
 // plan/estimate.cc: memory of each rank under each strategy on a cluster, without a search: like accelerate
 // estimate-memory and DeepSpeed's estimators, but with activations.
 #include "base/error.h"
-#include "base/json.h"
 #include "base/text.h"
 #include "plan/plan.h"
 

@@ -1,7 +1,6 @@
 // plan/families.cc: see families.h.
 #include "plan/families.h"
 
-#include "base/error.h"
 #include "base/text.h"
 
 namespace gsel::plan {

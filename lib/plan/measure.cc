@@ -5,11 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/os.h"
 #include "comm/request.h"
-#include "plan/measure_links.h"
 #include "program/shards.h"
 
 namespace gsel::plan {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "plan/measured.h"
@@ -35,5 +36,10 @@ class StepTimes {
   std::map<double, Seconds> optimizer_, norm_;
   Seconds beside_;
 };
+
+double median_of(std::vector<double> numbers);
+
+// Measures collectives of growing groups, messages and copies for `seconds`. A collective of all ranks of comm.
+void time_links(Communicator& comm, double seconds, Measured& measured);
 
 }  // namespace gsel::plan

@@ -1,11 +1,10 @@
-// plan/measure_links.cc: see measure_links.h. Groups of ranks exchange messages of a few sizes.
-#include "plan/measure_links.h"
-
+// plan/measure_links.cc: see measure.h. Groups of ranks exchange messages of a few sizes.
 #include <algorithm>
 #include <cstring>
 
 #include "base/os.h"
 #include "comm/request.h"
+#include "plan/measure.h"
 
 namespace gsel::plan {
 

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 
-#include "plan/cluster.h"
 #include "plan/layout.h"
 #include "plan/recipe.h"
 #include "plan/split.h"

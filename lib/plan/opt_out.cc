@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "base/error.h"
 #include "plan/plan.h"
 #include "plan/search.h"
-#include "plan/units.h"
 
 namespace gsel::plan {
 namespace {

@@ -2,7 +2,6 @@
 #include "plan/plan.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "base/error.h"

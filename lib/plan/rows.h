@@ -13,9 +13,7 @@
 #include "plan/cluster.h"
 #include "plan/constants.h"
 #include "plan/layout.h"
-#include "plan/memory.h"
 #include "plan/recipe.h"
-#include "plan/time.h"
 #include "plan/transformer.h"
 #include "plan/workload.h"
 

@@ -1,7 +1,6 @@
 // plan/rows_memory.cc: forecasts of memory metrics: model states, activations of a stage, bytes that an allocator
 // counted. Formulas are those of memory.h; this file selects the parts that a metric includes.
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 
 #include "base/error.h"

@@ -3,7 +3,6 @@
 // name than the plugin is opened only if the file with the plugin's name is not usable, and is not kept.
 #include "plugin/registry.h"
 
-#include <algorithm>
 #include <functional>
 #include <map>
 #include <mutex>

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "select/candidates.h"
 #include "select/inventory/identity.h"
 #include "select/request/spec.h"
 #include "select/rules/rules.h"

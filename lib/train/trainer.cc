@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/axis.h"
-#include "base/dtype.h"
 #include "base/log.h"
 #include "train/check/model_check.h"
 #include "train/compile/exchange_programs.h"

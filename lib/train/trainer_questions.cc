@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "model/views.h"
 #include "train/joint_calls.h"
 #include "train/trainer.h"
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "base/dtype.h"
 #include "base/error.h"
@@ -11,6 +10,7 @@
 #include "base/text.h"
 #include "comm/call/collective.h"
 #include "comm/call/operation.h"
+#include "device/host/reduce/kernels.h"
 
 namespace gsel {
 namespace {

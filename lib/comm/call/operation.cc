@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "device/host/reduce/kernels.h"
 
 namespace gsel {
 namespace {

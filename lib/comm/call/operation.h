@@ -7,8 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "device/host/reduce/kernels.h"
-
 namespace gsel {
 
 constexpr size_t kOperationNameBytes = 32;  // with NUL

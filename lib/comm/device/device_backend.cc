@@ -4,17 +4,11 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
-#include "base/forked.h"
-#include "base/log.h"
-#include "base/quiet_thread.h"
-#include "comm/call/check.h"
-#include "comm/call/collective.h"
+#include "base/threads.h"
 
 namespace gsel {
 namespace {

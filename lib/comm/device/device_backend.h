@@ -10,14 +10,12 @@
 #include <map>
 #include <memory>
 #include <span>
-#include <string>
 #include <thread>
 
 #include "base/forked.h"
 #include "base/os.h"
 #include "comm/device/accelerator.h"
 #include "comm/device/call_clock.h"
-#include "comm/device/device_memory.h"
 #include "comm/device/through_host.h"
 #include "comm/interface/backend.h"
 #include "comm/interface/control.h"

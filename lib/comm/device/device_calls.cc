@@ -1,6 +1,5 @@
 // comm/device/device_calls.cc: how a device backend makes calls; see device_backend.h.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 #include <vector>
 

@@ -2,13 +2,12 @@
 #include "comm/device/transport.h"
 
 #include <chrono>
-#include <system_error>
 
 #include "base/error.h"
 #include "base/guard.h"
 #include "base/host_services.h"
 #include "base/log.h"
-#include "base/quiet_thread.h"
+#include "base/threads.h"
 #include "comm/device/accelerator.h"
 
 namespace gsel {

@@ -3,7 +3,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/dtype.h"
 #include "base/error.h"
 #include "comm/call/collective.h"
 #include "comm/hosts/messages.h"

@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "base/os.h"
-#include "base/text.h"
 
 namespace gsel::hosts {
 namespace {

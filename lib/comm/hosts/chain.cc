@@ -5,9 +5,7 @@
 // rank once to the last host and once back, however many ranks a host has. Lanes are sent in chunks, so that all hosts
 // work at the same time.
 #include <algorithm>
-#include <cstring>
 
-#include "comm/call/collective.h"
 #include "comm/hosts/lanes.h"
 
 namespace gsel::hosts {

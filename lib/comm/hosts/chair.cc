@@ -4,12 +4,11 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/error.h"
 #include "base/os.h"
-#include "base/text.h"
+#include "comm/hosts/wire.h"
 
 namespace gsel::hosts {
 namespace {

@@ -2,7 +2,6 @@
 // it became the chair.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "comm/hosts/council.h"

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <utility>
 
-#include "base/error.h"
 #include "base/os.h"
 #include "comm/hosts/chair.h"
+#include "comm/hosts/wire.h"
 
 namespace gsel::hosts {
 namespace {

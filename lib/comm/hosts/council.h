@@ -11,9 +11,7 @@
 #include <gsel/comm.h>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "comm/hosts/doors.h"

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/os.h"
+#include "comm/hosts/wire.h"
 
 namespace gsel::hosts {
 namespace {

@@ -11,13 +11,11 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "comm/hosts/roster.h"
 #include "comm/hosts/secret.h"
 #include "comm/hosts/stream.h"
-#include "comm/hosts/wire.h"
 
 namespace gsel::hosts {
 

@@ -11,7 +11,6 @@
 #include <memory>
 
 #include "base/error.h"
-#include "base/os.h"
 #include "comm/hosts/board.h"
 
 namespace gsel::hosts {

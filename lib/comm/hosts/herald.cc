@@ -12,9 +12,8 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/log.h"
-#include "base/quiet_thread.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "comm/shm/members/membership.h"
 
 namespace gsel::hosts {

@@ -1,7 +1,5 @@
 // comm/hosts/hosts_calls.cc: collectives over several hosts; see hosts_backend.h, and small_calls.cc for small ones.
-#include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "base/dtype.h"
 #include "base/error.h"

@@ -3,7 +3,6 @@
 // Does not know how large payloads travel between hosts.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -24,7 +23,6 @@
 #include "comm/hosts/secret.h"
 #include "comm/hosts/serial.h"
 #include "comm/interface/control.h"
-#include "comm/launch/join_options.h"
 #include "comm/shm/endpoint.h"
 #include "comm/shm/regroup/maker.h"
 

@@ -14,6 +14,7 @@
 #include "comm/hosts/doors.h"
 #include "comm/hosts/roster.h"
 #include "comm/hosts/secret.h"
+#include "comm/hosts/wire.h"
 
 namespace gsel::hosts {
 

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/os.h"
 #include "comm/hosts/hosts_backend.h"
 
 namespace gsel::hosts {

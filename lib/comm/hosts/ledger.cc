@@ -1,8 +1,6 @@
 // comm/hosts/ledger.cc: see ledger.h.
 #include "comm/hosts/ledger.h"
 
-#include <algorithm>
-
 #include "base/dtype.h"
 #include "comm/call/collective.h"
 

@@ -6,7 +6,6 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "base/forked.h"
 #include "base/text.h"
 #include "comm/call/collective.h"
 #include "comm/hosts/pause.h"

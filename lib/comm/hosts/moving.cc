@@ -3,7 +3,6 @@
 // way, less often while nothing moves; else it sleeps. See messages.h.
 #include <algorithm>
 #include <chrono>
-#include <utility>
 
 #include "base/threads.h"
 #include "comm/hosts/messages.h"

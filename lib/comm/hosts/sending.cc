@@ -1,5 +1,4 @@
 // comm/hosts/sending.cc: sends messages and other frames; see messages.h.
-#include <algorithm>
 #include <cstring>
 
 #include "base/dtype.h"

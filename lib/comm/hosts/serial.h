@@ -3,16 +3,10 @@
 // they do.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <thread>
 
-#include "base/error.h"
 #include "comm/interface/backend.h"
 
 namespace gsel::hosts {

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <memory>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/resolve.h"

@@ -9,7 +9,6 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "base/os.h"
 #include "base/text.h"
 #include "comm/launch/join_options.h"
 #include "comm/launch/launcher.h"

@@ -4,13 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <string_view>
 
 #include "base/os.h"
 #include "base/resolve.h"
-#include "base/text.h"
 #include "comm/launch/launcher.h"
 #include "comm/launch/pmix.h"
 

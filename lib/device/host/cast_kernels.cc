@@ -1,6 +1,7 @@
 // device/host/cast_kernels.cc: see cast_kernels.h. The loops are in cast_loops.inc, compiled once per instruction set.
 #include "device/host/cast_kernels.h"
 
+#include "device/formulas/floats.h"
 #include "device/host/isa/vector_loops.h"
 
 namespace gsel::host {

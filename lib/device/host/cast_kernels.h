@@ -3,7 +3,6 @@
 
 #include <cstdint>
 
-#include "device/formulas/floats.h"
 #include "device/host/isa/isa.h"
 
 namespace gsel::host {

@@ -2,9 +2,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/guard.h"
 #include "base/options.h"
-#include "device/host/host.h"
 #include "device/host/stream.h"
+#include "device/host/table.h"
 
 namespace gsel::host {
 namespace {

@@ -1,7 +1,10 @@
-// device/host/optimizer_kernels.cc: see optimizer_kernels.h. The loops are in optimizer_loops.inc, compiled once per
-// instruction set.
+// device/host/optimizer_kernels.cc: see optimizer_kernels.h. The loops are in optimizer_loops.inc and, for 8-bit
+// moments, in byte_state_loops.inc, compiled once per instruction set.
 #include "device/host/optimizer_kernels.h"
 
+#include <cmath>
+
+#include "device/formulas/byte_state.h"
 #include "device/formulas/floats.h"
 #include "device/formulas/optimizer_rules.h"
 #include "device/host/isa/vector_loops.h"
@@ -9,13 +12,29 @@
 namespace gsel::host {
 namespace {
 
+constexpr CodeValues kSignedValues = code_values<Signed, true>();
+constexpr CodeValues kUnsignedValues = code_values<Unsigned, false>();
+
 #define GSEL_LOOPS "device/host/optimizer_loops.inc"
+#include "device/host/isa/each_isa.inc"
+#define GSEL_LOOPS "device/host/byte_state_loops.inc"
 #include "device/host/isa/each_isa.inc"
 
 }  // namespace
 
+float signed_value(uint8_t code) {
+  return kSignedValues.of[code];
+}
+float unsigned_value(uint8_t code) {
+  return kUnsignedValues.of[code];
+}
+
 void elementwise_step(Isa isa, const gsel_optimizer_step& step) {
   GSEL_DISPATCH(isa, step_kind)(step);
+}
+
+void byte_state_step(Isa isa, const gsel_optimizer_step& step) {
+  GSEL_DISPATCH(isa, step_blocks)(step);
 }
 
 }  // namespace gsel::host

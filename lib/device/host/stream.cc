@@ -2,11 +2,11 @@
 #include "device/host/stream.h"
 
 #include "base/error.h"
+#include "base/guard.h"
 #include "base/options.h"
 #include "base/os.h"
-#include "base/quiet_thread.h"
 #include "base/threads.h"
-#include "device/host/host.h"
+#include "device/host/table.h"
 
 namespace gsel::host {
 namespace {

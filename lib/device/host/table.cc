@@ -3,9 +3,9 @@
 
 #include <unistd.h>
 
+#include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "device/host/host.h"
 
 namespace gsel {
 namespace {

@@ -1,12 +1,13 @@
 // device/host/work.cc: kernels as work on streams. Unsupported arguments fail when a kernel is called, not later.
 #include "base/dtype.h"
+#include "base/guard.h"
 #include "device/formulas/floats.h"
 #include "device/formulas/optimizer_needs.h"
-#include "device/host/host.h"
 #include "device/host/kernels.h"
 #include "device/host/optimizer_kernels.h"
 #include "device/host/reduce/kernels.h"
 #include "device/host/stream.h"
+#include "device/host/table.h"
 
 namespace gsel::host {
 namespace {

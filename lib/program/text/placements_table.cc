@@ -1,7 +1,6 @@
 // program/text/placements_table.cc: see text.h. A value is listed below the value that it is redistributed from.
 #include <algorithm>
 
-#include "base/dtype.h"
 #include "base/text.h"
 #include "program/redistribution.h"
 #include "program/text/text.h"

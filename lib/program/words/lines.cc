@@ -7,7 +7,6 @@
 #include <charconv>
 
 #include "base/axis.h"
-#include "base/dtype.h"
 #include "base/error.h"
 #include "base/text.h"
 

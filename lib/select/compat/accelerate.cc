@@ -2,7 +2,6 @@
 // variable of the machine's vendor, whose driver interprets it. The number of processes follows from --num_processes
 // and the number of machines, which accelerate does not compare with the ids.
 // Source: huggingface accelerate src/accelerate/utils/launch.py and src/accelerate/commands/launch.py.
-#include "select/compat/python_literal.h"
 #include "select/compat/torch_devices.h"
 
 namespace gsel {

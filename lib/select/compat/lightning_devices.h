@@ -2,7 +2,6 @@
 // Does not know machines, only the number of devices.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "select/compat/python_literal.h"

@@ -1,8 +1,6 @@
 // select/inventory/identity.cc: see identity.h.
 #include "select/inventory/identity.h"
 
-#include <algorithm>
-
 #include "base/text.h"
 
 namespace gsel {

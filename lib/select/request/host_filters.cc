@@ -1,5 +1,4 @@
 // select/request/host_filters.cc: see hosts.h: applies a hostfile and filters to the devices that a request may use.
-#include <algorithm>
 #include <map>
 #include <set>
 

@@ -2,9 +2,10 @@
 #include "select/request/order.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
+
+#include "select/words/tokens.h"
 
 namespace gsel {
 namespace {

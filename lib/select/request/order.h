@@ -4,11 +4,9 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "select/inventory/unit.h"
-#include "select/words/tokens.h"
 
 namespace gsel {
 

@@ -2,7 +2,6 @@
 // tiles is a device. Shared by strict and compat readings. Does not know the text of any variable.
 #pragma once
 
-#include <string_view>
 #include <vector>
 
 #include "select/inventory/unit.h"

@@ -1,7 +1,6 @@
 // train/check/caller.cc: calls of callbacks as the executor makes them (train/execute/layer.cc), on
 // guarded memory. See member.h.
 #include <algorithm>
-#include <cstring>
 
 #include "base/foreign.h"
 #include "base/log.h"

@@ -2,7 +2,6 @@
 // the buffers. Does not know what callbacks compute.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <vector>
 

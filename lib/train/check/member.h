@@ -4,7 +4,6 @@
 
 #include <array>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "train/check/findings.h"

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "base/random.h"
 #include "model/divide.h"
 #include "model/views.h"

@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "base/foreign.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "model/views.h"
 #include "train/check/ground.h"
 #include "train/check/model_check.h"
 #include "train/state/initial.h"

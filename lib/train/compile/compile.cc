@@ -5,7 +5,6 @@
 #include <charconv>
 
 #include "base/axis.h"
-#include "base/dtype.h"
 #include "base/foreign.h"
 #include "base/host_services.h"
 #include "base/random.h"

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <memory>
-#include <utility>
 
 #include "device/device.h"
 

@@ -2,7 +2,6 @@
 // reduction itself adds in f32 and rounds its result once.
 #include "train/optimize/compress.h"
 
-#include "base/dtype.h"
 #include "device/host/table.h"
 #include "program/shards.h"
 #include "train/optimize/low_rank.h"

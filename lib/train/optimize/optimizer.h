@@ -8,7 +8,6 @@
 #include <functional>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "base/config.h"
 #include "device/device.h"

@@ -2,7 +2,6 @@
 // on the failure.
 #include "train/query/inference.h"
 
-#include <algorithm>
 #include <array>
 
 #include "base/error.h"

@@ -2,8 +2,6 @@
 // to the host, so that nothing is copied twice.
 #include "train/query/whole_tensor.h"
 
-#include <algorithm>
-
 #include "base/dtype.h"
 
 namespace gsel {

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/axis.h"
-#include "base/dtype.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"

@@ -2,7 +2,6 @@
 #include "train/report/step_record.h"
 
 #include "base/axis.h"
-#include "base/dtype.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/version.h"

@@ -5,7 +5,6 @@
 #include <gsel/train.h>
 
 #include <array>
-#include <map>
 #include <string>
 #include <vector>
 

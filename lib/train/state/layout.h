@@ -5,7 +5,6 @@
 #include <array>
 #include <vector>
 
-#include "base/config.h"
 #include "model/model.h"
 #include "program/program.h"
 #include "train/memory/ledger.h"

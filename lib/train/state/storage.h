@@ -12,7 +12,6 @@
 #include "base/config.h"
 #include "device/device.h"
 #include "model/model.h"
-#include "model/views.h"
 #include "program/program.h"
 #include "train/memory/offload.h"
 #include "train/state/layout.h"

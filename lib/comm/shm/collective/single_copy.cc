@@ -6,9 +6,7 @@
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <cerrno>
 
-#include "base/log.h"
 #include "comm/call/collective.h"
 #include "comm/shm/collective/collectives.h"
 

@@ -1,6 +1,5 @@
 // comm/shm/collective/small.cc: payloads that are sent with the header line, in the line or in the rank's small slot.
 // Every rank does the whole reduction or copy itself, in rank order.
-#include <algorithm>
 #include <cstring>
 
 #include "comm/call/collective.h"

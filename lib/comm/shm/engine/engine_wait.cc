@@ -1,6 +1,5 @@
 // comm/shm/engine/engine_wait.cc: how callers wait for requests or cancel them; see engine.h.
 #include <chrono>
-#include <utility>
 
 #include "comm/shm/engine/engine.h"
 

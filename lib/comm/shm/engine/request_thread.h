@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/quiet_thread.h"
+#include "base/threads.h"
 
 namespace gsel::shm {
 

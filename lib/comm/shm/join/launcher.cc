@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <string>
 
 #include "base/error.h"

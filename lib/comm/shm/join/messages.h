@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <string>
 
 #include "base/error.h"
 #include "base/text.h"

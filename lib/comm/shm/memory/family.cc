@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/align.h"
-#include "base/error.h"
 
 namespace gsel::shm {
 namespace {

@@ -3,7 +3,6 @@
 // itself. Does not know which calls send and receive.
 #pragma once
 
-#include "base/dtype.h"
 #include "comm/shm/memory/arena.h"
 #include "comm/shm/message/transfer.h"
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/dtype.h"
 #include "base/options.h"
 #include "comm/call/collective.h"
 #include "comm/shm/message/channel.h"

@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "base/error.h"
-#include "comm/shm/call/plan.h"
 
 namespace gsel::shm {
 

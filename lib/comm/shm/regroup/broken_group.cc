@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "base/text.h"

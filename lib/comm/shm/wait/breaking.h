@@ -2,11 +2,9 @@
 // waiting. The first failure is written into the arena, and all ranks report it. Does not know which ranks wait.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <string>
 
-#include "base/error.h"
 #include "comm/shm/members/recorder.h"
 #include "comm/shm/wait/elsewhere.h"
 

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/quiet_thread.h"
 #include "base/threads.h"
 #include "comm/shm/memory/family.h"
 #include "comm/shm/wait/breaking.h"
