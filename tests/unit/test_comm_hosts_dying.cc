@@ -203,7 +203,7 @@ void test_a_shrink_goes_on_without_those_who_die_at_some_time_of_it(void**) {
 }
 
 void test_a_shrink_goes_on_without_those_who_die_in_it(void**) {
-  dies_in_each_call(Makes::shrink, "0011", 3, 0, 2);  // who has the chair
+  dies_in_each_call(Makes::shrink, "0011", 3, 0, 2);  // who coordinates
   dies_in_each_call(Makes::shrink, "0011", 3, 2, 2);  // a host
   dies_in_each_call(Makes::shrink, "0011", 1, 2, 3);  // the first of its host
   dies_in_each_call(Makes::shrink, "001122", 5, 0, 3);

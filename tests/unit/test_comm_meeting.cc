@@ -625,7 +625,7 @@ SignedGreeting greeting_of(Kind kind, const rank_run* run, const Challenge& chal
     g.pid = static_cast<int32_t>(swapped(4711));
   }
   const Secret secret({std::begin(run->id.bytes), std::end(run->id.bytes)});
-  out.signature = secret.sign({kByGuest, bytes_of(challenge.nonce), bytes_of(g)});
+  out.signature = secret.sign({kByJoiner, bytes_of(challenge.nonce), bytes_of(g)});
   return out;
 }
 
@@ -680,7 +680,7 @@ void test_ranks_of_one_host_id_that_cannot_meet_are_named(void**) {
   as_processes(3, meets_another_kind, &other);
 }
 
-// The other side: rank 0 is of another kind. What its guest then says is signed, so that it can be told there.
+// The other side: rank 0 is of another kind. What its joiner then says is signed, so that it can be told there.
 void meets_another_root(rank_run* run) {
   const auto* other = static_cast<const OtherKind*>(run->user);
   gsel_error* err = nullptr;
@@ -695,9 +695,9 @@ void test_a_rank_0_of_another_kind_is_named_and_told(void**) {
     OtherKind other{job_at(port), Kind::protocol, port,
                     is_swapped ? "has another byte order than rank 1" : "meets by protocol 77, rank 1 by"};
     rank_run* runs = ranks_prepare(2, &other);
-    pthread_t guest;
+    pthread_t joiner;
     rank_thread thread = {meets_another_root, &runs[1]};
-    assert_int_equal(pthread_create(&guest, nullptr, rank_thread_main, &thread), 0);
+    assert_int_equal(pthread_create(&joiner, nullptr, rank_thread_main, &thread), 0);
     const int fd = accept(listener, nullptr, nullptr);
     Challenge challenge;
     challenge.protocol = is_swapped ? swapped(kMeetingProtocol) : 77;
@@ -706,9 +706,9 @@ void test_a_rank_0_of_another_kind_is_named_and_told(void**) {
     SignedGreeting said;
     assert_int_equal(recv(fd, &said, sizeof said, MSG_WAITALL), sizeof said);
     const Secret secret({std::begin(runs[1].id.bytes), std::end(runs[1].id.bytes)});
-    assert_true(secret.is_signed({kByGuest, bytes_of(challenge.nonce), bytes_of(said.greeting)}, said.signature));
+    assert_true(secret.is_signed({kByJoiner, bytes_of(challenge.nonce), bytes_of(said.greeting)}, said.signature));
     assert_int_equal(said.greeting.rank, 1);
-    pthread_join(guest, nullptr);
+    pthread_join(joiner, nullptr);
     close(fd);
     close(listener);
     ranks_verdict(runs, 2);

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/hosts/board.h"
+#include "comm/hosts/address_store.h"
 #include "fake/torchrun/store.h"
 #include "support/beside.h"
 #include "support/port.h"

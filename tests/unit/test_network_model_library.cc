@@ -9,7 +9,7 @@
 #include "collective_model.h"
 #include "comm/call/collective.h"
 #include "comm/hosts/assembly.h"
-#include "comm/hosts/herald.h"
+#include "comm/hosts/failure_notifier.h"
 #include "comm/hosts/roster.h"
 #include "comm/hosts/tree.h"
 #include "comm/hosts/ways.h"

@@ -27,7 +27,7 @@ const char* bytes_at(const void* object) {
 Announcer::Announcer(const Roster& roster, Control& local, std::optional<Stream> up, std::vector<Stream> down)
     : roster_(roster), local_(local), up_(std::move(up)) {
   for (Stream& stream : down) down_.push_back({std::move(stream)});
-  if (!up_) ledger_.emplace(roster);
+  if (!up_) matcher_.emplace(roster);
   own_.rank = roster.rank();
 }
 
@@ -73,13 +73,14 @@ void Announcer::move_on() {
   if (up_) {
     receive_above();
     flush();
-  } else if (const auto error = ledger_->find_late(os::now_ns())) {
+  } else if (const auto error = matcher_->find_late(os::now_ns())) {
     local_.break_with(*error);
   }
   moved_ns_ = os::now_ns();
 }
 
-// A connection that ends without an announcement is ignored: the herald or the watcher notices the rank's end.
+// A connection that ends without an announcement is ignored: the failure_notifier or the watcher notices the rank's
+// end.
 void Announcer::receive(Down& down) {
   const size_t ranks = roster_.ranks();
   std::vector<uint64_t> counts;
@@ -106,8 +107,8 @@ void Announcer::receive(Down& down) {
 }
 
 void Announcer::take(const Announcement& announcement, std::span<const uint64_t> counts) {
-  if (ledger_) {
-    if (const auto error = ledger_->take(announcement, counts, os::now_ns())) local_.break_with(*error);
+  if (matcher_) {
+    if (const auto error = matcher_->take(announcement, counts, os::now_ns())) local_.break_with(*error);
     return;
   }
   if (!furthest_ || announcement.collectives > furthest_->collectives) furthest_ = announcement;

@@ -1,6 +1,6 @@
-// comm/hosts/announcer.h: brings announcements to the ledger. A rank sends them to the first rank of its host, which
-// forwards them to the first rank of the first host. No rank waits for that, and there is no thread for it: announce()
-// and progress() forward what has arrived. Does not know what is announced.
+// comm/hosts/announcer.h: brings announcements to the call matcher. A rank sends them to the first rank of its host,
+// which forwards them to the first rank of the first host. No rank waits for that, and there is no thread for it:
+// announce() and progress() forward what has arrived. Does not know what is announced.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/hosts/ledger.h"
+#include "comm/hosts/call_matcher.h"
 #include "comm/hosts/roster.h"
 #include "comm/hosts/stream.h"
 #include "comm/interface/control.h"
@@ -50,9 +50,9 @@ class Announcer {
   std::mutex mutex_;
   std::optional<Stream> up_;
   std::vector<Down> down_;
-  std::optional<Ledger> ledger_;  // without up_
-  std::vector<char> out_;         // not yet sent on up_
-  Announcement own_;              // this rank's latest
+  std::optional<CallMatcher> matcher_;  // without up_
+  std::vector<char> out_;               // not yet sent on up_
+  Announcement own_;                    // this rank's latest
   // The rank at the other end of up_, if it has left; and this host's announcement with the most collectives.
   std::optional<Announcement> left_above_, furthest_;
   int64_t moved_ns_ = 0;

@@ -31,7 +31,7 @@ void Messages::take_frames(int32_t rank, Peer& peer) {
     ++peer.came;
     ++moves_;
     posted.reset();
-    posted.emplace(carrier_, gsel_transfer{rank, kFrameTag, nullptr, &frame, sizeof frame}, &peer.gone);
+    posted.emplace(host_transport_, gsel_transfer{rank, kFrameTag, nullptr, &frame, sizeof frame}, &peer.gone);
   }
 }
 
@@ -136,7 +136,7 @@ void Messages::take(Half& half, int32_t rank, Arrived& message) {
   if (message.dtype != call.dtype || message.count > call.count) return refuse(half, rank, message);
   half.call.root = rank;
   if (!message.is_kept)
-    half.in.emplace(carrier_, gsel_transfer{rank, data_tag(message.number), nullptr, call.recv, message.bytes});
+    half.in.emplace(host_transport_, gsel_transfer{rank, data_tag(message.number), nullptr, call.recv, message.bytes});
   else if (message.posted && !message.posted->has_ended())
     half.kept = std::make_unique<Arrived>(std::move(message));
   else if (message.bytes > 0)
@@ -182,7 +182,7 @@ void Messages::keep_others(const Half& half) {
       message.data.resize(message.bytes);
       kept_bytes_ += message.bytes;
       message.is_kept = true;
-      message.posted.emplace(carrier_,
+      message.posted.emplace(host_transport_,
                              gsel_transfer{rank, data_tag(message.number), nullptr, message.data.data(), message.bytes},
                              &peer.gone);
     }

@@ -111,7 +111,7 @@ class Chain : Lanes {
 
   std::vector<Chunk> chunks_;                     // of this rank's lane
   char *received_ = nullptr, *folded_ = nullptr;  // the lane from the host before, and for the next host
-  std::vector<Carrier::Posted> before_, results_;
+  std::vector<HostTransport::Posted> before_, results_;
   std::vector<const Chunk*> awaited_;  // of results_
   size_t relayed_ = 0;
 };

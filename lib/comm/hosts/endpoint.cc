@@ -1,4 +1,4 @@
-// comm/hosts/endpoint.cc: see board.h.
+// comm/hosts/endpoint.cc: see address_store.h.
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "comm/hosts/board.h"
+#include "comm/hosts/address_store.h"
 
 namespace gsel::hosts {
 namespace {

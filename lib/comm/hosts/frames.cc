@@ -18,8 +18,8 @@ constexpr uint64_t kMostFrameBytes = uint64_t{1} << 34;
 
 }  // namespace
 
-Frames::Frames(const Roster& roster, Carrier& carrier, Relay* relay)
-    : roster_(roster), carrier_(carrier), relay_(relay), peers_(roster.hosts()) {
+Frames::Frames(const Roster& roster, HostTransport& host_transport, Relay* relay)
+    : roster_(roster), host_transport_(host_transport), relay_(relay), peers_(roster.hosts()) {
   for (size_t h = 0; h < peers_.size(); ++h) {
     if (h == roster.own_host()) continue;
     peers_[h].reset(new Peer{roster.on(h)[static_cast<size_t>(roster.local_rank())]});
@@ -33,7 +33,7 @@ Frames::Frames(const Roster& roster, Carrier& carrier, Relay* relay)
 
 void Frames::post_receive(Peer& peer, uint64_t number) {
   Frame& frame = peer.frames[number % 2];
-  peer.next[number % 2].emplace(carrier_, gsel_transfer{peer.rank, kFrameTag, nullptr, &frame, sizeof frame});
+  peer.next[number % 2].emplace(host_transport_, gsel_transfer{peer.rank, kFrameTag, nullptr, &frame, sizeof frame});
 }
 
 void Frames::send(const Word& word, const std::function<Came(size_t host)>& bytes_for) {
@@ -47,17 +47,18 @@ void Frames::send(const Word& word, const std::function<Came(size_t host)>& byte
     frame.alike = word.alike, frame.goes_on = word.goes_on;
     const uint64_t begin = std::min(given.n, kShortBytes), length = offsetof(Frame, begin) + begin;
     if (begin > 0) std::memcpy(frame.begin, given.bytes, begin);
-    said.posted.emplace_back(carrier_, gsel_transfer{peers_[h]->rank, kFrameTag, &frame, nullptr, length});
+    said.posted.emplace_back(host_transport_, gsel_transfer{peers_[h]->rank, kFrameTag, &frame, nullptr, length});
     if (given.n == begin) continue;
     std::vector<char>& rest = said.rests[h];
     rest.assign(given.bytes + begin, given.bytes + given.n);
-    said.posted.emplace_back(carrier_, gsel_transfer{peers_[h]->rank, kRestTag, rest.data(), nullptr, rest.size()});
+    said.posted.emplace_back(host_transport_,
+                             gsel_transfer{peers_[h]->rank, kRestTag, rest.data(), nullptr, rest.size()});
   }
 }
 
 bool Frames::receive(int64_t deadline_ns, const std::function<std::string()>& asked) {
   Sent& before = sent_[(number_ + 1) % 2];
-  for (Carrier::Posted& one : before.posted) carrier_.finish(one, deadline_ns, "a frame");
+  for (HostTransport::Posted& one : before.posted) host_transport_.finish(one, deadline_ns, "a frame");
   before.posted.clear();
   bool all_alike = sent_[number_ % 2].word.alike;
   others_go_on_ = false;
@@ -79,8 +80,8 @@ bool Frames::receive(size_t host, Peer& peer, int64_t deadline_ns, const std::fu
   if (frame.bytes > kShortBytes) {
     peer.rest.resize(frame.bytes);
     std::memcpy(peer.rest.data(), frame.begin, kShortBytes);
-    Carrier::Posted rest(carrier_,
-                         {peer.rank, kRestTag, nullptr, peer.rest.data() + kShortBytes, frame.bytes - kShortBytes});
+    HostTransport::Posted rest(
+        host_transport_, {peer.rank, kRestTag, nullptr, peer.rest.data() + kShortBytes, frame.bytes - kShortBytes});
     finish(rest, host, deadline_ns, asked);
   }
   others_go_on_ = others_go_on_ || frame.goes_on != 0;
@@ -94,11 +95,11 @@ Frames::Came Frames::from(size_t host) const {
 }
 
 // Errors as in Relay::receive.
-void Frames::finish(Carrier::Posted& posted, size_t host, int64_t deadline_ns,
+void Frames::finish(HostTransport::Posted& posted, size_t host, int64_t deadline_ns,
                     const std::function<std::string()>& asked) {
   while (!posted.test(kFrameLookS)) {
-    carrier_.throw_break_reason();
-    carrier_.attend();
+    host_transport_.throw_break_reason();
+    host_transport_.attend();
     if (relay_) relay_->throw_if_left(asked);
     if (os::now_ns() < deadline_ns + kFrameCauseNs) continue;
     throw Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: {} is late for {}", roster_.host_text(host), asked()))

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/hosts/carrier.h"
+#include "comm/hosts/host_transport.h"
 #include "comm/hosts/relay.h"
 #include "comm/hosts/roster.h"
 
@@ -23,7 +23,7 @@ class Frames {
   static constexpr uint64_t kShortBytes = 32768;
 
   // relay: on the first rank of a host, to notice hosts that have left; nullptr on others.
-  Frames(const Roster& roster, Carrier& carrier, Relay* relay);
+  Frames(const Roster& roster, HostTransport& host_transport, Relay* relay);
 
   // A call. alike: all ranks of this host make it. goes_on: its bytes are sent before calls have been compared.
   struct Word {
@@ -51,21 +51,22 @@ class Frames {
   struct Peer {
     int32_t rank;
     std::array<Frame, 2> frames = {};  // by number
-    std::array<std::optional<Carrier::Posted>, 2> next = {};
+    std::array<std::optional<HostTransport::Posted>, 2> next = {};
     std::vector<char> rest = {};  // all bytes, if they are more than kShortBytes
   };
   struct Sent {
     Word word;
     std::vector<std::unique_ptr<Frame>> frames = {};  // by host
     std::vector<std::vector<char>> rests = {};
-    std::vector<Carrier::Posted> posted = {};
+    std::vector<HostTransport::Posted> posted = {};
   };
   void post_receive(Peer& peer, uint64_t number);
   bool receive(size_t host, Peer& peer, int64_t deadline_ns, const std::function<std::string()>& asked);
-  void finish(Carrier::Posted& posted, size_t host, int64_t deadline_ns, const std::function<std::string()>& asked);
+  void finish(HostTransport::Posted& posted, size_t host, int64_t deadline_ns,
+              const std::function<std::string()>& asked);
 
   const Roster& roster_;
-  Carrier& carrier_;
+  HostTransport& host_transport_;
   Relay* const relay_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by host; nullptr: this one
   uint64_t number_ = 0;

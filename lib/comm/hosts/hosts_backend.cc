@@ -10,27 +10,27 @@
 #include "device/host/stream.h"
 
 namespace gsel::hosts {
-void HostsBackend::take(std::unique_ptr<Carrier> carrier) {
+void HostsBackend::take(std::unique_ptr<HostTransport> host_transport) {
   if (messages_) messages_->close();
   messages_.reset();
   assembly_.take(nullptr);
   frames_.reset();
-  carrier_ = std::move(carrier);
-  if (!carrier_) return;
-  note_carrier();
+  host_transport_ = std::move(host_transport);
+  if (!host_transport_) return;
+  note_transport();
   assembly_.reset_count();
-  messages_ = std::make_shared<Messages>(roster_, local_, *carrier_, static_cast<Messages::Rank&>(*this));
+  messages_ = std::make_shared<Messages>(roster_, local_, *host_transport_, static_cast<Messages::Rank&>(*this));
   const auto attends = [this] { attend(); };
-  carrier_->attend_with(attends);
+  host_transport_->attend_with(attends);
   if (assembly_.relay()) assembly_.relay()->attend_with(attends);
-  if (!carrier_->is_prompt() || !roster_.is_in_blocks() || roster_.hosts() > Frames::kMostHosts) return;
-  frames_ = std::make_unique<Frames>(roster_, *carrier_, assembly_.relay());
+  if (!host_transport_->is_prompt() || !roster_.is_in_blocks() || roster_.hosts() > Frames::kMostHosts) return;
+  frames_ = std::make_unique<Frames>(roster_, *host_transport_, assembly_.relay());
   assembly_.take(frames_.get());
 }
 
-// Appends only, since explanations point to the text and stay valid after the carrier is joined again.
-void HostsBackend::note_carrier() {
-  const std::string note = carrier_->note();
+// Appends only, since explanations point to the text and stay valid after the transport is joined again.
+void HostsBackend::note_transport() {
+  const std::string note = host_transport_->note();
   if (!note.empty() && !reason_.ends_with(note)) reason_ += "; " + note;
 }
 
@@ -62,7 +62,7 @@ void HostsBackend::run_now(const gsel_collective& checked) {
       checked.received->source = roster_.here()[static_cast<size_t>(checked.received->source)];
     return;
   }
-  require_carrier(checked.kind);
+  require_transport(checked.kind);
   messages_->run({&checked, 1}, timeout_ns());
 }
 
@@ -108,7 +108,7 @@ std::unique_ptr<BackendRequest> HostsBackend::start(std::span<const gsel_collect
   for (const gsel_collective& call : checked) (is_point_to_point(call.kind) ? messages : collectives).push_back(call);
   std::unique_ptr<BackendRequest> moves;
   if (!messages.empty()) {
-    require_carrier(messages.front().kind);
+    require_transport(messages.front().kind);
     moves = messages_->start(messages, timeout_ns());
   }
   if (collectives.empty()) return moves;
@@ -137,8 +137,8 @@ std::unique_ptr<BackendRequest> HostsBackend::start_in_turn(std::function<void()
   });
 }
 
-void HostsBackend::require_carrier(gsel_collective_kind kind) const {
-  if (!carrier_)
+void HostsBackend::require_transport(gsel_collective_kind kind) const {
+  if (!host_transport_)
     fail(GSEL_ERR_UNSUPPORTED, "{}: no transport moves memory of the host between hosts, and {}", collective_name(kind),
          why_none_);
 }
@@ -193,7 +193,7 @@ gsel_comm_explanation HostsBackend::explain_message(const gsel_collective& messa
   out.reason = is_short ? "the message goes along with what says that there is one"
                         : "the message goes once its receiver asks for it";
   if (sends) out.sent_bytes = message.count * dtype_bytes(message.dtype);
-  out.transport = carrier_ ? carrier_->name() : "none";
+  out.transport = host_transport_ ? host_transport_->name() : "none";
   out.transport_reason = reason_.c_str();
   return out;
 }
@@ -208,7 +208,9 @@ gsel_comm_explanation HostsBackend::explain(const gsel_collective& checked) {
   const Way way = way_of(call);
   out.protocol = way_name(way);
   out.reason = kReasons[static_cast<size_t>(way)];
-  out.transport = way == Way::small && !assembly_.has_frames() ? "control" : carrier_ ? carrier_->name() : "none";
+  out.transport = way == Way::small && !assembly_.has_frames() ? "control"
+                  : host_transport_                            ? host_transport_->name()
+                                                               : "none";
   out.transport_reason = reason_.c_str();
   return out;
 }

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "comm/hosts/assembly.h"
-#include "comm/hosts/carrier.h"
 #include "comm/hosts/frames.h"
+#include "comm/hosts/host_transport.h"
 #include "comm/hosts/messages.h"
 #include "comm/hosts/roster.h"
 #include "comm/hosts/serial.h"
@@ -40,9 +40,9 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
     local_.serve(*this);
   }
 
-  // Sets the carrier of large payloads, before the first of them; nullptr: after the last.
-  void take(std::unique_ptr<Carrier> carrier);
-  // There is no carrier: refuses large payloads and messages between hosts.
+  // Sets the transport of large payloads, before the first of them; nullptr: after the last.
+  void take(std::unique_ptr<HostTransport> host_transport);
+  // There is no transport between hosts: refuses large payloads and messages between hosts.
   void go_without(std::string why) { why_none_ = std::move(why); }
   void leave() noexcept;  // before take(nullptr)
   bool messages_under_way() const { return messages_ && messages_->under_way(); }
@@ -50,7 +50,7 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
   void abandon() noexcept {
     static_cast<void>(new std::shared_ptr(messages_));
     static_cast<void>(frames_.release());
-    static_cast<void>(carrier_.release());
+    static_cast<void>(host_transport_.release());
   }
   void set_timeout(double seconds) { timeout_s_.store(seconds, std::memory_order_relaxed); }
   gsel_comm_count counts(gsel_collective_kind kind) const;
@@ -117,8 +117,8 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
   bool is_here(const gsel_collective& message) const;
   gsel_comm_explanation explain_message(const gsel_collective& message) const;
   gsel_collective here(const gsel_collective& message) const;
-  void require_carrier(gsel_collective_kind kind) const;
-  void note_carrier();
+  void require_transport(gsel_collective_kind kind) const;
+  void note_transport();
   int64_t timeout_ns() const;
 
   uint64_t begun() const override { return assembly_.begun(); }
@@ -137,11 +137,11 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
   Serial& serial_;
   const int32_t order_;
   std::atomic<double> timeout_s_;
-  std::unique_ptr<Carrier> carrier_;
+  std::unique_ptr<HostTransport> host_transport_;
   std::string why_none_;
   std::string reason_ = "the ranks are on several hosts";  // of the transport, for explanations
-  std::shared_ptr<Messages> messages_;                     // over the carrier
-  std::unique_ptr<Frames> frames_;                         // over the carrier, if it is prompt; used by the assembly
+  std::shared_ptr<Messages> messages_;                     // over the transport
+  std::unique_ptr<Frames> frames_;                         // over the transport, if it is prompt; used by the assembly
   struct Count {
     void add(uint64_t more) {
       calls.fetch_add(1, std::memory_order_relaxed);

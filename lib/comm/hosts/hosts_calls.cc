@@ -72,7 +72,7 @@ char* HostsBackend::room(uint64_t bytes) {
 }
 
 void HostsBackend::make_large(const Call& call, const Plan& plan) {
-  require_carrier(call.kind);
+  require_transport(call.kind);
   const double timeout_s = static_cast<double>(call.timeout_ns) * 1e-9;
   const bool scales = call.operation.op == GSEL_SCALED_SUM;
   const bool in_pairs = call.kind == GSEL_COLLECTIVE_ALLTOALLV;
@@ -212,7 +212,7 @@ void HostsBackend::move(const Exchange& exchange, double timeout_s) {
 
 void HostsBackend::move_across(const Exchange& exchange, double timeout_s, bool and_here) {
   const int64_t deadline = os::now_ns() + static_cast<int64_t>(timeout_s * 1e9);
-  std::vector<Carrier::Posted> posted;
+  std::vector<HostTransport::Posted> posted;
   const auto ranks = static_cast<int32_t>(roster_.ranks());
   for (const bool sends : {true, false}) {
     if (!sends) assembly_.finish_gather();          // before receives, since a different call may have sent bytes
@@ -226,11 +226,11 @@ void HostsBackend::move_across(const Exchange& exchange, double timeout_s, bool 
         transfer.send = exchange.from + bytes.begin;
       else
         transfer.recv = exchange.to + bytes.begin;
-      posted.emplace_back(*carrier_, transfer);
+      posted.emplace_back(*host_transport_, transfer);
     }
   }
   if (and_here) move_here(exchange, timeout_s);
-  carrier_->finish(posted, deadline, "a collective");
+  host_transport_->finish(posted, deadline, "a collective");
 }
 
 void HostsBackend::move_here(const Exchange& exchange, double timeout_s) {

@@ -53,35 +53,35 @@ HostsControl::HostsControl(Place place)
       assembly_(roster_, *local_),
       backend_(roster_, *local_, assembly_, *serial_, facts_->order, timeout_s_) {
   const Founding founding{roster_.table().job, roster_.table().port};
-  if (!place.heritage) {
+  if (!place.series) {
     connect(founding, place.listener, place.is_given_up);
-    open_doors();
-    if (herald_) herald_->begin_inquiries(heritage_, facts_->secret);
-    join_carrier();
+    open_recovery_listener();
+    if (failure_notifier_) failure_notifier_->begin_inquiries(series_, facts_->secret);
+    join_transport();
     return;
   }
-  heritage_ = std::move(*place.heritage);
+  series_ = std::move(*place.series);
   try {
     connect(founding, place.listener, place.is_given_up);
-    if (herald_) herald_->begin_inquiries(heritage_, facts_->secret);
-    join_carrier();
+    if (failure_notifier_) failure_notifier_->begin_inquiries(series_, facts_->secret);
+    join_transport();
   } catch (...) {
     local_->break_with(current_error());
   }
 }
 
-void HostsControl::open_doors() {
+void HostsControl::open_recovery_listener() {
   auto first = std::make_shared<HostTable>(roster_.table());
   first->shown_ranks.clear();
-  heritage_ = {std::make_shared<Doors>(), std::move(first), std::vector<int32_t>(roster_.ranks()), 0};
-  std::iota(heritage_.ranks.begin(), heritage_.ranks.end(), 0);
-  Doors& doors = *heritage_.doors;
-  doors.job = roster_.table().job;
-  doors.newest.generation.job = doors.job;
-  doors.newest.marks.assign(roster_.ranks(), static_cast<char>(Mark::comes));
-  doors.ports.resize(roster_.ranks());
-  const uint16_t port = doors.own.port();
-  exchange(&port, doors.ports.data(), sizeof port, "join", join_timeout_s_);
+  series_ = {std::make_shared<RecoveryListener>(), std::move(first), std::vector<int32_t>(roster_.ranks()), 0};
+  std::iota(series_.ranks.begin(), series_.ranks.end(), 0);
+  RecoveryListener& recovery = *series_.recovery;
+  recovery.job = roster_.table().job;
+  recovery.newest.generation.job = recovery.job;
+  recovery.newest.marks.assign(roster_.ranks(), static_cast<char>(Mark::comes));
+  recovery.ports.resize(roster_.ranks());
+  const uint16_t port = recovery.own.port();
+  exchange(&port, recovery.ports.data(), sizeof port, "join", join_timeout_s_);
 }
 
 void HostsControl::connect(const Founding& founding, const std::optional<Listener>& listener,
@@ -104,8 +104,8 @@ void HostsControl::connect(const Founding& founding, const std::optional<Listene
   local_->note_part(of, static_cast<int32_t>(roster_.ranks()), static_cast<int32_t>(roster_.hosts()),
                     roster_.table().names[roster_.own_host()]);
   relay_.emplace(roster_, lines_, wake_.get());
-  herald_ = std::make_unique<Herald>(roster_, *local_, lines_, facts_->silence_ns, wake_);
-  backend_.notify_failures_with([this] { herald_->await_notified(); });
+  failure_notifier_ = std::make_unique<FailureNotifier>(roster_, *local_, lines_, facts_->silence_ns, wake_);
+  backend_.notify_failures_with([this] { failure_notifier_->await_notified(); });
   assembly_.lead(*relay_);
 }
 
@@ -113,7 +113,7 @@ void HostsControl::connect(const Founding& founding, const std::optional<Listene
 HostsControl::~HostsControl() {
   if (os::fork_generation() != fork_generation_) {
     static_cast<void>(serial_.release());
-    static_cast<void>(herald_.release());
+    static_cast<void>(failure_notifier_.release());
     static_cast<void>(announcer_.release());
     backend_.abandon();
     return;
@@ -125,26 +125,27 @@ HostsControl::~HostsControl() {
   announcer_.reset();
   if (!is_broken()) backend_.leave();
   backend_.take(nullptr);
-  leave_doors();
+  close_recovery_listener();
 }
 
-// Closes the doors when the newest generation is freed: this rank has left, even if the caller keeps older ones.
-void HostsControl::leave_doors() {
-  if (!heritage_.doors || is_shrunk_) return;
-  const std::lock_guard lock(heritage_.doors->mutex);
-  if (heritage_.doors->newest.generation.number != heritage_.generation || heritage_.doors->is_kept) return;
-  const std::lock_guard guests_lock(heritage_.doors->guest_mutex);
-  heritage_.doors->own.close();
-  heritage_.doors->guests.clear();
+// Closes the recovery listener when the newest generation is freed: this rank has left, even if the caller keeps older
+// ones.
+void HostsControl::close_recovery_listener() {
+  if (!series_.recovery || is_shrunk_) return;
+  const std::lock_guard lock(series_.recovery->mutex);
+  if (series_.recovery->newest.generation.number != series_.generation || series_.recovery->is_kept) return;
+  const std::lock_guard requests_lock(series_.recovery->requests_mutex);
+  series_.recovery->own.close();
+  series_.recovery->requests.clear();
 }
 
 // Joins the transport that all ranks have, or none.
-void HostsControl::join_carrier() {
+void HostsControl::join_transport() {
   const std::string own = facts_->between_hosts ? facts_->between_hosts->transport_name : std::string();
   const bool all_have_it = agree_on(own, "transport", join_timeout_s_) && !own.empty();
   if (all_have_it || compare_transports())
-    backend_.take(std::make_unique<Carrier>(facts_->between_hosts, *this, timeout_s_, join_timeout_s_,
-                                            roster_.table().addresses[roster_.own_host()]));
+    backend_.take(std::make_unique<HostTransport>(facts_->between_hosts, *this, timeout_s_, join_timeout_s_,
+                                                  roster_.table().addresses[roster_.own_host()]));
 }
 
 // Whether all ranks give the same text. The exchanged bytes do not grow with the number of ranks.
@@ -197,7 +198,7 @@ void HostsControl::run_in_turn(const std::function<void()>& body) {
   try {
     serial_->run(body);
   } catch (...) {
-    if (herald_ && is_broken()) herald_->await_notified();
+    if (failure_notifier_ && is_broken()) failure_notifier_->await_notified();
     throw;
   }
 }
@@ -213,7 +214,7 @@ void HostsControl::exchange_in_turn(const void* mine, void* all, uint64_t bytes,
 
 void HostsControl::abort(const char* reason, int32_t about) noexcept {
   local_->abort(reason, about);
-  if (herald_) herald_->await_notified();
+  if (failure_notifier_) failure_notifier_->await_notified();
 }
 
 // A difference on this host is known without waiting. Between hosts the calls are compared; they are exchanged only if

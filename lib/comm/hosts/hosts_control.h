@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "base/os.h"
+#include "comm/hosts/agreement.h"
 #include "comm/hosts/announcer.h"
 #include "comm/hosts/assembly.h"
-#include "comm/hosts/council.h"
-#include "comm/hosts/doors.h"
-#include "comm/hosts/herald.h"
+#include "comm/hosts/failure_notifier.h"
 #include "comm/hosts/hosts_backend.h"
 #include "comm/hosts/lines.h"
+#include "comm/hosts/recovery_listener.h"
 #include "comm/hosts/relay.h"
 #include "comm/hosts/roster.h"
 #include "comm/hosts/secret.h"
@@ -47,7 +47,7 @@ struct Founding {
 // What a shrink needs of its origin, which may be destroyed meanwhile.
 struct Origin {
   std::shared_ptr<const JobFacts> facts;
-  Heritage heritage;
+  ShrinkSeries series;
   Roster roster;  // of the first generation; errors show the origin's ranks
   double timeout_s, join_timeout_s;
 };
@@ -62,8 +62,8 @@ class HostsControl final : public Control {
     std::unique_ptr<shm::Endpoint> local;
     std::optional<Listener> listener;
     double timeout_s, join_timeout_s;
-    std::function<bool()> is_given_up = {};  // while it is made: whether another rank has given up
-    std::optional<Heritage> heritage = {};   // of a shrink
+    std::function<bool()> is_given_up = {};   // while it is made: whether another rank has given up
+    std::optional<ShrinkSeries> series = {};  // of a shrink
   };
   // Waits for the other hosts. If they do not come, a communicator of a shrink is broken and can be shrunk again;
   // otherwise throws.
@@ -103,15 +103,15 @@ class HostsControl final : public Control {
  private:
   void connect(const Founding& founding, const std::optional<Listener>& listener,
                const std::function<bool()>& is_given_up);
-  void open_doors();
-  void leave_doors();
+  void open_recovery_listener();
+  void close_recovery_listener();
   std::unique_ptr<Control> split_in_turn(int32_t colour, int32_t key, std::string_view label, std::string_view asked);
   void end_calls(const char* purpose);
   std::unique_ptr<Control> make_shrunk(const std::vector<int32_t>& without);
   std::unique_ptr<Control> make_group(const std::vector<int32_t>& ranks);
   std::shared_ptr<const Origin> origin() const;
   std::unique_ptr<BackendRequest> create_in_background(std::function<void()> make);
-  void join_carrier();
+  void join_transport();
   bool agree_on(std::string_view text, std::string_view label, double timeout_s);
   bool compare_transports();
   void run_in_turn(const std::function<void()>& body);
@@ -125,21 +125,21 @@ class HostsControl final : public Control {
   os::Fd wake_;                             // readable when the communicator is broken
   std::vector<std::optional<Line>> lines_;  // on the first rank of a host; by host
   std::optional<Relay> relay_;
-  std::unique_ptr<Herald> herald_;
+  std::unique_ptr<FailureNotifier> failure_notifier_;
   std::unique_ptr<Announcer> announcer_;  // nullptr: no transport of devices makes calls
   Assembly assembly_;
   std::unique_ptr<Serial> serial_ = std::make_unique<Serial>();
   HostsBackend backend_;
-  Heritage heritage_;
+  ShrinkSeries series_;
   std::vector<std::shared_ptr<shm::Maker>> makers_;
   std::atomic<bool> is_shrunk_{false};
   const uint64_t fork_generation_ = os::fork_generation();
 };
 
-// A council for this host; its marks are not set yet. parties: by host, ranks of the first generation.
-Council council_of(const Origin& from, Petition::Aim aim, std::vector<Party> parties);
-// Collective over `here`: its first rank holds the council, and all ranks get the decision.
-Decision decide_here(Council& council, shm::Endpoint& here);
-[[noreturn]] void fail_as(const Decision& decision, Petition::Aim aim, const Roster& roster);
+// An agreement for this host; its marks are not set yet. participants: by host, ranks of the first generation.
+Agreement agreement_of(const Origin& from, HostRequest::Aim aim, std::vector<Participant> participants);
+// Collective over `here`: its first rank holds the agreement, and all ranks get the decision.
+Decision decide_here(Agreement& agreement, shm::Endpoint& here);
+[[noreturn]] void fail_as(const Decision& decision, HostRequest::Aim aim, const Roster& roster);
 
 }  // namespace gsel::hosts

@@ -1,5 +1,5 @@
 // comm/hosts/hosts_making.cc: makes communicators from a broken one over several hosts, and repairs a broken one, by a
-// council of its hosts (council.h). See hosts_control.cc for communicators made from a working one.
+// agreement of its hosts (agreement.h). See hosts_control.cc for communicators made from a working one.
 #include <sys/eventfd.h>
 
 #include <algorithm>
@@ -19,18 +19,18 @@ namespace gsel::hosts {
 namespace {
 
 constexpr int64_t kDyingNs = 20'000'000;      // time for a death to be noticed
-constexpr int64_t kForHostsNs = 500'000'000;  // additional wait of a council compared to the ranks of a host
-constexpr double kForCouncilS = 2;
+constexpr int64_t kForHostsNs = 500'000'000;  // additional wait of an agreement compared to the ranks of a host
+constexpr double kForAgreementS = 2;
 
-const char* name_of(Petition::Aim aim) {
+const char* name_of(HostRequest::Aim aim) {
   switch (aim) {
-    case Petition::Aim::shrink:
+    case HostRequest::Aim::shrink:
       return "gsel_comm_shrink";
-    case Petition::Aim::resync:
+    case HostRequest::Aim::resync:
       return "gsel_comm_resync";
-    case Petition::Aim::group:
+    case HostRequest::Aim::group:
       return "gsel_comm_create_group";
-    case Petition::Aim::inquire:  // has no council
+    case HostRequest::Aim::inquire:  // has no agreement
       break;
   }
   return "";
@@ -42,67 +42,67 @@ std::unique_ptr<shm::Endpoint> as_endpoint(std::unique_ptr<Control> control) {
 
 }  // namespace
 
-void fail_as(const Decision& decision, Petition::Aim aim, const Roster& roster) {
+void fail_as(const Decision& decision, HostRequest::Aim aim, const Roster& roster) {
   const int32_t about = decision.about;
   std::string text = read_text(decision.text);
-  if (aim == Petition::Aim::group && decision.code == GSEL_ERR_MISMATCH)
+  if (aim == HostRequest::Aim::group && decision.code == GSEL_ERR_MISMATCH)
     text = fmt::format("gsel_comm_create_group: {} gives another list of ranks; give the same on each",
                        roster.named(about));
-  else if (aim != Petition::Aim::shrink)
+  else if (aim != HostRequest::Aim::shrink)
     text = fmt::format("{}: {}", name_of(aim), text);
   throw Error(decision.code, text).about_rank(about < 0 ? -1 : roster.shown(about));
 }
 
 std::shared_ptr<const Origin> HostsControl::origin() const {
-  HostTable table = *heritage_.first;
+  HostTable table = *series_.first;
   table.shown_ranks.assign(table.host_of.size(), -1);
-  for (size_t q = 0; q < heritage_.ranks.size(); ++q)
-    table.shown_ranks[static_cast<size_t>(heritage_.ranks[q])] = roster_.shown(static_cast<int32_t>(q));
-  const int32_t own = heritage_.ranks[static_cast<size_t>(rank())];
+  for (size_t q = 0; q < series_.ranks.size(); ++q)
+    table.shown_ranks[static_cast<size_t>(series_.ranks[q])] = roster_.shown(static_cast<int32_t>(q));
+  const int32_t own = series_.ranks[static_cast<size_t>(rank())];
   return std::make_shared<const Origin>(
-      Origin{facts_, heritage_, Roster(std::move(table), own), timeout_s_, join_timeout_s_});
+      Origin{facts_, series_, Roster(std::move(table), own), timeout_s_, join_timeout_s_});
 }
 
-Council council_of(const Origin& from, Petition::Aim aim, std::vector<Party> parties) {
-  const auto is_own = [&](const Party& party) { return from.roster.is_here(party.front()); };
-  const auto own = static_cast<size_t>(std::ranges::find_if(parties, is_own) - parties.begin());
-  Petition petition;
-  petition.rank = from.roster.rank();
-  petition.aim = aim;
-  petition.generation = from.heritage.generation;
+Agreement agreement_of(const Origin& from, HostRequest::Aim aim, std::vector<Participant> participants) {
+  const auto is_own = [&](const Participant& participant) { return from.roster.is_here(participant.front()); };
+  const auto own = static_cast<size_t>(std::ranges::find_if(participants, is_own) - participants.begin());
+  HostRequest request;
+  request.rank = from.roster.rank();
+  request.aim = aim;
+  request.generation = from.series.generation;
   return {from.roster,
-          *from.heritage.doors,
+          *from.series.recovery,
           from.facts->secret,
-          std::move(parties),
+          std::move(participants),
           own,
-          petition,
+          request,
           std::vector<char>(from.roster.ranks()),
           from.facts->silence_ns,
           os::now_ns() + static_cast<int64_t>(from.timeout_s * 1e9) + kForHostsNs};
 }
 
-Decision decide_here(Council& council, shm::Endpoint& here) {
-  const size_t n = council.roster.ranks();
+Decision decide_here(Agreement& agreement, shm::Endpoint& here) {
+  const size_t n = agreement.roster.ranks();
   std::vector<char> own(sizeof(Decision) + n), all(own.size() * static_cast<size_t>(here.world_size()));
   if (here.rank() == 0) {
     Decision decision;
     try {
-      decision = council.hold();
+      decision = agreement.reach();
     } catch (...) {
       const Error error = current_error();
       decision.code = error.code();
-      decision.about = council.petition.rank;
+      decision.about = agreement.request.rank;
       write_text(decision.text, error.message());
     }
     std::memcpy(own.data(), &decision, sizeof decision);
-    std::memcpy(own.data() + sizeof decision, council.marks.data(), n);
+    std::memcpy(own.data() + sizeof decision, agreement.marks.data(), n);
   }
-  const double left_s = static_cast<double>(council.last_ns() - os::now_ns()) * 1e-9;
-  here.exchange(own.data(), all.data(), own.size(), name_of(council.petition.aim),
-                std::max(left_s, 0.0) + kForCouncilS);
+  const double left_s = static_cast<double>(agreement.last_ns() - os::now_ns()) * 1e-9;
+  here.exchange(own.data(), all.data(), own.size(), name_of(agreement.request.aim),
+                std::max(left_s, 0.0) + kForAgreementS);
   Decision decision;
   std::memcpy(&decision, all.data(), sizeof decision);
-  council.marks.assign(all.begin() + sizeof decision, all.begin() + static_cast<std::ptrdiff_t>(sizeof decision + n));
+  agreement.marks.assign(all.begin() + sizeof decision, all.begin() + static_cast<std::ptrdiff_t>(sizeof decision + n));
   return decision;
 }
 
@@ -131,7 +131,7 @@ std::unique_ptr<Control> HostsControl::make_shrunk(const std::vector<int32_t>& w
   end_calls("shrink");
   std::vector<int32_t> without_here, left_out;
   for (const int32_t q : without) {
-    left_out.push_back(heritage_.ranks[static_cast<size_t>(q)]);
+    left_out.push_back(series_.ranks[static_cast<size_t>(q)]);
     if (roster_.is_here(q)) without_here.push_back(roster_.local_of(q));
   }
   return Shrinking(origin(), begun, left_out).run(shrink_here(without_here));
@@ -139,18 +139,18 @@ std::unique_ptr<Control> HostsControl::make_shrunk(const std::vector<int32_t>& w
 
 std::unique_ptr<Control> HostsControl::make_group(const std::vector<int32_t>& ranks) {
   std::vector<int32_t> here, shown;
-  std::vector<Party> parties;
+  std::vector<Participant> participants;
   uint64_t list = ranks.size();
   for (const int32_t q : ranks) {
     list = (list ^ static_cast<uint64_t>(q)) * 0x100000001b3u;
     const auto number = static_cast<int32_t>(&q - ranks.data());
     if (roster_.is_here(q)) here.push_back(roster_.local_of(q)), shown.push_back(number);
-    const int32_t first = heritage_.ranks[static_cast<size_t>(q)];
-    const auto is_there = [&](const Party& party) {
-      const auto& host_of = heritage_.first->host_of;
-      return host_of[static_cast<size_t>(party.front())] == host_of[static_cast<size_t>(first)];
+    const int32_t first = series_.ranks[static_cast<size_t>(q)];
+    const auto is_there = [&](const Participant& participant) {
+      const auto& host_of = series_.first->host_of;
+      return host_of[static_cast<size_t>(participant.front())] == host_of[static_cast<size_t>(first)];
     };
-    if (std::ranges::none_of(parties, is_there)) parties.push_back({first});
+    if (std::ranges::none_of(participants, is_there)) participants.push_back({first});
   }
   auto local = as_endpoint(local_->create_group(here));
   struct Given {
@@ -162,12 +162,12 @@ std::unique_ptr<Control> HostsControl::make_group(const std::vector<int32_t>& ra
   const Given own{list, from->roster.rank(), 0};
   std::vector<Given> given(here.size());
   local->exchange(&own, given.data(), sizeof own, "create_group", timeout_s_);
-  Council held = council_of(*from, Petition::Aim::group, std::move(parties));
-  held.petition.agreed = list;
+  Agreement agreement = agreement_of(*from, HostRequest::Aim::group, std::move(participants));
+  agreement.request.agreed = list;
   for (const Given& one : given)
-    if (one.list != given[0].list) held.petition.odd = one.rank;
-  const Decision decision = decide_here(held, *local);
-  if (decision.code != GSEL_OK) fail_as(decision, Petition::Aim::group, from->roster);
+    if (one.list != given[0].list) agreement.request.odd = one.rank;
+  const Decision decision = decide_here(agreement, *local);
+  if (decision.code != GSEL_OK) fail_as(decision, HostRequest::Aim::group, from->roster);
   local->show_as(shown);
   HostTable table = table_of(roster_, ranks);
   if (table.names.size() == 1) return local;
@@ -175,9 +175,9 @@ std::unique_ptr<Control> HostsControl::make_group(const std::vector<int32_t>& ra
   table.port = decision.made.port;
   const auto number = static_cast<int32_t>(std::ranges::find(ranks, rank()) - ranks.begin());
   auto made = std::make_unique<HostsControl>(
-      Place{facts_, std::move(table), number, std::move(local), std::move(held.listener), timeout_s_,
-            std::min(join_timeout_s_, timeout_s_), [&held] { return held.is_given_up(); }});
-  held.part();
+      Place{facts_, std::move(table), number, std::move(local), std::move(agreement.listener), timeout_s_,
+            std::min(join_timeout_s_, timeout_s_), [&agreement] { return agreement.is_given_up(); }});
+  agreement.finish();
   return made;
 }
 
@@ -191,7 +191,7 @@ std::unique_ptr<Control> HostsControl::shrink(std::span<const int32_t> without) 
   return make_shrunk({without.begin(), without.end()});
 }
 
-// Makes lines and carrier again, so that no bytes from before the failure arrive.
+// Makes lines and transport again, so that no bytes from before the failure arrive.
 void HostsControl::resync() {
   require_own_process(fork_generation_, "gsel_comm_resync");
   if (is_shrunk_)
@@ -199,24 +199,25 @@ void HostsControl::resync() {
   end_calls("resync");
   serial_->run([&] {
     backend_.take(nullptr);
-    herald_.reset();
+    failure_notifier_.reset();
     lines_.clear();
     local_->resync();
   });
   try {
     const auto from = origin();
-    std::vector<Party> parties(roster_.hosts());
+    std::vector<Participant> participants(roster_.hosts());
     for (size_t q = 0; q < roster_.ranks(); ++q)
-      parties[roster_.host_of(static_cast<int32_t>(q))].push_back(heritage_.ranks[q]);
-    Council held = council_of(*from, Petition::Aim::resync, std::move(parties));
-    const Decision decision = decide_here(held, *local_);
-    if (decision.code != GSEL_OK) fail_as(decision, Petition::Aim::resync, from->roster);
+      participants[roster_.host_of(static_cast<int32_t>(q))].push_back(series_.ranks[q]);
+    Agreement agreement = agreement_of(*from, HostRequest::Aim::resync, std::move(participants));
+    const Decision decision = decide_here(agreement, *local_);
+    if (decision.code != GSEL_OK) fail_as(decision, HostRequest::Aim::resync, from->roster);
     eventfd_t broken = 0;
     eventfd_read(wake_.get(), &broken);
-    connect({decision.made.job, decision.made.port}, held.listener, [&held] { return held.is_given_up(); });
-    if (herald_) herald_->begin_inquiries(heritage_, facts_->secret);
-    join_carrier();
-    held.part();
+    connect({decision.made.job, decision.made.port}, agreement.listener,
+            [&agreement] { return agreement.is_given_up(); });
+    if (failure_notifier_) failure_notifier_->begin_inquiries(series_, facts_->secret);
+    join_transport();
+    agreement.finish();
   } catch (...) {
     local_->break_with(current_error());
     throw;

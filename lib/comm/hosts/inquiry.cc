@@ -30,23 +30,23 @@ Bytes32 sign_answer(const Secret& secret, const gsel_unique_id& job, const Bytes
 
 }  // namespace
 
-Inquiries::Inquiries(const Roster& roster, const Heritage& heritage, const Secret& secret, int64_t silence_ns)
+Inquiries::Inquiries(const Roster& roster, const ShrinkSeries& series, const Secret& secret, int64_t silence_ns)
     : roster_(roster),
-      heritage_(heritage),
-      doors_(*heritage_.doors),
+      series_(series),
+      recovery_(*series_.recovery),
       secret_(secret),
       silence_ns_(silence_ns),
       witness_ns_(std::clamp(silence_ns / 5, kLeastNs, kMostNs)) {}
 
 // The first rank of a host, as a rank of the first communicator.
 int32_t Inquiries::first_of(size_t host) const {
-  return heritage_.ranks[static_cast<size_t>(roster_.on(host).front())];
+  return series_.ranks[static_cast<size_t>(roster_.on(host).front())];
 }
 
-ConnectAttempt Inquiries::connect_to_door(int32_t rank) const {
-  const HostTable& first = *heritage_.first;
+ConnectAttempt Inquiries::connect_to_listener(int32_t rank) const {
+  const HostTable& first = *series_.first;
   const std::string& address = first.addresses[static_cast<size_t>(first.host_of[static_cast<size_t>(rank)])];
-  const std::string port = std::to_string(doors_.ports[static_cast<size_t>(rank)]);
+  const std::string port = std::to_string(recovery_.ports[static_cast<size_t>(rank)]);
   return {rank, {address + " port " + port, address, port}};
 }
 
@@ -58,7 +58,7 @@ void Inquiries::begin(size_t about) {
   const size_t own = roster_.own_host();
   for (size_t i = 1; i < roster_.hosts() && asked.witnesses.size() < kMostWitnesses; ++i)
     if (const size_t host = (own + i) % roster_.hosts(); host != about)
-      asked.witnesses.emplace_back(host, connect_to_door(first_of(host)));
+      asked.witnesses.emplace_back(host, connect_to_listener(first_of(host)));
   if (asked.witnesses.empty()) asked.found = Found{about, Finding::unknown, own};
   asked_.push_back(std::move(asked));
 }
@@ -89,7 +89,7 @@ void Inquiries::progress(Asked& asked) {
     if (call.is_over || asked.found) continue;
     const bool was_heard = call.challenge.has_value();
     progress(call);
-    if (call.challenge && !was_heard) petition(asked, call);
+    if (call.challenge && !was_heard) send_request(asked, call);
     if (call.challenge) receive_finding(asked, call);
   }
   const bool is_over = std::ranges::all_of(asked.witnesses, [](const Call& call) { return call.is_over; });
@@ -97,18 +97,18 @@ void Inquiries::progress(Asked& asked) {
     asked.found = Found{asked.about, Finding::alone, roster_.own_host()};
 }
 
-void Inquiries::petition(Asked& asked, Call& call) const {
-  Petition petition;
-  petition.rank = heritage_.ranks[static_cast<size_t>(roster_.rank())];
-  petition.aim = Petition::Aim::inquire;
-  petition.agreed = static_cast<uint64_t>(first_of(asked.about));
-  petition.nonce = asked.nonce;
-  const std::vector<char> marks(doors_.ports.size());
+void Inquiries::send_request(Asked& asked, Call& call) const {
+  HostRequest request;
+  request.rank = series_.ranks[static_cast<size_t>(roster_.rank())];
+  request.aim = HostRequest::Aim::inquire;
+  request.agreed = static_cast<uint64_t>(first_of(asked.about));
+  request.nonce = asked.nonce;
+  const std::vector<char> marks(recovery_.ports.size());
   const Members none{{}, marks};
-  const Bytes32 signature = sign_petition(secret_, doors_.job, call.challenge->nonce, petition, marks, none);
+  const Bytes32 signature = sign_request(secret_, recovery_.job, call.challenge->nonce, request, marks, none);
   const int64_t now = os::now_ns();
   Stream& stream = call.attempt.stream();
-  call.is_over = call.challenge->magic != kMagic || !stream.send(petition, now) || !stream.send(signature, now) ||
+  call.is_over = call.challenge->magic != kMagic || !stream.send(request, now) || !stream.send(signature, now) ||
                  !stream.send(marks.data(), marks.size(), now) || !stream.send(none.generation, now) ||
                  !stream.send(none.marks.data(), none.marks.size(), now);
 }
@@ -120,26 +120,26 @@ void Inquiries::receive_finding(Asked& asked, Call& call) const {
   if (!said) return;
   call.is_over = true;
   if (said->answer.about != first_of(asked.about) ||
-      said->signature != sign_answer(secret_, doors_.job, asked.nonce, said->answer))
+      said->signature != sign_answer(secret_, recovery_.job, asked.nonce, said->answer))
     return;
   asked.found = Found{asked.about, said->answer.finding, call.host};
 }
 
 // ---- being asked ----------------------------------------------------------------------------------------------------
 
-void Inquiries::attend_to_door() {
-  const std::lock_guard lock(doors_.guest_mutex);
-  doors_.accept_guests();
-  for (Visitor& guest : doors_.guests) {
-    doors_.read_petition(guest, secret_);
-    if (guest.is_over || !guest.petition || guest.petition->aim != Petition::Aim::inquire) continue;
-    const auto about = guest.petition->agreed;
-    if (about < doors_.ports.size() && asking_.size() < kMostAsking)
+void Inquiries::serve_listener() {
+  const std::lock_guard lock(recovery_.requests_mutex);
+  recovery_.accept_connections();
+  for (IncomingRequest& incoming : recovery_.requests) {
+    recovery_.read_request(incoming, secret_);
+    if (incoming.is_over || !incoming.request || incoming.request->aim != HostRequest::Aim::inquire) continue;
+    const auto about = incoming.request->agreed;
+    if (about < recovery_.ports.size() && asking_.size() < kMostAsking)
       asking_.push_back(
-          {std::move(guest), os::now_ns() + witness_ns_, {0, connect_to_door(static_cast<int32_t>(about))}});
-    guest.is_over = true;
+          {std::move(incoming), os::now_ns() + witness_ns_, {0, connect_to_listener(static_cast<int32_t>(about))}});
+    incoming.is_over = true;
   }
-  std::erase_if(doors_.guests, [](const Visitor& guest) { return guest.is_over; });
+  std::erase_if(recovery_.requests, [](const IncomingRequest& incoming) { return incoming.is_over; });
 }
 
 bool Inquiries::answer(Asking& asking) const {
@@ -151,8 +151,8 @@ bool Inquiries::answer(Asking& asking) const {
     answer.finding = Finding::ended;
   else if (!asking.call.is_over && os::now_ns() < asking.until_ns)
     return false;
-  const SignedAnswer said{answer, sign_answer(secret_, doors_.job, asking.guest.petition->nonce, answer)};
-  asking.guest.stream.send(said, os::now_ns());
+  const SignedAnswer said{answer, sign_answer(secret_, recovery_.job, asking.from.request->nonce, answer)};
+  asking.from.stream.send(said, os::now_ns());
   return true;
 }
 
@@ -165,15 +165,15 @@ void Inquiries::add_to(std::vector<pollfd>& items) {
   };
   for (Asked& asked : asked_) std::ranges::for_each(asked.witnesses, add);
   for (Asking& asking : asking_) add(asking.call);
-  const std::lock_guard lock(doors_.guest_mutex);
-  for (const os::Fd& fd : doors_.own.fds()) items.push_back({fd.get(), POLLIN, 0});
-  for (const Visitor& guest : doors_.guests)
-    if (!guest.petition) items.push_back({guest.stream.fd(), POLLIN, 0});
+  const std::lock_guard lock(recovery_.requests_mutex);
+  for (const os::Fd& fd : recovery_.own.fds()) items.push_back({fd.get(), POLLIN, 0});
+  for (const IncomingRequest& incoming : recovery_.requests)
+    if (!incoming.request) items.push_back({incoming.stream.fd(), POLLIN, 0});
 }
 
 void Inquiries::progress() {
   for (Asked& asked : asked_) progress(asked);
-  attend_to_door();
+  serve_listener();
   std::erase_if(asking_, [this](Asking& asking) { return answer(asking); });
 }
 

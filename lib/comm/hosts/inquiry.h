@@ -1,7 +1,8 @@
 // comm/hosts/inquiry.h: finds out whether a host that is silent here is silent to others, too. Asks the first ranks of
-// some other hosts ("witnesses"), through their doors (doors.h), to connect to that host's door, and does the same for
-// hosts that ask. A rank lives if it sends a challenge at its door; a connection that the kernel accepts for a stopped
-// process does not count. Used by one thread, which never waits here. Does not know the consequences of an answer.
+// some other hosts ("witnesses"), through their recovery listeners (recovery_listener.h), to connect to that host's
+// listener, and does the same for hosts that ask. A rank lives if it sends a challenge at its listener; a connection
+// that the kernel accepts for a stopped process does not count. Used by one thread, which never waits here. Does not
+// know the consequences of an answer.
 #pragma once
 
 #include <poll.h>
@@ -11,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-#include "comm/hosts/doors.h"
+#include "comm/hosts/recovery_listener.h"
 #include "comm/hosts/roster.h"
 #include "comm/hosts/secret.h"
 #include "comm/hosts/wire.h"
@@ -20,7 +21,7 @@ namespace gsel::hosts {
 
 class Inquiries {
  public:
-  Inquiries(const Roster& roster, const Heritage& heritage, const Secret& secret, int64_t silence_ns);
+  Inquiries(const Roster& roster, const ShrinkSeries& series, const Secret& secret, int64_t silence_ns);
 
   // unknown: there is no other host to ask; alone: no witness has answered.
   enum class Finding : uint32_t { unknown, alone, silent, ended, answers };
@@ -39,7 +40,7 @@ class Inquiries {
   void progress();
 
  private:
-  // A connection to the door of a host, until its first rank sends a challenge, has ended or is late.
+  // A connection to the recovery listener of a host, until its first rank sends a challenge, has ended or is late.
   struct Call {
     Call(size_t at, ConnectAttempt given) : host(at), attempt(std::move(given)) {}
     size_t host;  // of the witness
@@ -54,23 +55,23 @@ class Inquiries {
     Bytes32 nonce = {};
     std::optional<Found> found = {};
   };
-  struct Asking {  // on behalf of a guest at this rank's door
-    Visitor guest;
+  struct Asking {  // on behalf of a host that asks at this rank's listener
+    IncomingRequest from;
     int64_t until_ns;
     Call call;
   };
   int32_t first_of(size_t host) const;
-  ConnectAttempt connect_to_door(int32_t rank) const;
+  ConnectAttempt connect_to_listener(int32_t rank) const;
   void progress(Call& call) const;
   void progress(Asked& asked);
-  void petition(Asked& asked, Call& call) const;
+  void send_request(Asked& asked, Call& call) const;
   void receive_finding(Asked& asked, Call& call) const;
-  void attend_to_door();
+  void serve_listener();
   bool answer(Asking& asking) const;
 
   const Roster& roster_;
-  const Heritage heritage_;  // messages at doors have ranks of the first communicator
-  Doors& doors_;
+  const ShrinkSeries series_;  // messages at recovery listeners have ranks of the first communicator
+  RecoveryListener& recovery_;
   const Secret& secret_;
   const int64_t silence_ns_, witness_ns_;  // witness_ns_: time limit of a witness; the host that asks waits twice that
   std::list<Asked> asked_;

@@ -127,15 +127,15 @@ void Lanes::spread() {
 }
 
 void Lanes::send(size_t host, const void* from, uint64_t bytes) {
-  sent_.emplace_back(*backend_.carrier_, gsel_transfer{rank_of_lane(host), kLaneTag, from, nullptr, bytes});
+  sent_.emplace_back(*backend_.host_transport_, gsel_transfer{rank_of_lane(host), kLaneTag, from, nullptr, bytes});
 }
 
-void Lanes::receive(std::vector<Carrier::Posted>& posted, size_t host, void* to, uint64_t bytes) {
-  posted.emplace_back(*backend_.carrier_, gsel_transfer{rank_of_lane(host), kLaneTag, nullptr, to, bytes});
+void Lanes::receive(std::vector<HostTransport::Posted>& posted, size_t host, void* to, uint64_t bytes) {
+  posted.emplace_back(*backend_.host_transport_, gsel_transfer{rank_of_lane(host), kLaneTag, nullptr, to, bytes});
 }
 
 void Lanes::finish_sends() {
-  for (Carrier::Posted& one : sent_) finish(one);
+  for (HostTransport::Posted& one : sent_) finish(one);
   sent_.clear();
 }
 

@@ -44,15 +44,17 @@ class Lanes {
   void spread();
 
   void send(size_t host, const void* from, uint64_t bytes);
-  void receive(std::vector<Carrier::Posted>& posted, size_t host, void* to, uint64_t bytes);
-  bool is_prompt() const { return backend_.carrier_->is_prompt(); }
+  void receive(std::vector<HostTransport::Posted>& posted, size_t host, void* to, uint64_t bytes);
+  bool is_prompt() const { return backend_.host_transport_->is_prompt(); }
   void finish_gather() {
     backend_.assembly_.finish_gather();
   }  // before bytes of other hosts are written to the caller's memory
   bool can_add() const { return backend_.assembly_.can_add(); }
   void add(std::function<Frames::Came(size_t host)> bytes_for) { backend_.assembly_.add(std::move(bytes_for)); }
   const char* given(size_t host) const { return backend_.assembly_.given(rank_of_lane(host)); }
-  void finish(Carrier::Posted& posted) { backend_.carrier_->finish(posted, deadline_ns_, "a reduction over hosts"); }
+  void finish(HostTransport::Posted& posted) {
+    backend_.host_transport_->finish(posted, deadline_ns_, "a reduction over hosts");
+  }
   void finish_sends();
   host::Fold fold_of(const double* factors) const { return backend_.fold_of(call_, factors); }
 
@@ -71,7 +73,7 @@ class Lanes {
   uint64_t lane_bytes_ = 0;
   // The lane of the inputs of the ranks here, the result for other ranks, and room of the derived class.
   char *inputs_ = nullptr, *given_ = nullptr, *more_ = nullptr;
-  std::vector<Carrier::Posted> sent_;
+  std::vector<HostTransport::Posted> sent_;
 };
 
 }  // namespace gsel::hosts

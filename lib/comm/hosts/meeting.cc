@@ -5,18 +5,18 @@ namespace gsel::hosts {
 
 namespace {
 
-std::unique_ptr<Board> board_of(const Meeting& meeting) {
+std::unique_ptr<AddressStore> address_store_of(const Meeting& meeting) {
   switch (meeting.place.kind) {
     case MeetingPlace::Kind::address:
       return nullptr;
     case MeetingPlace::Kind::file:
-      return file_board(meeting.place, meeting.job);
+      return file_store(meeting.place, meeting.job);
     case MeetingPlace::Kind::torchrun:
-      return torchrun_board(meeting.place, meeting.job);
+      return torchrun_store(meeting.place, meeting.job);
     case MeetingPlace::Kind::pmi:
-      return pmi_board(meeting.place);
+      return pmi_store(meeting.place);
     case MeetingPlace::Kind::pmix:
-      return pmix_board();
+      return pmix_store();
   }
   return nullptr;
 }
@@ -24,8 +24,9 @@ std::unique_ptr<Board> board_of(const Meeting& meeting) {
 }  // namespace
 
 Met meet(const Meeting& meeting) {
-  std::unique_ptr<Board> board = board_of(meeting);
-  return meeting.rank == 0 ? meet_as_root(meeting, std::move(board)) : meet_as_guest(meeting, board.get());
+  std::unique_ptr<AddressStore> address_store = address_store_of(meeting);
+  return meeting.rank == 0 ? meet_as_root(meeting, std::move(address_store))
+                           : meet_as_joiner(meeting, address_store.get());
 }
 
 }  // namespace gsel::hosts

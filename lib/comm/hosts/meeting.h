@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "comm/hosts/board.h"
+#include "comm/hosts/address_store.h"
 #include "comm/hosts/place.h"
 #include "comm/hosts/roster.h"
 #include "comm/hosts/secret.h"
@@ -22,7 +22,7 @@ struct Meeting {
   int32_t rank, world_size;
   MeetingPlace place;
   std::optional<Secret> secret;  // nullopt: rank 0 makes one and posts it where only the ranks can read it
-  std::string job;               // for boards (board.h)
+  std::string job;               // for address stores (address_store.h)
   double seconds;                // timeout
   int64_t deadline_ns;
   uint16_t port = 0;          // on rank 0: where it listens for the first ranks of the other hosts
@@ -40,8 +40,8 @@ struct Met {
 
 Met meet(const Meeting& meeting);
 
-// The two sides. board: where rank 0 posts its address; nullptr: it listens at the place.
-Met meet_as_root(const Meeting& meeting, std::unique_ptr<Board> board);  // rank 0, root.cc
-Met meet_as_guest(const Meeting& meeting, Board* board);                 // guest.cc
+// The two sides. address_store: where rank 0 posts its address; nullptr: it listens at the place.
+Met meet_as_root(const Meeting& meeting, std::unique_ptr<AddressStore> address_store);  // rank 0, root.cc
+Met meet_as_joiner(const Meeting& meeting, AddressStore* address_store);                // joiner.cc
 
 }  // namespace gsel::hosts

@@ -27,10 +27,10 @@ gsel_collective half_of(const gsel_collective& both, bool sends) {
 
 }  // namespace
 
-Messages::Messages(const Roster& roster, shm::Endpoint& local, Carrier& carrier, Rank& rank)
+Messages::Messages(const Roster& roster, shm::Endpoint& local, HostTransport& host_transport, Rank& rank)
     : roster_(roster),
       local_(local),
-      carrier_(carrier),
+      host_transport_(host_transport),
       rank_(rank),
       most_buffered_(shm::Layout(static_cast<int32_t>(roster.ranks())).slot_bytes),
       peers_(roster.ranks()) {
@@ -38,7 +38,7 @@ Messages::Messages(const Roster& roster, shm::Endpoint& local, Carrier& carrier,
     if (roster.is_here(q)) continue;
     auto& peer = peers_[static_cast<size_t>(q)] = std::make_unique<Peer>();
     for (size_t i = 0; i < kFrames; ++i)
-      peer->posted[i].emplace(carrier, gsel_transfer{q, kFrameTag, nullptr, &peer->frames[i], sizeof(Frame)},
+      peer->posted[i].emplace(host_transport, gsel_transfer{q, kFrameTag, nullptr, &peer->frames[i], sizeof(Frame)},
                               &peer->gone);  // it may have left already
   }
 }
@@ -204,7 +204,7 @@ void Messages::end(Started& started, const Error* failure) noexcept {
   if (const auto listener = std::move(started.listener_)) listener->ended();
 }
 
-// Cancels unmatched local halves; transfers under way end with the carrier's work.
+// Cancels unmatched local halves; transfers under way end with the transport's work.
 void Messages::give_up(Started& started) noexcept {
   std::list<Half> halves;
   {

@@ -34,7 +34,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
-#include "comm/hosts/carrier.h"
+#include "comm/hosts/host_transport.h"
 #include "comm/hosts/roster.h"
 #include "comm/interface/backend.h"
 #include "comm/shm/endpoint.h"
@@ -61,7 +61,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
    protected:
     ~Rank() = default;
   };
-  Messages(const Roster& roster, shm::Endpoint& local, Carrier& carrier, Rank& rank);
+  Messages(const Roster& roster, shm::Endpoint& local, HostTransport& host_transport, Rank& rank);
   ~Messages();
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
@@ -75,7 +75,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
   // Before close(): waits a while until everything sent has arrived.
   void leave() noexcept;
   bool has_sent() const { return has_sent_; }
-  // Before the carrier is destroyed. Ends all calls; their requests may outlive it.
+  // Before the transport is destroyed. Ends all calls; their requests may outlive it.
   void close() noexcept;
 
  private:
@@ -104,26 +104,26 @@ class Messages : public std::enable_shared_from_this<Messages> {
   struct Out {
     Frame frame;
     std::vector<char> copy;
-    std::vector<Carrier::Posted> posted;
+    std::vector<HostTransport::Posted> posted;
   };
   // A refused message whose sender waits. Its bytes are received and dropped after the refusal has been sent.
   struct Dropped {
     uint64_t number;
     std::vector<char> data;
-    std::unique_ptr<Out> word;                   // the refusal
-    std::optional<Carrier::Posted> posted = {};  // receive of the bytes
+    std::unique_ptr<Out> word;                         // the refusal
+    std::optional<HostTransport::Posted> posted = {};  // receive of the bytes
   };
   struct Arrived {
     uint64_t number, count, bytes;
     int32_t tag;
     gsel_dtype dtype;
-    bool is_kept = false;                        // its bytes are here or being received
-    std::vector<char> data = {};                 // of a kept message
-    std::optional<Carrier::Posted> posted = {};  // receive of the bytes
+    bool is_kept = false;                              // its bytes are here or being received
+    std::vector<char> data = {};                       // of a kept message
+    std::optional<HostTransport::Posted> posted = {};  // receive of the bytes
   };
   struct Peer {
     std::array<Frame, kFrames> frames;
-    std::array<std::optional<Carrier::Posted>, kFrames> posted;
+    std::array<std::optional<HostTransport::Posted>, kFrames> posted;
     uint64_t came = 0;                        // frames taken
     uint64_t sent = 0, received = 0;          // messages
     std::list<Arrived> arrived;               // not matched by a receive yet
@@ -146,11 +146,11 @@ class Messages : public std::enable_shared_from_this<Messages> {
     const gsel_collective& whole;
     gsel_collective call;  // a send, a receive or a probe
     int64_t began_ns;
-    std::unique_ptr<BackendRequest> local = {};  // on this host
-    std::unique_ptr<Out> out = {};               // of a send
-    std::optional<Carrier::Posted> in = {};      // receive of the bytes into the caller's buffer
-    std::unique_ptr<Arrived> kept = {};          // or a kept message whose bytes are still being received
-    std::optional<Error> refused = {};           // of a send that its receiver refuses
+    std::unique_ptr<BackendRequest> local = {};    // on this host
+    std::unique_ptr<Out> out = {};                 // of a send
+    std::optional<HostTransport::Posted> in = {};  // receive of the bytes into the caller's buffer
+    std::unique_ptr<Arrived> kept = {};            // or a kept message whose bytes are still being received
+    std::optional<Error> refused = {};             // of a send that its receiver refuses
     bool is_met = false, done = false;
     bool was_here = false;
   };
@@ -216,7 +216,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
 
   const Roster& roster_;
   shm::Endpoint& local_;
-  Carrier& carrier_;
+  HostTransport& host_transport_;
   Rank& rank_;
   const uint64_t most_buffered_;  // bytes of a message
   bool has_sent_ = false;

@@ -44,40 +44,41 @@ Endpoint own_endpoint(const Meeting& meeting, const Secret& secret) {
 }
 
 // Posted for a short time only, so that the next job does not read it; ranks that read later time out.
-void post_failure(const Meeting& meeting, Board& board, const Secret& secret, const Error& error) noexcept {
+void post_failure(const Meeting& meeting, AddressStore& address_store, const Secret& secret,
+                  const Error& error) noexcept {
   try {
     const int64_t end = std::min(meeting.deadline_ns, os::now_ns() + kReasonNs);
     Endpoint own = own_endpoint(meeting, secret);
     own.until_s = time(nullptr);
     own.refuse(error.code(), error.message(), secret);
-    board.post(own, meeting.deadline_ns);
-    while (!board.asks_all() && os::now_ns() < end) poll(nullptr, 0, milliseconds_until(end));
+    address_store.post(own, meeting.deadline_ns);
+    while (!address_store.asks_all() && os::now_ns() < end) poll(nullptr, 0, milliseconds_until(end));
   } catch (...) {  // the other ranks then time out
   }
 }
 
-Opening open_and_post(const Meeting& meeting, Board& board, const Secret& secret) {
+Opening open_and_post(const Meeting& meeting, AddressStore& address_store, const Secret& secret) {
   std::vector<std::string> addresses;
   std::optional<Listener> listener;
   try {
     addresses = own_addresses();
     listener = Listener::at_any_port();
   } catch (...) {
-    post_failure(meeting, board, secret, current_error());
+    post_failure(meeting, address_store, secret, current_error());
     throw;
   }
   Endpoint own = own_endpoint(meeting, secret);
   own.addresses = std::move(addresses);
   own.port = listener->port();
-  board.post(own, meeting.deadline_ns);
+  address_store.post(own, meeting.deadline_ns);
   return {std::move(*listener), own.addresses.front()};
 }
 
 }  // namespace
 
-Opening open_meeting(const Meeting& meeting, Board* board, const Secret& secret) {
+Opening open_meeting(const Meeting& meeting, AddressStore* address_store, const Secret& secret) {
   try {
-    return board ? open_and_post(meeting, *board, secret) : open_at_place(meeting);
+    return address_store ? open_and_post(meeting, *address_store, secret) : open_at_place(meeting);
   } catch (const Error& e) {
     throw Error(e).about_rank(0);
   }

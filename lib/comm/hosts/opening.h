@@ -14,7 +14,7 @@ struct Opening {
   std::string address;  // a posted address; empty: none was posted
 };
 
-// board: nullptr: listens at the place. secret: of the job.
-Opening open_meeting(const Meeting& meeting, Board* board, const Secret& secret);
+// address_store: nullptr: listens at the place. secret: of the job.
+Opening open_meeting(const Meeting& meeting, AddressStore* address_store, const Secret& secret);
 
 }  // namespace gsel::hosts

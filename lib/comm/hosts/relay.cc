@@ -60,7 +60,7 @@ std::optional<Block> Relay::receive(size_t host, int64_t deadline_ns, const char
   return block;
 }
 
-// Waits for the herald, which finds out whether the other side has left or ended.
+// Waits for the failure_notifier, which finds out whether the other side has left or ended.
 bool Relay::await_break() const {
   pollfd item{.fd = wake_fd_, .events = POLLIN, .revents = 0};
   return poll(&item, 1, kForCauseNs / 1'000'000) > 0;
@@ -84,7 +84,7 @@ std::optional<Block> Relay::exchange_above(Block said, int64_t deadline_ns, cons
   const size_t own = roster_.own_host();
   if (own == 0) return said;
   const size_t above = tree_.above(own);
-  if (!send(above, said, deadline_ns)) said.clear();  // the herald or the receive below reports the reason
+  if (!send(above, said, deadline_ns)) said.clear();  // the failure_notifier or the receive below reports the reason
   return receive(above, deadline_ns + static_cast<int64_t>(tree_.levels_below(0) + 1) * kForCauseNs, asked);
 }
 

@@ -28,9 +28,9 @@ constexpr size_t kMostStrangers = 1024;       // unproved connections at a time
 
 class Root {
  public:
-  Root(const Meeting& meeting, std::unique_ptr<Board> board)
+  Root(const Meeting& meeting, std::unique_ptr<AddressStore> address_store)
       : meeting_(meeting),
-        board_(std::move(board)),
+        address_store_(std::move(address_store)),
         secret_(meeting.secret ? *meeting.secret : Secret(random_token())),
         by_rank_(static_cast<size_t>(meeting.world_size)),
         greetings_(static_cast<size_t>(meeting.world_size)) {
@@ -47,7 +47,7 @@ class Root {
   }
 
   Met run() {
-    Opening opening = open_meeting(meeting_, board_.get(), secret_);
+    Opening opening = open_meeting(meeting_, address_store_.get(), secret_);
     listener_ = std::move(opening.listener);
     address_ = std::move(opening.address);
     log(GSEL_LOG_INFO, "comm", "rank 0 of {} listens at {}", meeting_.world_size, meeting_.place.text);
@@ -56,15 +56,15 @@ class Root {
       const HostTable table = make_table();
       const std::vector<char> code = encode_table(table);
       const Bytes32 sum = key_of(code);
-      for (const auto& guest : guests_)
-        if (guest->is_known) send_table(*guest, table, code, sum);
-      while (std::ranges::any_of(guests_, [](const auto& guest) { return guest->is_known && !guest->has_table; }))
+      for (const auto& joiner : joiners_)
+        if (joiner->is_known) send_table(*joiner, table, code, sum);
+      while (std::ranges::any_of(joiners_, [](const auto& joiner) { return joiner->is_known && !joiner->has_table; }))
         poll_once();
-      board_.reset();  // before any rank can read the board for the next meeting
+      address_store_.reset();  // before any rank can read the address_store for the next meeting
       Word here;
       here.kind = WordKind::here;
-      for (const auto& guest : guests_)
-        if (guest->is_known && !send_signed(*guest, here, os::now_ns() + kSendNs)) fail_gone(guest->greeting);
+      for (const auto& joiner : joiners_)
+        if (joiner->is_known && !send_signed(*joiner, here, os::now_ns() + kSendNs)) fail_gone(joiner->greeting);
       return {table, secret_};
     } catch (const Error& error) {
       tell_all(failed_word(error));
@@ -77,8 +77,8 @@ class Root {
   // Returns when every rank has received it and closed its connection, or after kLingerNs.
   void tell_all(const Word& failed) noexcept {
     failed_ = failed;
-    for (const auto& guest : guests_)
-      if (guest->is_known) tell(*guest);
+    for (const auto& joiner : joiners_)
+      if (joiner->is_known) tell(*joiner);
     const int64_t end = std::min(os::now_ns() + kLingerNs, meeting_.deadline_ns);
     try {
       while (listener_ && (known_ > 0 || have_spoken_ + 1 < greetings_.size()) && os::now_ns() < end) poll_once();
@@ -87,8 +87,8 @@ class Root {
   }
 
   // The rank that speaks for its host.
-  struct Guest {
-    explicit Guest(Stream given) : stream(std::move(given)), since_ns(os::now_ns()) {}
+  struct Joiner {
+    explicit Joiner(Stream given) : stream(std::move(given)), since_ns(os::now_ns()) {}
     Stream stream;
     Challenge challenge;
     Greeting greeting;
@@ -98,9 +98,9 @@ class Root {
     bool has_table = false;
     bool is_over = false;
   };
-  bool send_signed(Guest& guest, Word word, int64_t deadline_ns, const Bytes32& sum = {}) const {
-    Session{secret_, guest.greeting.nonce, guest.challenge.nonce}.sign(word, sum);
-    return guest.stream.send(word, deadline_ns);
+  bool send_signed(Joiner& joiner, Word word, int64_t deadline_ns, const Bytes32& sum = {}) const {
+    Session{secret_, joiner.greeting.nonce, joiner.challenge.nonce}.sign(word, sum);
+    return joiner.stream.send(word, deadline_ns);
   }
 
   static std::vector<uint8_t> random_token() {
@@ -126,20 +126,20 @@ class Root {
     std::vector<pollfd> items;
     for (const os::Fd& fd : listener_->fds()) items.push_back({fd.get(), POLLIN, 0});
     const size_t listeners = items.size();
-    for (const auto& guest : guests_) items.push_back({guest->stream.fd(), POLLIN, 0});
+    for (const auto& joiner : joiners_) items.push_back({joiner->stream.fd(), POLLIN, 0});
     const int64_t left =
         std::clamp<int64_t>(meeting_.deadline_ns - os::now_ns(), 0, failed_ ? kLingerNs / 20 : kSendNs);
     const int ready = poll(items.data(), items.size(), static_cast<int>(left / 1'000'000 + 1));
     if (ready < 0 && errno != EINTR) fail(GSEL_ERR_IO, "poll failed: {}", errno_text(errno));
     size_t next = listeners;
-    for (const auto& guest : guests_) {
-      if (ready > 0 && items[next].revents != 0) hear(*guest);
-      if (!guest->is_known && os::now_ns() - guest->since_ns > kHandshakeNs) guest->is_over = true;
+    for (const auto& joiner : joiners_) {
+      if (ready > 0 && items[next].revents != 0) hear(*joiner);
+      if (!joiner->is_known && os::now_ns() - joiner->since_ns > kHandshakeNs) joiner->is_over = true;
       ++next;
     }
-    guests_.remove_if([this](const auto& guest) {
-      known_ -= guest->is_over && guest->is_known;
-      return guest->is_over;
+    joiners_.remove_if([this](const auto& joiner) {
+      known_ -= joiner->is_over && joiner->is_known;
+      return joiner->is_over;
     });
     for (size_t i = 0; i < listeners && ready > 0; ++i)
       if (items[i].revents != 0) admit(listener_->fds()[i]);
@@ -150,31 +150,31 @@ class Root {
 
   void admit(const os::Fd& fd) {
     while (auto stream = Listener::accept(fd)) {
-      if (guests_.size() - known_ >= kMostStrangers) continue;  // a rank tries again
-      auto guest = std::make_unique<Guest>(std::move(*stream));
-      os::random_bytes(&guest->challenge.nonce, sizeof guest->challenge.nonce);
-      if (guest->stream.send(guest->challenge, os::now_ns())) guests_.push_back(std::move(guest));
+      if (joiners_.size() - known_ >= kMostStrangers) continue;  // a rank tries again
+      auto joiner = std::make_unique<Joiner>(std::move(*stream));
+      os::random_bytes(&joiner->challenge.nonce, sizeof joiner->challenge.nonce);
+      if (joiner->stream.send(joiner->challenge, os::now_ns())) joiners_.push_back(std::move(joiner));
     }
   }
 
-  void hear(Guest& guest) {
-    const bool goes_on = guest.stream.fill(guest.is_known ? kMostReports * sizeof(Report) : sizeof(SignedGreeting));
-    if (!guest.is_known) {
-      if (const auto said = guest.stream.take<SignedGreeting>())
-        greet(guest, *said);
+  void hear(Joiner& joiner) {
+    const bool goes_on = joiner.stream.fill(joiner.is_known ? kMostReports * sizeof(Report) : sizeof(SignedGreeting));
+    if (!joiner.is_known) {
+      if (const auto said = joiner.stream.take<SignedGreeting>())
+        greet(joiner, *said);
       else if (!goes_on)
-        guest.is_over = true;
+        joiner.is_over = true;
       return;
     }
-    while (const auto report = guest.stream.take<Report>()) {
-      if (report->kind == WordKind::here) guest.has_table = true;
-      if (report->kind == WordKind::comes) take(guest, report->greeting);
+    while (const auto report = joiner.stream.take<Report>()) {
+      if (report->kind == WordKind::here) joiner.has_table = true;
+      if (report->kind == WordKind::comes) take(joiner, report->greeting);
       if (report->kind == WordKind::gone && !failed_) fail_gone(report->greeting);
       if (report->kind == WordKind::late && !failed_) answer_late(*report);
     }
-    if (goes_on || (guest.has_table && !failed_)) return;
-    if (!failed_) fail_gone(guest.greeting);
-    guest.is_over = true;
+    if (goes_on || (joiner.has_table && !failed_)) return;
+    if (!failed_) fail_gone(joiner.greeting);
+    joiner.is_over = true;
   }
 
   // A rank has waited for its whole join timeout.
@@ -185,8 +185,8 @@ class Root {
     fail_late(meeting_, late, false, here(), refused_.text(), &waiter);
   }
 
-  // Adds a rank of the guest's host.
-  void take(Guest& guest, const Greeting& greeting) {
+  // Adds a rank of the joiner's host.
+  void take(Joiner& joiner, const Greeting& greeting) {
     ++have_spoken_;
     const bool is_rank = greeting.rank >= 0 && greeting.rank < meeting_.world_size;
     auto* const place = is_rank ? &greetings_[static_cast<size_t>(greeting.rank)] : nullptr;
@@ -196,33 +196,33 @@ class Root {
                      first == first_of_host_.end() ? nullptr : &*greetings_[static_cast<size_t>(first->second)]);
     if (!is_rank) return;
     if (first == first_of_host_.end()) first_of_host_.emplace(greeting.identity, greeting.rank);
-    guest.ranks.push_back(greeting.rank);
-    by_rank_[static_cast<size_t>(greeting.rank)] = &guest;
+    joiner.ranks.push_back(greeting.rank);
+    by_rank_[static_cast<size_t>(greeting.rank)] = &joiner;
     has_come_ += !*place;
     *place = greeting;
   }
 
   // Ends the connection, but not the job.
-  void turn_away(Guest& guest, const Error& error) {
-    send_signed(guest, failed_word(error), os::now_ns());
-    guest.is_over = true;
+  void turn_away(Joiner& joiner, const Error& error) {
+    send_signed(joiner, failed_word(error), os::now_ns());
+    joiner.is_over = true;
   }
 
-  void tell(Guest& guest) noexcept { send_signed(guest, *failed_, os::now_ns() + kSendNs); }
+  void tell(Joiner& joiner) noexcept { send_signed(joiner, *failed_, os::now_ns() + kSendNs); }
 
-  void greet(Guest& guest, const SignedGreeting& said) {
+  void greet(Joiner& joiner, const SignedGreeting& said) {
     const Greeting& g = said.greeting;
-    if (!secret_.is_signed({kByGuest, bytes_of(guest.challenge.nonce), bytes_of(g)}, said.signature)) {
+    if (!secret_.is_signed({kByJoiner, bytes_of(joiner.challenge.nonce), bytes_of(g)}, said.signature)) {
       const bool is_gsel = g.magic == kMagic || g.magic == __builtin_bswap64(kMagic);  // and no scanner of ports
-      if (is_gsel && refused_.add_other_token(guest.stream.peer_address()))
+      if (is_gsel && refused_.add_other_token(joiner.stream.peer_address()))
         log(GSEL_LOG_WARN, "comm", "rank 0 at {}: {}", meeting_.place.text, refused_.text());
-      guest.stream.send(Word{}, os::now_ns());  // unsigned, so that the guest detects it
-      guest.is_over = true;
+      joiner.stream.send(Word{}, os::now_ns());  // unsigned, so that the joiner detects it
+      joiner.is_over = true;
       return;
     }
-    guest.greeting = g;
+    joiner.greeting = g;
     if (g.magic != kMagic || g.protocol != kMeetingProtocol) {
-      guest.is_over = true;  // the guest detects this itself
+      joiner.is_over = true;  // the joiner detects this itself
       ++have_spoken_;
       return failed_ ? void() : fail_kind(g);
     }
@@ -230,15 +230,15 @@ class Root {
       const Error error = other_job(g, own_, meeting_.place.text);
       refused_.add_other_job(error.message());
       log(GSEL_LOG_WARN, "comm", "turned away: {}", error.message());
-      return turn_away(guest, error);
+      return turn_away(joiner, error);
     }
-    guest.is_known = true;
+    joiner.is_known = true;
     ++known_;
-    take(guest, g);
-    if (failed_) return tell(guest);
+    take(joiner, g);
+    if (failed_) return tell(joiner);
     Word welcome;
     welcome.kind = WordKind::welcome;
-    if (!send_signed(guest, welcome, os::now_ns() + kSendNs)) fail_gone(g);
+    if (!send_signed(joiner, welcome, os::now_ns() + kSendNs)) fail_gone(g);
   }
 
   // By rank; nullptr: has not come.
@@ -268,7 +268,7 @@ class Root {
     return table;
   }
 
-  void send_table(Guest& guest, const HostTable& table, const std::vector<char>& code, const Bytes32& sum) const {
+  void send_table(Joiner& joiner, const HostTable& table, const std::vector<char>& code, const Bytes32& sum) const {
     Word word;
     word.kind = WordKind::table;
     word.bytes = static_cast<uint32_t>(code.size());
@@ -276,9 +276,9 @@ class Root {
     word.fanout = table.fanout;
     word.silence_ns = table.silence_ns;
     std::memcpy(word.job, table.job.bytes, sizeof word.job);
-    if (!send_signed(guest, word, meeting_.deadline_ns, sum) ||
-        !guest.stream.send(code.data(), code.size(), meeting_.deadline_ns))
-      fail_gone(guest.greeting);
+    if (!send_signed(joiner, word, meeting_.deadline_ns, sum) ||
+        !joiner.stream.send(code.data(), code.size(), meeting_.deadline_ns))
+      fail_gone(joiner.greeting);
   }
 
   [[noreturn]] static void fail_gone(const Greeting& greeting) {
@@ -288,14 +288,14 @@ class Root {
   }
 
   const Meeting& meeting_;
-  std::unique_ptr<Board> board_;
+  std::unique_ptr<AddressStore> address_store_;
   const Secret secret_;
   Greeting own_;
   std::optional<Listener> listener_;
-  std::string address_;                       // a posted address
-  std::list<std::unique_ptr<Guest>> guests_;  // in order of arrival
-  size_t known_ = 0;                          // number of guests with is_known
-  std::vector<Guest*> by_rank_;               // the guest that speaks for the rank
+  std::string address_;                         // a posted address
+  std::list<std::unique_ptr<Joiner>> joiners_;  // in order of arrival
+  size_t known_ = 0;                            // number of joiners with is_known
+  std::vector<Joiner*> by_rank_;                // the joiner that speaks for the rank
   std::vector<std::optional<Greeting>> greetings_;
   size_t has_come_ = 0;                       // ranks, without rank 0
   size_t have_spoken_ = 0;                    // processes that know the secret, also such as do not match
@@ -306,8 +306,8 @@ class Root {
 
 }  // namespace
 
-Met meet_as_root(const Meeting& meeting, std::unique_ptr<Board> board) {
-  return Root(meeting, std::move(board)).run();
+Met meet_as_root(const Meeting& meeting, std::unique_ptr<AddressStore> address_store) {
+  return Root(meeting, std::move(address_store)).run();
 }
 
 }  // namespace gsel::hosts

@@ -20,7 +20,7 @@ struct HostTable {
   std::vector<std::string> addresses;  // by host, for the other hosts
   uint16_t port = 0;                   // of the first host
   uint16_t fanout = kDefaultFanout;    // of the tree of hosts
-  int64_t silence_ns = 0;              // time after which a silent host is suspected (herald.h)
+  int64_t silence_ns = 0;              // time after which a silent host is suspected (failure_notifier.h)
 };
 
 // A table, seen from one rank.

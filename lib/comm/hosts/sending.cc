@@ -17,7 +17,8 @@ std::unique_ptr<Messages::Out> Messages::word_to(int32_t rank, Peer& peer, Frame
   word->frame.kind = kind;
   word->frame.number = number;
   bytes.copy(word->frame.data, sizeof word->frame.data - 1);
-  word->posted.emplace_back(carrier_, gsel_transfer{rank, kFrameTag, &word->frame, nullptr, sizeof(Frame)}, &peer.gone);
+  word->posted.emplace_back(host_transport_, gsel_transfer{rank, kFrameTag, &word->frame, nullptr, sizeof(Frame)},
+                            &peer.gone);
   return word;
 }
 
@@ -35,13 +36,14 @@ void Messages::begin_send(Half& half) {
   const bool is_short = frame.bytes <= sizeof frame.data;
   const auto* from = static_cast<const char*>(call.send);
   if (is_short && frame.bytes > 0) std::memcpy(frame.data, from, frame.bytes);
-  half.out->posted.emplace_back(carrier_, gsel_transfer{call.root, kFrameTag, &frame, nullptr, sizeof frame});
+  half.out->posted.emplace_back(host_transport_, gsel_transfer{call.root, kFrameTag, &frame, nullptr, sizeof frame});
   if (is_short) return;
   if (frame.bytes <= most_buffered_) {
     half.out->copy.assign(from, from + frame.bytes);
     from = half.out->copy.data();
   }
-  half.out->posted.emplace_back(carrier_, gsel_transfer{call.root, data_tag(frame.number), from, nullptr, frame.bytes});
+  half.out->posted.emplace_back(host_transport_,
+                                gsel_transfer{call.root, data_tag(frame.number), from, nullptr, frame.bytes});
 }
 
 void Messages::advance_send(Half& half) {
@@ -74,8 +76,8 @@ void Messages::tend(int32_t rank, Peer& peer) {
     if (message.posted) return message.posted->test(0, &peer.gone);
     if (peer.gone || !has_gone(message.word)) return false;
     message.posted.emplace(
-        carrier_, gsel_transfer{rank, data_tag(message.number), nullptr, message.data.data(), message.data.size()},
-        &peer.gone);
+        host_transport_,
+        gsel_transfer{rank, data_tag(message.number), nullptr, message.data.data(), message.data.size()}, &peer.gone);
     return false;
   });
 }

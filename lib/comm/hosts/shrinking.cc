@@ -13,14 +13,14 @@
 namespace gsel::hosts {
 namespace {
 
-// Keeps doors open, so that a rank that asks later learns that it was left behind, and does not believe that all have
-// ended.
-void keep_open(std::shared_ptr<Doors> doors) {
+// Keeps listeners open, so that a rank that asks later learns that it was left behind, and does not believe that all
+// have ended.
+void keep_open(std::shared_ptr<RecoveryListener> recovery) {
   static std::mutex mutex;
-  static auto* const kept = new std::vector<std::shared_ptr<Doors>>;  // until the process ends
+  static auto* const kept = new std::vector<std::shared_ptr<RecoveryListener>>;  // until the process ends
   const std::lock_guard lock(mutex);
-  doors->is_kept = true;
-  if (std::ranges::find(*kept, doors) == kept->end()) kept->push_back(std::move(doors));
+  recovery->is_kept = true;
+  if (std::ranges::find(*kept, recovery) == kept->end()) kept->push_back(std::move(recovery));
 }
 
 std::optional<Error> what_broke(const Control& control) {
@@ -56,37 +56,37 @@ Shrinking::Shrinking(std::shared_ptr<const Origin> from, int64_t begun_ns, const
 
 std::unique_ptr<Control> Shrinking::run(std::unique_ptr<shm::Endpoint> local) {
   for (;;) {
-    std::optional<Council> council;
+    std::optional<Agreement> agreement;
     Decision decision;
     try {
       meet_here(*local);
-      council.emplace(hosts_council());
-      decision = decide_here(*council, *local);
+      agreement.emplace(hosts_agreement());
+      decision = decide_here(*agreement, *local);
     } catch (const Error& error) {
       if (!is_about_others(error) || !local->is_broken() || os::now_ns() >= end_ns_) throw;
       local = local->shrink_here({});
       continue;
     }
-    if (decision.code != GSEL_OK) fail_as(decision, Petition::Aim::shrink, from_->roster);
-    learn({decision.made, council->marks});
-    if (decision.made.others_may_live != 0) keep_open(from_->heritage.doors);
+    if (decision.code != GSEL_OK) fail_as(decision, HostRequest::Aim::shrink, from_->roster);
+    learn({decision.made, agreement->marks});
+    if (decision.made.others_may_live != 0) keep_open(from_->series.recovery);
     if (decision.is_old != 0 || !is_whole_here()) continue;  // that communicator was made before and is broken
-    auto made = make(*council, std::move(local));
+    auto made = make(*agreement, std::move(local));
     const auto failure = made->is_over_hosts() ? what_broke(*made) : std::nullopt;
-    if (!failure) council->part();
+    if (!failure) agreement->finish();
     if (!failure || os::now_ns() >= end_ns_) return made;  // a broken communicator can be shrunk again
     if (!is_about_others(*failure)) throw *failure;
-    council.reset();
+    agreement.reset();
     local = static_cast<HostsControl&>(*made).shrink_here({});
   }
 }
 
 // Exchanges the newest generations that the ranks of this host know; all continue from the newest.
 void Shrinking::meet_here(shm::Endpoint& local) {
-  Doors& doors = *from_->heritage.doors;
+  RecoveryListener& recovery = *from_->series.recovery;
   {
-    const std::lock_guard lock(doors.mutex);
-    newest_ = doors.newest;
+    const std::lock_guard lock(recovery.mutex);
+    newest_ = recovery.newest;
   }
   struct Said {
     int32_t rank;
@@ -111,9 +111,9 @@ void Shrinking::meet_here(shm::Endpoint& local) {
 
 void Shrinking::learn(const Members& members) {
   newest_ = members;
-  Doors& doors = *from_->heritage.doors;
-  const std::lock_guard lock(doors.mutex);
-  doors.newest = members;
+  RecoveryListener& recovery = *from_->series.recovery;
+  const std::lock_guard lock(recovery.mutex);
+  recovery.newest = members;
   const int32_t own = from_->roster.rank();
   if (!comes(members, own))
     throw Error(GSEL_ERR_PEER, fmt::format("{} was left behind by a shrink of the others, who did not hear it in time; "
@@ -122,19 +122,19 @@ void Shrinking::learn(const Members& members) {
         .about_rank(from_->roster.shown(own));
 }
 
-Council Shrinking::hosts_council() const {
-  std::vector<Party> parties;
+Agreement Shrinking::hosts_agreement() const {
+  std::vector<Participant> participants;
   for (size_t h = 0; h < from_->roster.hosts(); ++h) {
-    Party party;
+    Participant participant;
     for (const int32_t q : from_->roster.on(h))
-      if (comes(newest_, q)) party.push_back(q);
-    if (!party.empty()) parties.push_back(std::move(party));
+      if (comes(newest_, q)) participant.push_back(q);
+    if (!participant.empty()) participants.push_back(std::move(participant));
   }
-  Council council = council_of(*from_, Petition::Aim::shrink, std::move(parties));
-  council.petition.generation = newest_.generation.number;
-  for (const int32_t q : left_out_) council.marks[static_cast<size_t>(q)] = static_cast<char>(Mark::left_out);
-  for (const int32_t q : here_) council.marks[static_cast<size_t>(q)] = static_cast<char>(Mark::comes);
-  return council;
+  Agreement agreement = agreement_of(*from_, HostRequest::Aim::shrink, std::move(participants));
+  agreement.request.generation = newest_.generation.number;
+  for (const int32_t q : left_out_) agreement.marks[static_cast<size_t>(q)] = static_cast<char>(Mark::left_out);
+  for (const int32_t q : here_) agreement.marks[static_cast<size_t>(q)] = static_cast<char>(Mark::comes);
+  return agreement;
 }
 
 // Whether all ranks of this host in the newest generation take part.
@@ -144,7 +144,7 @@ bool Shrinking::is_whole_here() const {
   return static_cast<size_t>(n) == here_.size();
 }
 
-std::unique_ptr<Control> Shrinking::make(Council& council, std::unique_ptr<shm::Endpoint> local) {
+std::unique_ptr<Control> Shrinking::make(Agreement& agreement, std::unique_ptr<shm::Endpoint> local) {
   const Roster& roster = from_->roster;
   std::vector<int32_t> members, shown;
   for (int32_t q = 0; q < static_cast<int32_t>(roster.ranks()); ++q) {
@@ -154,28 +154,30 @@ std::unique_ptr<Control> Shrinking::make(Council& council, std::unique_ptr<shm::
   }
   local->show_as(shown);
   HostTable table = table_of(roster, members);
-  Heritage heritage{from_->heritage.doors, from_->heritage.first, members, newest_.generation.number};
+  ShrinkSeries series{from_->series.recovery, from_->series.first, members, newest_.generation.number};
   if (table.names.size() == 1) {
-    HostTable first = *heritage.first;
+    HostTable first = *series.first;
     first.shown_ranks.assign(first.host_of.size(), -1);
     for (size_t q = 0; q < members.size(); ++q)
       first.shown_ranks[static_cast<size_t>(members[q])] = static_cast<int32_t>(q);
-    const auto next = std::make_shared<const Origin>(Origin{from_->facts, std::move(heritage),
-                                                            Roster(std::move(first), roster.rank()), from_->timeout_s,
-                                                            from_->join_timeout_s});
+    const auto next =
+        std::make_shared<const Origin>(Origin{from_->facts, std::move(series), Roster(std::move(first), roster.rank()),
+                                              from_->timeout_s, from_->join_timeout_s});
     local->finish_shrink_with([next](auto left) { return Shrinking(next, os::now_ns(), {}).run(std::move(left)); });
     return local;
   }
-  const auto is_with_chair = [&](int32_t q) { return roster.host_of(q) == roster.host_of(newest_.generation.chair); };
-  const auto with_chair = std::ranges::find_if(members, is_with_chair) - members.begin();
-  begin_with(table, table.host_of[static_cast<size_t>(with_chair)]);
+  const auto is_with_coordinator = [&](int32_t q) {
+    return roster.host_of(q) == roster.host_of(newest_.generation.coordinator);
+  };
+  const auto with_coordinator = std::ranges::find_if(members, is_with_coordinator) - members.begin();
+  begin_with(table, table.host_of[static_cast<size_t>(with_coordinator)]);
   table.job = newest_.generation.job;
   table.port = newest_.generation.port;
   const auto number = static_cast<int32_t>(std::ranges::find(members, roster.rank()) - members.begin());
   return std::make_unique<HostsControl>(
-      HostsControl::Place{from_->facts, std::move(table), number, std::move(local), std::move(council.listener),
+      HostsControl::Place{from_->facts, std::move(table), number, std::move(local), std::move(agreement.listener),
                           from_->timeout_s, std::min(from_->join_timeout_s, from_->timeout_s),
-                          [&council] { return council.is_given_up(); }, std::move(heritage)});
+                          [&agreement] { return agreement.is_given_up(); }, std::move(series)});
 }
 
 }  // namespace gsel::hosts

@@ -53,7 +53,7 @@ class TwoLevels : Lanes {
       fold_hosts(result, at, bytes, in_frames);
       give(result, bytes);
     });
-    for (Carrier::Posted& one : results_) finish(one);
+    for (HostTransport::Posted& one : results_) finish(one);
     finish_sends();
     spread();
   }
@@ -152,8 +152,8 @@ class TwoLevels : Lanes {
   }
 
   char *partial_ = nullptr, *received_ = nullptr, *widened_ = nullptr;
-  std::vector<std::vector<Carrier::Posted>> parts_;  // by host, by segment
-  std::vector<Carrier::Posted> results_;
+  std::vector<std::vector<HostTransport::Posted>> parts_;  // by host, by segment
+  std::vector<HostTransport::Posted> results_;
 };
 
 void HostsBackend::reduce_in_two_levels(const Call& call, const Plan& plan, const double* factors) {

@@ -3,7 +3,7 @@
 // ranks of its host, and reports each that comes. When all ranks have come, rank 0 sends the table, and the other side
 // reports that its ranks have it. Rank 0 may send "failed" at any point instead. A rank whose join timeout has passed
 // asks for that, since rank 0 knows who is missing. All messages of rank 0 are signed,
-// except that to a guest with another token.
+// except that to a joiner with another token.
 #pragma once
 
 #include <gsel/error.h>
@@ -78,22 +78,22 @@ struct Report {
 };
 
 // The signer's role is part of a signature, so that a proof cannot be reflected to its sender.
-inline constexpr uint8_t kByGuest[] = "a rank that joins", kByRoot[] = "rank 0";
+inline constexpr uint8_t kByJoiner[] = "a rank that joins", kByRoot[] = "rank 0";
 
 // The nonces of both sides of a connection: a signature of rank 0 is valid on that connection only.
 struct Session {
   const Secret& secret;
-  Bytes32 guest = {}, root = {};  // nonces
+  Bytes32 joiner = {}, root = {};  // nonces
 
   // Signs the whole message and the sum (sha256) of the table that follows it.
   void sign(Word& word, const Bytes32& sum = {}) const {
     word.signature = {};
-    word.signature = secret.sign({kByRoot, guest, root, bytes_of(word), sum});
+    word.signature = secret.sign({kByRoot, joiner, root, bytes_of(word), sum});
   }
   bool is_signed(Word word, const Bytes32& sum = {}) const {
     const Bytes32 given = word.signature;
     word.signature = {};
-    return secret.is_signed({kByRoot, guest, root, bytes_of(word), sum}, given);
+    return secret.is_signed({kByRoot, joiner, root, bytes_of(word), sum}, given);
   }
 };
 

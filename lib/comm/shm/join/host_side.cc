@@ -41,8 +41,8 @@ Joined HostSide::run() {
     listener_.close();
     Message go;
     go.say = Say::go;
-    for (const Guest* guest : by_rank_)
-      if (guest) send(*guest, go, nullptr, 0);
+    for (const Joiner* joiner : by_rank_)
+      if (joiner) send(*joiner, go, nullptr, 0);
   } catch (const Error& e) {
     send_failure(named_error(e, 0));
     throw;
@@ -73,9 +73,9 @@ Mapped HostSide::make_family(os::Fd& fd) const {
   facts.asymmetric = all_pass_barriers();
   facts.tuning = tuning_for(join_.world_size);
   std::vector<Seat> seats;
-  for (const Guest* guest : by_rank_) {
+  for (const Joiner* joiner : by_rank_) {
     const auto rank = static_cast<int32_t>(seats.size());
-    seats.push_back({guest ? guest->hello.pid : own_.pid, rank, shown_rank(join_, rank)});
+    seats.push_back({joiner ? joiner->hello.pid : own_.pid, rank, shown_rank(join_, rank)});
   }
   Arena::create(memory->control(), layout, facts, seats, founded_name(view(join_.name)));
   return map_family(fd.get(), layout);
@@ -126,12 +126,12 @@ void HostSide::require_in_time(bool ready) const {
   if (os::now_ns() >= deadline_) fail_late(missing(ready), ready, 0, join_.join_timeout_s);
 }
 
-// A guest that waits only for rank 0 gets no answer.
-void HostSide::answer_late(const Guest& guest, uint32_t milliseconds) const {
+// A joiner that waits only for rank 0 gets no answer.
+void HostSide::answer_late(const Joiner& joiner, uint32_t milliseconds) const {
   const bool all_joined = missing(false).empty();
   std::vector<int32_t> late = missing(all_joined);
-  std::erase(late, guest.hello.rank);
-  if (!late.empty()) fail_late(late, all_joined, guest.hello.rank, static_cast<double>(milliseconds) / 1e3);
+  std::erase(late, joiner.hello.rank);
+  if (!late.empty()) fail_late(late, all_joined, joiner.hello.rank, static_cast<double>(milliseconds) / 1e3);
 }
 
 void HostSide::fail_late(const std::vector<int32_t>& late, bool ready, int32_t waiter, double seconds) const {
@@ -150,15 +150,15 @@ void HostSide::fail_late(const std::vector<int32_t>& late, bool ready, int32_t w
 
 void HostSide::poll_once() {
   std::vector<pollfd> items{{.fd = listener_.fd(), .events = POLLIN, .revents = 0}};
-  for (const auto& guest : guests_) items.push_back({.fd = guest->socket.fd(), .events = POLLIN, .revents = 0});
+  for (const auto& joiner : joiners_) items.push_back({.fd = joiner->socket.fd(), .events = POLLIN, .revents = 0});
   items.push_back({.fd = launcher_.fd(), .events = POLLIN, .revents = 0});
   const int ready = poll(items.data(), items.size(), std::min(1000, milliseconds_until(deadline_)));
   if (ready < 0 && errno != EINTR) fail(GSEL_ERR_IO, "poll failed: {}", errno_text(errno));
   if (ready <= 0) return;
   launcher_.check();
   for (size_t i = 1; i + 1 < items.size(); ++i)
-    if (items[i].revents) hear(*guests_[i - 1]);
-  std::erase_if(guests_, [](const auto& guest) { return guest->socket.fd() < 0; });
+    if (items[i].revents) hear(*joiners_[i - 1]);
+  std::erase_if(joiners_, [](const auto& joiner) { return joiner->socket.fd() < 0; });
   if (items[0].revents) admit();
 }
 
@@ -168,38 +168,38 @@ void HostSide::admit() {
       stranger_ = socket->peer_user();
       continue;
     }
-    guests_.push_back(std::make_unique<Guest>());
-    guests_.back()->socket = std::move(*socket);
+    joiners_.push_back(std::make_unique<Joiner>());
+    joiners_.back()->socket = std::move(*socket);
   }
 }
 
-void HostSide::hear(Guest& guest) {
+void HostSide::hear(Joiner& joiner) {
   std::vector<os::Fd> fds;
-  if (!guest.known) {
-    const Read result = guest.socket.read(&guest.hello, sizeof guest.hello, fds);
+  if (!joiner.known) {
+    const Read result = joiner.socket.read(&joiner.hello, sizeof joiner.hello, fds);
     if (result == Read::nothing) return;
-    const bool is_rank = result != Read::end && guest.hello.magic == kHelloMagic && fds.size() <= 1;
-    if (!is_rank) return guest.socket.close();  // no rank
+    const bool is_rank = result != Read::end && joiner.hello.magic == kHelloMagic && fds.size() <= 1;
+    if (!is_rank) return joiner.socket.close();  // no rank
     if (result == Read::cut) fail_cut();
-    guest.known = true;
-    if (!fds.empty()) guest.life = std::move(fds.front());
-    return greet(guest);
+    joiner.known = true;
+    if (!fds.empty()) joiner.life = std::move(fds.front());
+    return greet(joiner);
   }
   Message message;
-  const Read result = guest.socket.read(&message, sizeof message, fds);
+  const Read result = joiner.socket.read(&message, sizeof message, fds);
   if (result == Read::nothing) return;
   if (result == Read::end)
-    throw Error(GSEL_ERR_PEER,
-                fmt::format("rank {} (pid {}) died or gave up while joining", shown(guest.hello.rank), guest.hello.pid))
-        .about_rank(shown(guest.hello.rank));
+    throw Error(GSEL_ERR_PEER, fmt::format("rank {} (pid {}) died or gave up while joining", shown(joiner.hello.rank),
+                                           joiner.hello.pid))
+        .about_rank(shown(joiner.hello.rank));
   if (result == Read::cut) fail_cut();
   if (message.say == Say::failed) throw error_of(message);
-  if (message.say == Say::late) return answer_late(guest, message.first);
-  guest.ready = message.say == Say::ready;
+  if (message.say == Say::late) return answer_late(joiner, message.first);
+  joiner.ready = message.say == Say::ready;
 }
 
-void HostSide::greet(Guest& guest) {
-  const Hello& hello = guest.hello;
+void HostSide::greet(Joiner& joiner) {
+  const Hello& hello = joiner.hello;
   if (hello.protocol != kProtocol)
     throw Error(GSEL_ERR_VERSION, fmt::format("rank {} (pid {}) joins with protocol {}, rank 0 with {}; all ranks must "
                                               "use one libgsel",
@@ -213,26 +213,26 @@ void HostSide::greet(Guest& guest) {
         .about_rank(hello.rank);
   if (hello.rank < 0 || hello.rank >= join_.world_size)
     fail(GSEL_ERR_MISMATCH, "rank {} joins a world of {}", hello.rank, with_noun(join_.world_size, "rank"));
-  Guest*& place = by_rank_[static_cast<size_t>(hello.rank)];
+  Joiner*& place = by_rank_[static_cast<size_t>(hello.rank)];
   if (place || hello.rank == 0)
     throw Error(GSEL_ERR_MISMATCH,
                 fmt::format("rank {} is claimed twice, by pid {} and pid {}; give every rank its own "
                             "number",
                             hello.rank, place ? place->hello.pid : own_.pid, hello.pid))
         .about_rank(hello.rank);
-  if (!guest.life)
+  if (!joiner.life)
     throw Error(GSEL_ERR_IO,
                 fmt::format("rank {} (pid {}) could open no descriptor of its process", shown(hello.rank), hello.pid))
         .about_rank(hello.rank);
-  place = &guest;
+  place = &joiner;
 }
 
 // Two ranks on one device may deadlock in its driver or exhaust its memory. Checked after all ranks have connected, so
 // that all get the error.
 void HostSide::check_devices() const {
   std::map<std::string_view, const Hello*> seen;
-  for (const Guest* guest : by_rank_) {
-    const Hello& hello = guest ? guest->hello : own_;
+  for (const Joiner* joiner : by_rank_) {
+    const Hello& hello = joiner ? joiner->hello : own_;
     const std::string_view device(hello.device, strnlen(hello.device, sizeof hello.device));
     if (device.empty()) continue;
     const auto [first, fresh] = seen.emplace(device, &hello);
@@ -257,9 +257,9 @@ void HostSide::check_alike() const {
   const auto with = [](const Hello& hello) {
     return hello.accelerator ? "with an accelerator" : "without an accelerator";
   };
-  for (const Guest* guest : by_rank_) {
-    if (!guest) continue;
-    const Hello& hello = guest->hello;
+  for (const Joiner* joiner : by_rank_) {
+    if (!joiner) continue;
+    const Hello& hello = joiner->hello;
     if (hello.order != join_.order)
       refuse(hello, fmt::format("with order {}", hello.order), fmt::format("with {}", join_.order), "order");
     if (hello.accelerator != own_.accelerator) refuse(hello, with(hello), with(own_), "accelerator");
@@ -268,20 +268,20 @@ void HostSide::check_alike() const {
 
 bool HostSide::all_pass_barriers() const {
   return own_.barrier &&
-         std::ranges::all_of(by_rank_, [](const Guest* guest) { return !guest || guest->hello.barrier; });
+         std::ranges::all_of(by_rank_, [](const Joiner* joiner) { return !joiner || joiner->hello.barrier; });
 }
 
 void HostSide::distribute(int own_life, int memory) {
   Message message;
   message.say = Say::arena;
-  for (const Guest* guest : by_rank_)
-    if (guest) send(*guest, message, &memory, 1);
-  for (const Guest* guest : by_rank_)
-    if (guest) introduce_all_to(*guest, own_life);
+  for (const Joiner* joiner : by_rank_)
+    if (joiner) send(*joiner, message, &memory, 1);
+  for (const Joiner* joiner : by_rank_)
+    if (joiner) introduce_all_to(*joiner, own_life);
 }
 
-// A guest gets no descriptors for ranks of its own process: threads of one process live and die together.
-void HostSide::introduce_all_to(const Guest& guest, int own_life) {
+// A joiner gets no descriptors for ranks of its own process: threads of one process live and die together.
+void HostSide::introduce_all_to(const Joiner& joiner, int own_life) {
   Message message;
   message.say = Say::lives;
   for (size_t first = 0; first < by_rank_.size(); first += kMostFds) {
@@ -289,29 +289,29 @@ void HostSide::introduce_all_to(const Guest& guest, int own_life) {
     int fds[kMostFds];
     size_t n_fds = 0;
     for (size_t i = 0; i < count; ++i) {
-      const Guest* other = by_rank_[first + i];
+      const Joiner* other = by_rank_[first + i];
       const Hello& hello = other ? other->hello : own_;
       message.life[i] = {hello.pid, hello.process, hello.witness};
-      if (hello.process != guest.hello.process) fds[n_fds++] = other ? other->life.get() : own_life;
+      if (hello.process != joiner.hello.process) fds[n_fds++] = other ? other->life.get() : own_life;
     }
     message.first = static_cast<uint32_t>(first);
     message.count = static_cast<uint32_t>(count);
-    send(guest, message, fds, n_fds);
+    send(joiner, message, fds, n_fds);
   }
 }
 
-void HostSide::send(const Guest& guest, const Message& message, const int* fds, size_t n_fds) {
-  if (guest.socket.write(&message, sizeof message, fds, n_fds, deadline_)) return;
+void HostSide::send(const Joiner& joiner, const Message& message, const int* fds, size_t n_fds) {
+  if (joiner.socket.write(&message, sizeof message, fds, n_fds, deadline_)) return;
   throw Error(GSEL_ERR_PEER,
-              fmt::format("rank {} (pid {}) died or gave up while joining", shown(guest.hello.rank), guest.hello.pid))
-      .about_rank(shown(guest.hello.rank));
+              fmt::format("rank {} (pid {}) died or gave up while joining", shown(joiner.hello.rank), joiner.hello.pid))
+      .about_rank(shown(joiner.hello.rank));
 }
 
 void HostSide::send_failure(const Error& error) noexcept {
   const Message message = failed_message(error);
-  for (const auto& guest : guests_) try {
-      if (guest->known) guest->socket.write(&message, sizeof message, nullptr, 0, 0);
-    } catch (...) {  // the guest sees its socket closed
+  for (const auto& joiner : joiners_) try {
+      if (joiner->known) joiner->socket.write(&message, sizeof message, nullptr, 0, 0);
+    } catch (...) {  // the joiner sees its socket closed
     }
 }
 
@@ -326,7 +326,7 @@ int32_t HostSide::count_cores() const {
   int32_t cores = 0;
   for (size_t word = 0; word < std::size(own_.cpus); ++word) {
     uint64_t together = own_.cpus[word];
-    for (const Guest* guest : by_rank_) together |= guest ? guest->hello.cpus[word] : 0;
+    for (const Joiner* joiner : by_rank_) together |= joiner ? joiner->hello.cpus[word] : 0;
     cores += std::popcount(together);
   }
   return cores;

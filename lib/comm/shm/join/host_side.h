@@ -22,7 +22,7 @@ class HostSide {
 
  private:
   int32_t shown(int32_t rank) const { return shown_rank(join_, rank); }  // in texts
-  struct Guest {
+  struct Joiner {
     Socket socket;
     Hello hello;
     os::Fd life;
@@ -35,22 +35,22 @@ class HostSide {
   void gather();
   void poll_once();
   void admit();
-  void hear(Guest& guest);
-  void greet(Guest& guest);
+  void hear(Joiner& joiner);
+  void greet(Joiner& joiner);
   void check_devices() const;
   Mapped make_family(os::Fd& fd) const;
   std::shared_ptr<Family> make_members(std::shared_ptr<SharedMemory> memory, os::Life life);
   void distribute(int own_life, int memory);
   void await_ready();
-  void introduce_all_to(const Guest& guest, int own_life);
-  void send(const Guest& guest, const Message& message, const int* fds, size_t n_fds);
+  void introduce_all_to(const Joiner& joiner, int own_life);
+  void send(const Joiner& joiner, const Message& message, const int* fds, size_t n_fds);
   void send_failure(const Error& error) noexcept;
   std::vector<int32_t> missing(bool ready) const;
   int32_t count_cores() const;
   void check_alike() const;
   bool all_pass_barriers() const;
   void require_in_time(bool ready) const;
-  void answer_late(const Guest& guest, uint32_t milliseconds) const;
+  void answer_late(const Joiner& joiner, uint32_t milliseconds) const;
   [[noreturn]] void fail_late(const std::vector<int32_t>& late, bool ready, int32_t waiter, double seconds) const;
 
   const JoinOptions& join_;
@@ -59,9 +59,9 @@ class HostSide {
   Launcher& launcher_;
   int64_t deadline_;
   Socket listener_;
-  std::optional<uid_t> stranger_;               // another user who tried to join
-  std::vector<std::unique_ptr<Guest>> guests_;  // in order of arrival
-  std::vector<Guest*> by_rank_;                 // [world_size], 0 is nullptr
+  std::optional<uid_t> stranger_;                 // another user who tried to join
+  std::vector<std::unique_ptr<Joiner>> joiners_;  // in order of arrival
+  std::vector<Joiner*> by_rank_;                  // [world_size], 0 is nullptr
 };
 
 }  // namespace gsel::shm

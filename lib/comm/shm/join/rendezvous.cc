@@ -160,7 +160,7 @@ void receive_lives(const JoinOptions& join, const Socket& socket, uint64_t own_p
   }
 }
 
-Joined join_as_guest(const JoinOptions& join, const std::string& name, Launcher& launcher, int64_t deadline) {
+Joined join_as_joiner(const JoinOptions& join, const std::string& name, Launcher& launcher, int64_t deadline) {
   const Hello hello = make_hello(join);
   const Socket socket = connect_to_rank_0(join, name, launcher, deadline);
   os::Life life;
@@ -202,7 +202,7 @@ Joined join_told_by_launcher(const JoinOptions& join, const std::string& name, i
   Launcher launcher(join);
   try {
     return join.rank == 0 ? HostSide(join, make_hello(join), name, launcher, deadline).run()
-                          : join_as_guest(join, name, launcher, deadline);
+                          : join_as_joiner(join, name, launcher, deadline);
   } catch (const Error& e) {
     if (e.code() == GSEL_ERR_PEER) launcher.await_word();
     throw named_error(e, join.rank);

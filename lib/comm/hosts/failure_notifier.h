@@ -1,7 +1,7 @@
-// comm/hosts/herald.h: spreads the failure that breaks a communicator from host to host, and notices lost hosts. Runs
-// in the first rank of each host, on two threads. One waits until the communicator is broken on this host and notifies
-// the hosts at the other ends of its lines. The other receives such notices and breaks the communicator on this host. A
-// silent host is lost if another host confirms it (inquiry.h). Does not know the calls.
+// comm/hosts/failure_notifier.h: spreads the failure that breaks a communicator from host to host, and notices lost
+// hosts. Runs in the first rank of each host, on two threads. One waits until the communicator is broken on this host
+// and notifies the hosts at the other ends of its lines. The other receives such notices and breaks the communicator on
+// this host. A silent host is lost if another host confirms it (inquiry.h). Does not know the calls.
 #pragma once
 
 #include <atomic>
@@ -19,20 +19,20 @@
 
 namespace gsel::hosts {
 
-class Herald {
+class FailureNotifier {
  public:
   // local: the control of the ranks of this host. silence_ns: time without a message after which a host is suspected.
   // wake: an eventfd that becomes readable when the communicator is broken.
-  Herald(const Roster& roster, Control& local, std::vector<std::optional<Line>>& lines, int64_t silence_ns,
-         const os::Fd& wake);
-  ~Herald();  // notifies that this rank leaves
-  Herald(const Herald&) = delete;
-  Herald& operator=(const Herald&) = delete;
+  FailureNotifier(const Roster& roster, Control& local, std::vector<std::optional<Line>>& lines, int64_t silence_ns,
+                  const os::Fd& wake);
+  ~FailureNotifier();  // notifies that this rank leaves
+  FailureNotifier(const FailureNotifier&) = delete;
+  FailureNotifier& operator=(const FailureNotifier&) = delete;
   // The communicator is broken: returns once the other hosts have been told, or after a short time. So a rank that ends
   // with its error has told them what broke.
   void await_notified() const noexcept;
-  // Called once, when the doors of all ranks are known.
-  void begin_inquiries(const Heritage& heritage, const Secret& secret);
+  // Called once, when the ports of all recovery listeners are known.
+  void begin_inquiries(const ShrinkSeries& series, const Secret& secret);
 
  private:
   using Kind = Notice::Kind;

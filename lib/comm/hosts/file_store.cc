@@ -1,7 +1,7 @@
-// comm/hosts/file_board.cc: a board that is a file in a folder that all hosts see, such as on NFS. The file's name is
-// the user's path, then the job and a random number of rank 0. The file is created complete, by a rename, and removed
-// when the ranks have met. It can contain a token, since only the user can read it, and files of other users are
-// ignored. The file of a killed rank 0 stays; its expiry time shows that it is stale.
+// comm/hosts/file_store.cc: an address store that is a file in a folder that all hosts see, such as on NFS. The file's
+// name is the user's path, then the job and a random number of rank 0. The file is created complete, by a rename, and
+// removed when the ranks have met. It can contain a token, since only the user can read it, and files of other users
+// are ignored. The file of a killed rank 0 stays; its expiry time shows that it is stale.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/hosts/board.h"
+#include "comm/hosts/address_store.h"
 #include "comm/hosts/stream.h"
 
 namespace gsel::hosts {
@@ -25,14 +25,14 @@ constexpr size_t kRandomDigits = 16;
 constexpr std::string_view kDraft = ".new";
 constexpr int32_t kDraftTries = 3;
 
-class FileBoard : public Board {
+class FileStore : public AddressStore {
  public:
-  FileBoard(const MeetingPlace& place, const std::string& job) : place_(place) {
+  FileStore(const MeetingPlace& place, const std::string& job) : place_(place) {
     const size_t slash = place.path.rfind('/');
     folder_ = place.path.substr(0, slash + 1);
     begin_ = fmt::format("{}.gsel-{}-", place.path.substr(slash + 1), job);
   }
-  ~FileBoard() override {
+  ~FileStore() override {
     if (!own_.empty()) unlink(own_.c_str());
   }
 
@@ -167,8 +167,8 @@ class FileBoard : public Board {
 
 }  // namespace
 
-std::unique_ptr<Board> file_board(const MeetingPlace& place, const std::string& job) {
-  return std::make_unique<FileBoard>(place, job);
+std::unique_ptr<AddressStore> file_store(const MeetingPlace& place, const std::string& job) {
+  return std::make_unique<FileStore>(place, job);
 }
 
 }  // namespace gsel::hosts

@@ -1,7 +1,7 @@
-// comm/hosts/ledger.h: the calls that the ranks of a communicator over several hosts have announced before a transport
-// of devices makes them on streams. Kept by the first rank of the first host. Collectives are compared by their number,
-// messages by their number within a pair; a later rank is compared with the first. Does not know how announcements
-// travel.
+// comm/hosts/call_matcher.h: the calls that the ranks of a communicator over several hosts have announced before a
+// transport of devices makes them on streams. Kept by the first rank of the first host. Collectives are compared by
+// their number, messages by their number within a pair; a later rank is compared with the first. Does not know how
+// announcements travel.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,9 @@ struct Announcement {
   double timeout_s = 0;
 };
 
-class Ledger {
+class CallMatcher {
  public:
-  explicit Ledger(const Roster& roster) : roster_(roster), ranks_(roster.ranks()) {}
+  explicit CallMatcher(const Roster& roster) : roster_(roster), ranks_(roster.ranks()) {}
 
   // Adds an announcement. Returns the error that it shows, if any.
   std::optional<Error> take(const Announcement& announcement, std::span<const uint64_t> counts, int64_t now_ns);

@@ -1,5 +1,5 @@
-// comm/hosts/carrier.cc: see carrier.h.
-#include "comm/hosts/carrier.h"
+// comm/hosts/host_transport.cc: see host_transport.h.
+#include "comm/hosts/host_transport.h"
 
 #include "base/error.h"
 #include "base/os.h"
@@ -16,19 +16,19 @@ bool is_own(const Error& error) {
 
 }  // namespace
 
-Carrier::Carrier(std::shared_ptr<const Accelerator> transport, Control& control, double timeout_s,
-                 double join_timeout_s, std::string_view address)
+HostTransport::HostTransport(std::shared_ptr<const Accelerator> transport, Control& control, double timeout_s,
+                             double join_timeout_s, std::string_view address)
     : transport_(std::move(transport)),
       control_(control),
       link_(TransportLink::join(transport_, control, timeout_s, join_timeout_s, 0, address)) {}
 
-Carrier::~Carrier() {
+HostTransport::~HostTransport() {
   if (control_.is_broken()) link_->abort();
   link_->detach();
 }
 
 // Prefers an error that the control knows, which may be the cause.
-void Carrier::fail_broken(const Error& error, int32_t peer) const {
+void HostTransport::fail_broken(const Error& error, int32_t peer) const {
   const int32_t about = is_own(error) ? control_.rank() : peer;
   if (!is_own(error)) control_.await_break(kCauseNs);
   control_.throw_break_reason();
@@ -38,40 +38,41 @@ void Carrier::fail_broken(const Error& error, int32_t peer) const {
   throw Error(error);
 }
 
-Carrier::Posted::Posted(const Carrier& carrier, const gsel_transfer& transfer, std::optional<Error>* failure)
-    : carrier_(carrier), peer_(transfer.peer) {
+HostTransport::Posted::Posted(const HostTransport& host_transport, const gsel_transfer& transfer,
+                              std::optional<Error>* failure)
+    : host_transport_(host_transport), peer_(transfer.peer) {
   gsel_error* err = nullptr;
-  const gsel_status status = carrier.link_->table().post(carrier.link_->get(), &transfer, &handle_, &err);
+  const gsel_status status = host_transport.link_->table().post(host_transport.link_->get(), &transfer, &handle_, &err);
   try {
     throw_if_failed(status, err);
   } catch (const Error& error) {
-    if (!failure || is_own(error)) carrier.fail_broken(error, peer_);
+    if (!failure || is_own(error)) host_transport.fail_broken(error, peer_);
     *failure = error;
   }
 }
 
-Carrier::Posted::~Posted() {
+HostTransport::Posted::~Posted() {
   if (!handle_) return;
-  carrier_.link_->table().link_abort(carrier_.link_->get(), "a transfer is given up");
-  carrier_.link_->table().release(handle_);
+  host_transport_.link_->table().link_abort(host_transport_.link_->get(), "a transfer is given up");
+  host_transport_.link_->table().release(handle_);
 }
 
-bool Carrier::Posted::test(double seconds, std::optional<Error>* failure) {
+bool HostTransport::Posted::test(double seconds, std::optional<Error>* failure) {
   int32_t done = 0;
   gsel_error* err = nullptr;
-  const gsel_status status = carrier_.link_->table().test(handle_, seconds, &done, &err);
+  const gsel_status status = host_transport_.link_->table().test(handle_, seconds, &done, &err);
   try {
     throw_if_failed(status, err);
   } catch (const Error& error) {
-    if (!failure || is_own(error)) carrier_.fail_broken(error, peer_);
+    if (!failure || is_own(error)) host_transport_.fail_broken(error, peer_);
     *failure = error;
     return false;
   }
-  if (done) carrier_.link_->table().release(std::exchange(handle_, nullptr));
+  if (done) host_transport_.link_->table().release(std::exchange(handle_, nullptr));
   return done;
 }
 
-void Carrier::finish(Posted& posted, int64_t deadline_ns, std::string_view asked) {
+void HostTransport::finish(Posted& posted, int64_t deadline_ns, std::string_view asked) {
   while (!posted.has_ended() && !posted.test(kLookS)) {
     control_.throw_break_reason();
     attend_();
@@ -84,7 +85,7 @@ void Carrier::finish(Posted& posted, int64_t deadline_ns, std::string_view asked
   }
 }
 
-void Carrier::finish(std::vector<Posted>& posted, int64_t deadline_ns, std::string_view asked) {
+void HostTransport::finish(std::vector<Posted>& posted, int64_t deadline_ns, std::string_view asked) {
   for (Posted& one : posted) finish(one, deadline_ns, asked);
   posted.clear();
 }

@@ -1,15 +1,15 @@
-// comm/hosts/pmix_board.cc: a board in the key-value store of a process manager with PMIx; all ranks pass a fence
-// between put and get.
+// comm/hosts/pmix_store.cc: an address store in the key-value store of a process manager with PMIx; all ranks pass a
+// fence between put and get.
 #include <atomic>
 
 #include "base/error.h"
-#include "comm/hosts/board.h"
+#include "comm/hosts/address_store.h"
 #include "comm/launch/pmix.h"
 
 namespace gsel::hosts {
 namespace {
 
-class PmixBoard : public Board {
+class PmixStore : public AddressStore {
  public:
   bool asks_all() const override { return true; }
 
@@ -39,8 +39,8 @@ class PmixBoard : public Board {
 
 }  // namespace
 
-std::unique_ptr<Board> pmix_board() {
-  return std::make_unique<PmixBoard>();
+std::unique_ptr<AddressStore> pmix_store() {
+  return std::make_unique<PmixStore>();
 }
 
 }  // namespace gsel::hosts

@@ -1,8 +1,9 @@
-// unit/test_comm_ledger.cc: what is found in the announcements of ranks on several hosts, in whatever order they come.
+// unit/test_comm_call_matcher.cc: what is found in the announcements of ranks on several hosts, in whatever order they
+// come.
 #include <string>
 #include <vector>
 
-#include "comm/hosts/ledger.h"
+#include "comm/hosts/call_matcher.h"
 #include "support/check.h"
 
 namespace {
@@ -20,10 +21,10 @@ Roster roster() {
   return Roster(table, 0);
 }
 
-// A ledger, and what it is told.
+// A matcher, and what it is told.
 struct Told {
   Roster ranks = roster();
-  Ledger ledger{ranks};
+  CallMatcher matcher{ranks};
   uint64_t numbers[4] = {};
   std::vector<std::string> found;
   int32_t about = -1;
@@ -49,37 +50,37 @@ struct Told {
     Announcement a = call(rank, GSEL_COLLECTIVE_ALLREDUCE, count, 100 * count + registered);
     a.registered = registered;
     a.timeout_s = timeout_s;
-    note(ledger.take(a, {}, now));
+    note(matcher.take(a, {}, now));
   }
   void sends(int32_t rank, int32_t to, uint64_t count) {
     Announcement a = call(rank, GSEL_COLLECTIVE_SEND, count, 0);
     a.head.root = to;
-    note(ledger.take(a, {}, 0));
+    note(matcher.take(a, {}, 0));
   }
   void receives(int32_t rank, int32_t from, uint64_t count) {
     Announcement a = call(rank, GSEL_COLLECTIVE_RECV, count, 0);
     a.head.root = from;
-    note(ledger.take(a, {}, 0));
+    note(matcher.take(a, {}, 0));
   }
   void passes(int32_t rank, int32_t to, uint64_t count, int32_t from, uint64_t received) {
     Announcement a = call(rank, GSEL_COLLECTIVE_SENDRECV, count, 0);
     a.head.root = to;
     a.source = from;
     a.recv_count = received;
-    note(ledger.take(a, {}, 0));
+    note(matcher.take(a, {}, 0));
   }
   void all_to_all(int32_t rank, std::vector<uint64_t> counts) {
     Announcement a = call(rank, GSEL_COLLECTIVE_ALLTOALLV, 0, 7);
     a.counts = static_cast<uint32_t>(counts.size());
-    note(ledger.take(a, counts, 0));
+    note(matcher.take(a, counts, 0));
   }
   void leaves(int32_t rank) {
     Announcement a;
     a.what = Announcement::What::leaves;
     a.rank = rank;
-    note(ledger.take(a, {}, 0));
+    note(matcher.take(a, {}, 0));
   }
-  void look(int64_t now) { note(ledger.find_late(now)); }
+  void look(int64_t now) { note(matcher.find_late(now)); }
 };
 
 void expect(const Told& told, const char* text, int32_t about) {

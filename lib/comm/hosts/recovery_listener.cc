@@ -1,5 +1,5 @@
-// comm/hosts/doors.cc: see doors.h.
-#include "comm/hosts/doors.h"
+// comm/hosts/recovery_listener.cc: see recovery_listener.h.
+#include "comm/hosts/recovery_listener.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -16,7 +16,7 @@ namespace gsel::hosts {
 namespace {
 
 constexpr int64_t kAgainNs = 2'000'000;
-constexpr uint8_t kByParty[] = "a host of a council";
+constexpr uint8_t kByParticipant[] = "a participant of an agreement";
 
 }  // namespace
 
@@ -63,50 +63,50 @@ std::span<const uint8_t> bytes_of_marks(const std::vector<char>& marks) {
   return {reinterpret_cast<const uint8_t*>(marks.data()), marks.size()};
 }
 
-Bytes32 sign_petition(const Secret& secret, const gsel_unique_id& job, const Bytes32& nonce, const Petition& petition,
-                      const std::vector<char>& marks, const Members& newest) {
-  return secret.sign({kByParty, bytes_of(nonce), bytes_of(job), bytes_of(petition), bytes_of_marks(marks),
+Bytes32 sign_request(const Secret& secret, const gsel_unique_id& job, const Bytes32& nonce, const HostRequest& request,
+                     const std::vector<char>& marks, const Members& newest) {
+  return secret.sign({kByParticipant, bytes_of(nonce), bytes_of(job), bytes_of(request), bytes_of_marks(marks),
                       bytes_of(newest.generation), bytes_of_marks(newest.marks)});
 }
 
-void Doors::accept_guests() {
+void RecoveryListener::accept_connections() {
   for (const os::Fd& fd : own.fds())
     while (auto stream = Listener::accept(fd)) {
       Challenge challenge;
       os::random_bytes(&challenge.nonce, sizeof challenge.nonce);
-      Visitor guest{std::move(*stream), challenge.nonce, os::now_ns()};
-      if (guest.stream.send(challenge, os::now_ns())) guests.push_back(std::move(guest));
+      IncomingRequest incoming{std::move(*stream), challenge.nonce, os::now_ns()};
+      if (incoming.stream.send(challenge, os::now_ns())) requests.push_back(std::move(incoming));
     }
 }
 
-void Doors::read_petition(Visitor& guest, const Secret& secret) const {
+void RecoveryListener::read_request(IncomingRequest& incoming, const Secret& secret) const {
   struct Signed {
-    Petition petition;
+    HostRequest request;
     Bytes32 signature;
   } said;
   const size_t ranks = ports.size(), whole = sizeof said + ranks + sizeof(Generation) + ranks;
-  const bool goes_on = guest.stream.fill(whole + 1);
-  guest.is_over = !goes_on || (!guest.petition && os::now_ns() - guest.since_ns > kHandshakeNs);
-  if (guest.petition) return;
+  const bool goes_on = incoming.stream.fill(whole + 1);
+  incoming.is_over = !goes_on || (!incoming.request && os::now_ns() - incoming.since_ns > kHandshakeNs);
+  if (incoming.request) return;
   std::vector<char> all(whole);
-  if (!guest.stream.take(all.data(), all.size())) return;
+  if (!incoming.stream.take(all.data(), all.size())) return;
   const char* at = all.data();
   const auto read = [&at](void* to, size_t n) {
     std::memcpy(to, at, n);
     at += n;
   };
   read(&said, sizeof said);
-  guest.marks.resize(ranks);
-  read(guest.marks.data(), ranks);
-  read(&guest.newest.generation, sizeof(Generation));
-  guest.newest.marks.resize(ranks);
-  read(guest.newest.marks.data(), ranks);
-  const Petition& petition = said.petition;
-  if (petition.rank < 0 || static_cast<size_t>(petition.rank) >= ranks ||
-      sign_petition(secret, job, guest.nonce, petition, guest.marks, guest.newest) != said.signature)
-    guest.is_over = true;
+  incoming.marks.resize(ranks);
+  read(incoming.marks.data(), ranks);
+  read(&incoming.newest.generation, sizeof(Generation));
+  incoming.newest.marks.resize(ranks);
+  read(incoming.newest.marks.data(), ranks);
+  const HostRequest& request = said.request;
+  if (request.rank < 0 || static_cast<size_t>(request.rank) >= ranks ||
+      sign_request(secret, job, incoming.nonce, request, incoming.marks, incoming.newest) != said.signature)
+    incoming.is_over = true;
   else
-    guest.petition = petition;
+    incoming.request = request;
 }
 
 }  // namespace gsel::hosts

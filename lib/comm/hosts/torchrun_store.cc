@@ -1,13 +1,13 @@
-// comm/hosts/torchrun_board.cc: a board in the store of torchrun's agent, PyTorch's TCPStore; implements the necessary
-// part of its protocol. Numbers have the hosts' byte order; a text is its length in 64 bits, then its bytes. PyTorch
-// has changed the codes twice, and the store closes a connection with an unknown code, so each dialect is tried.
-// Source: pytorch torch/csrc/distributed/c10d/TCPStoreBackend.{hpp,cpp} of 1.13, 2.1 and 2.8.
+// comm/hosts/torchrun_store.cc: an address store in the store of torchrun's agent, PyTorch's TCPStore; implements the
+// necessary part of its protocol. Numbers have the hosts' byte order; a text is its length in 64 bits, then its bytes.
+// PyTorch has changed the codes twice, and the store closes a connection with an unknown code, so each dialect is
+// tried. Source: pytorch torch/csrc/distributed/c10d/TCPStoreBackend.{hpp,cpp} of 1.13, 2.1 and 2.8.
 #include <poll.h>
 
 #include <algorithm>
 
 #include "base/error.h"
-#include "comm/hosts/board.h"
+#include "comm/hosts/address_store.h"
 #include "comm/hosts/stream.h"
 
 namespace gsel::hosts {
@@ -45,10 +45,10 @@ class Bytes {
   std::string bytes_;
 };
 
-class TorchrunBoard : public Board {
+class TorchrunStore : public AddressStore {
  public:
-  TorchrunBoard(const MeetingPlace& place, const std::string& job) : place_(place), key_("/gsel/meet/" + job) {}
-  ~TorchrunBoard() override {
+  TorchrunStore(const MeetingPlace& place, const std::string& job) : place_(place), key_("/gsel/meet/" + job) {}
+  ~TorchrunStore() override {
     if (!posted_) return;
     try {
       std::string why;
@@ -146,8 +146,8 @@ class TorchrunBoard : public Board {
 
 }  // namespace
 
-std::unique_ptr<Board> torchrun_board(const MeetingPlace& place, const std::string& job) {
-  return std::make_unique<TorchrunBoard>(place, job);
+std::unique_ptr<AddressStore> torchrun_store(const MeetingPlace& place, const std::string& job) {
+  return std::make_unique<TorchrunStore>(place, job);
 }
 
 }  // namespace gsel::hosts

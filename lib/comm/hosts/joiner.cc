@@ -1,5 +1,5 @@
-// comm/hosts/guest.cc: the side of ranks other than 0 in a meeting. One rank of each host connects and speaks for the
-// others (delegate.h).
+// comm/hosts/joiner.cc: the side of ranks other than 0 in a meeting. One rank of each host connects and speaks for the
+// others (host_proxy.h).
 #include <poll.h>
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "comm/hosts/delegate.h"
+#include "comm/hosts/host_proxy.h"
 #include "comm/hosts/meeting.h"
 #include "comm/hosts/stream.h"
 #include "comm/hosts/wire.h"
@@ -22,10 +22,10 @@ constexpr int64_t kFirstPauseNs = 10'000'000, kLongestPauseNs = 1'000'000'000;
 constexpr int32_t kStrangerTries = 5;
 constexpr int64_t kStrangerNs = 3'000'000'000;
 
-class Guest {
+class Joiner {
  public:
-  Guest(const Meeting& meeting, Board* board)
-      : meeting_(meeting), board_(board), delegate_name_(delegate_name(meeting)) {
+  Joiner(const Meeting& meeting, AddressStore* address_store)
+      : meeting_(meeting), address_store_(address_store), proxy_name_(proxy_name(meeting)) {
     os::random_bytes(&own_.nonce, sizeof own_.nonce);
   }
 
@@ -40,7 +40,7 @@ class Guest {
     write_job(own_.job, meeting_.job_name);
     own_.order = meeting_.order;
     own_.accelerator = meeting_.accelerator;
-    if (board_ && board_->asks_all()) seats_ = read_seats();
+    if (address_store_ && address_store_->asks_all()) seats_ = read_seats();
     int64_t pause = kFirstPauseNs;
     for (;;) {
       if (auto met = try_once()) return std::move(*met);
@@ -58,13 +58,13 @@ class Guest {
   struct Seat {
     MeetingPlace place;
     Secret secret;
-    bool is_posted_secret;  // the secret is from the board
+    bool is_posted_secret;  // the secret is from the address_store
     std::string posted;     // text: which rank 0 posted it, and where; empty: it is the place
   };
 
   std::optional<Met> try_once() {
-    if (!delegate_) delegate_ = is_foreign_ ? Delegate::alone() : Delegate::at(delegate_name_);
-    if (!delegate_) return follow_delegate(meeting_, delegate_name_, own_, &is_foreign_, &why_);
+    if (!proxy_) proxy_ = is_foreign_ ? HostProxy::alone() : HostProxy::at(proxy_name_);
+    if (!proxy_) return follow_proxy(meeting_, proxy_name_, own_, &is_foreign_, &why_);
     try {
       if (seats_.empty()) seats_ = read_seats();
       for (const Seat& seat : seats_) {
@@ -72,17 +72,17 @@ class Guest {
         int failure = 0;
         if (auto stream = connect_to(seat.place, meeting_.deadline_ns, &why_, &failure)) {
           if (const auto session = be_welcomed(*stream, seat))
-            return delegate_->represent(meeting_, *stream, *session, own_);
-        } else if (failure == ECONNREFUSED && board_) {
+            return proxy_->represent(meeting_, *stream, *session, own_);
+        } else if (failure == ECONNREFUSED && address_store_) {
           why_ += seat.posted;
         }
-        if (!board_) count_stranger();
+        if (!address_store_) count_stranger();
       }
       if (refusal_) throw Error(refusal_->failure, one_line(refusal_->why)).about_rank(0);
       seats_.clear();
       return {};
     } catch (...) {
-      delegate_->notify_all(failed_word(current_error()));
+      proxy_->notify_all(failed_word(current_error()));
       throw;
     }
   }
@@ -108,7 +108,7 @@ class Guest {
     Word absent;
     absent.kind = WordKind::absent;
     write_text(absent.text, why_);
-    if (delegate_) delegate_->notify_all(absent);
+    if (proxy_) proxy_->notify_all(absent);
     throw Error(
         GSEL_ERR_TIMEOUT,
         fmt::format("timed out: rank {} of {} waited {} for rank 0 to listen at {}; the last try: {}; start "
@@ -118,10 +118,10 @@ class Guest {
   }
 
   std::vector<Seat> read_seats() {
-    if (!board_) return {{meeting_.place, *meeting_.secret, false, {}}};
+    if (!address_store_) return {{meeting_.place, *meeting_.secret, false, {}}};
     std::vector<Seat> out;
     refusal_.reset();
-    for (const Endpoint& posted : board_->read(meeting_.deadline_ns, &why_)) {
+    for (const Endpoint& posted : address_store_->read(meeting_.deadline_ns, &why_)) {
       if (posted.token.empty() && !meeting_.secret)
         throw Error(GSEL_ERR_PERMISSION,
                     fmt::format("rank 0 on {} has a token of its own and rank {} none; name the same file in "
@@ -157,7 +157,8 @@ class Guest {
     if (stream.await(bytes + kBegin, sizeof bytes - kBegin, deadline) != Stream::Came::all)
       return not_there("went away in the middle");
     std::memcpy(&challenge, bytes, sizeof challenge);
-    const SignedGreeting signed_greeting{own_, seat.secret.sign({kByGuest, bytes_of(challenge.nonce), bytes_of(own_)})};
+    const SignedGreeting signed_greeting{own_,
+                                         seat.secret.sign({kByJoiner, bytes_of(challenge.nonce), bytes_of(own_)})};
     if (is_swapped || challenge.protocol != kMeetingProtocol) {  // rank 0 can then report this rank to the others
       stream.send(signed_greeting, deadline);
       fail_kind(challenge, is_swapped);
@@ -198,10 +199,10 @@ class Guest {
   }
 
   const Meeting& meeting_;
-  Board* board_;
-  const std::string delegate_name_;
-  std::optional<Delegate> delegate_;  // if this rank is the delegate
-  bool is_foreign_ = false;           // another user has the delegate's name
+  AddressStore* address_store_;
+  const std::string proxy_name_;
+  std::optional<HostProxy> proxy_;  // if this rank is the proxy
+  bool is_foreign_ = false;         // another user has the proxy's name
   std::vector<Seat> seats_;
   std::optional<Endpoint> refusal_;  // rank 0 has posted that it does not listen
   struct {
@@ -215,8 +216,8 @@ class Guest {
 
 }  // namespace
 
-Met meet_as_guest(const Meeting& meeting, Board* board) {
-  return Guest(meeting, board).run();
+Met meet_as_joiner(const Meeting& meeting, AddressStore* address_store) {
+  return Joiner(meeting, address_store).run();
 }
 
 }  // namespace gsel::hosts

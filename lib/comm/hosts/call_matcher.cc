@@ -1,5 +1,5 @@
-// comm/hosts/ledger.cc: see ledger.h.
-#include "comm/hosts/ledger.h"
+// comm/hosts/call_matcher.cc: see call_matcher.h.
+#include "comm/hosts/call_matcher.h"
 
 #include "base/dtype.h"
 #include "comm/call/collective.h"
@@ -14,11 +14,12 @@ std::string text_of(const Roster& roster, const Announcement& call) {
   return text + (call.registered ? " on a stream in registered memory" : " on a stream");
 }
 
-std::string Ledger::text_of(const Announcement& call) const {
+std::string CallMatcher::text_of(const Announcement& call) const {
   return hosts::text_of(roster_, call);
 }
 
-std::optional<Error> Ledger::take(const Announcement& announcement, std::span<const uint64_t> counts, int64_t now_ns) {
+std::optional<Error> CallMatcher::take(const Announcement& announcement, std::span<const uint64_t> counts,
+                                       int64_t now_ns) {
   Rank& rank = ranks_[static_cast<size_t>(announcement.rank)];
   if (announcement.what == Announcement::What::leaves) {
     rank.has_left = true;
@@ -33,7 +34,7 @@ std::optional<Error> Ledger::take(const Announcement& announcement, std::span<co
 
 // ---- collectives ----------------------------------------------------------------------------------------------------
 
-std::optional<Error> Ledger::take_collective(const Announcement& call, int64_t now_ns) {
+std::optional<Error> CallMatcher::take_collective(const Announcement& call, int64_t now_ns) {
   const uint64_t at = ranks_[static_cast<size_t>(call.rank)].collectives++ - ended_;
   const int64_t deadline_ns = now_ns + static_cast<int64_t>(call.timeout_s * 1e9);
   if (at == open_.size()) open_.push_back({call, 0, deadline_ns, call});
@@ -53,7 +54,7 @@ std::optional<Error> Ledger::take_collective(const Announcement& call, int64_t n
 }
 
 // "rank 0 on a waited for it in allreduce(count 16, f32, sum) on a stream (call 3), rank 1 on b ..."
-std::string Ledger::late_text(int32_t rank, const Announcement& waits) const {
+std::string CallMatcher::late_text(int32_t rank, const Announcement& waits) const {
   const std::optional<Announcement>& last = ranks_[static_cast<size_t>(rank)].last;
   return fmt::format("{} waited for it in {} (call {}), rank {} {}", roster_.named(waits.rank), text_of(waits),
                      waits.number, roster_.shown(rank),
@@ -61,7 +62,7 @@ std::string Ledger::late_text(int32_t rank, const Announcement& waits) const {
                           : std::string("has called nothing on a stream"));
 }
 
-std::optional<Error> Ledger::find_late(int64_t now_ns) const {
+std::optional<Error> CallMatcher::find_late(int64_t now_ns) const {
   for (size_t q = 0; q < ranks_.size(); ++q) {
     const auto rank = static_cast<int32_t>(q);
     const uint64_t next = ranks_[q].collectives - ended_;
@@ -81,7 +82,7 @@ std::optional<Error> Ledger::find_late(int64_t now_ns) const {
 
 // ---- messages -------------------------------------------------------------------------------------------------------
 
-std::optional<Error> Ledger::take_messages(const Announcement& call, std::span<const uint64_t> counts) {
+std::optional<Error> CallMatcher::take_messages(const Announcement& call, std::span<const uint64_t> counts) {
   const gsel_dtype dtype = call.head.dtype;
   std::optional<Error> error;
   const auto part = [&](int32_t peer, bool sends, uint64_t count) {
@@ -101,7 +102,7 @@ std::optional<Error> Ledger::take_messages(const Announcement& call, std::span<c
   return error;
 }
 
-std::optional<Error> Ledger::take_part(int32_t peer, bool sends, const Part& part) {
+std::optional<Error> CallMatcher::take_part(int32_t peer, bool sends, const Part& part) {
   const int32_t rank = part.call.rank;
   const auto key = sends ? std::pair(rank, peer) : std::pair(peer, rank);
   Pair& pair = pairs_[key];
@@ -124,7 +125,7 @@ std::optional<Error> Ledger::take_part(int32_t peer, bool sends, const Part& par
 }
 
 // A message to or from the rank that the rank itself has not announced.
-const Announcement* Ledger::unmet_by(int32_t rank) const {
+const Announcement* CallMatcher::unmet_by(int32_t rank) const {
   for (const auto& [ends, pair] : pairs_) {
     if (ends.second == rank && !pair.sends.empty()) return &pair.sends.front().call;
     if (ends.first == rank && !pair.receives.empty()) return &pair.receives.front().call;

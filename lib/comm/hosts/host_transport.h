@@ -1,5 +1,5 @@
-// comm/hosts/carrier.h: a link of a transport between hosts, which moves bytes from rank to rank (gsel/transport.h).
-// Aborts its work when the communicator is broken. Does not know what the bytes mean.
+// comm/hosts/host_transport.h: a link of a transport between hosts, which moves bytes from rank to rank
+// (gsel/transport.h). Aborts its work when the communicator is broken. Does not know what the bytes mean.
 #pragma once
 
 #include <gsel/transport.h>
@@ -22,15 +22,15 @@ namespace gsel::hosts {
 // Wait for the control to notice the death that caused an error of the transport.
 constexpr int64_t kCauseNs = 1'000'000'000;
 
-class Carrier {
+class HostTransport {
  public:
-  // Collective over the ranks of the control, which outlives the carrier. transport: for host memory. address: of this
-  // host for other hosts.
-  Carrier(std::shared_ptr<const Accelerator> transport, Control& control, double timeout_s, double join_timeout_s,
-          std::string_view address);
-  ~Carrier();
-  Carrier(const Carrier&) = delete;
-  Carrier& operator=(const Carrier&) = delete;
+  // Collective over the ranks of the control, which outlives the transport. transport: for host memory. address: of
+  // this host for other hosts.
+  HostTransport(std::shared_ptr<const Accelerator> transport, Control& control, double timeout_s, double join_timeout_s,
+                std::string_view address);
+  ~HostTransport();
+  HostTransport(const HostTransport&) = delete;
+  HostTransport& operator=(const HostTransport&) = delete;
 
   const char* name() const { return transport_->transport_name.c_str(); }
   bool is_prompt() const { return (transport_->can.flags & GSEL_TRANSPORT_PROMPT) != 0; }
@@ -44,9 +44,9 @@ class Carrier {
   class Posted {
    public:
     // failure: as in test.
-    Posted(const Carrier& carrier, const gsel_transfer& transfer, std::optional<Error>* failure = nullptr);
+    Posted(const HostTransport& host_transport, const gsel_transfer& transfer, std::optional<Error>* failure = nullptr);
     Posted(Posted&& other) noexcept
-        : carrier_(other.carrier_), handle_(std::exchange(other.handle_, nullptr)), peer_(other.peer_) {}
+        : host_transport_(other.host_transport_), handle_(std::exchange(other.handle_, nullptr)), peer_(other.peer_) {}
     Posted& operator=(Posted&& other) = delete;
     ~Posted();
     int32_t peer() const { return peer_; }
@@ -56,7 +56,7 @@ class Carrier {
     bool test(double seconds, std::optional<Error>* failure = nullptr);
 
    private:
-    const Carrier& carrier_;
+    const HostTransport& host_transport_;
     gsel_posted* handle_ = nullptr;
     int32_t peer_;
   };

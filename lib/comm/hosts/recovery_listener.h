@@ -1,7 +1,7 @@
-// comm/hosts/doors.h: listening sockets ("doors") of all ranks of a communicator over several hosts, so that ranks that
-// survive a failure find each other without the connections that broke with it. Communicators made by shrinks keep the
-// doors. Only councils (council.h) and inquiries about a silent host (inquiry.h) accept connections. Does not know what
-// is agreed there.
+// comm/hosts/recovery_listener.h: listening sockets of all ranks of a communicator over several hosts, so that ranks
+// that survive a failure find each other without the connections that broke with it. Communicators made by shrinks keep
+// the listeners. Only agreements (agreement.h) and inquiries about a silent host (inquiry.h) accept connections. Does
+// not know what is agreed there.
 #pragma once
 
 #include <gsel/comm.h>
@@ -22,9 +22,9 @@ namespace gsel::hosts {
 // A communicator in a series made by shrinks. Has no padding, since its bytes are signed.
 struct Generation {
   uint32_t number = 0;           // 0: the first communicator, not made by a shrink
-  int32_t chair = -1;            // rank of the first communicator that listens for the first ranks of the other hosts
+  int32_t coordinator = -1;      // rank of the first communicator that listens for the first ranks of the other hosts
   gsel_unique_id job = {};       // random, unique to this communicator
-  uint16_t port = 0;             // of the chair
+  uint16_t port = 0;             // of the coordinator
   uint16_t others_may_live = 0;  // a rank that is left out has neither answered nor ended
   uint32_t reserved = 0;
 };
@@ -36,7 +36,7 @@ struct Members {
 };
 
 // A host's request, on behalf of its ranks that take part. Has no padding, since its bytes are signed.
-struct Petition {
+struct HostRequest {
   enum class Aim : uint32_t { shrink = 1, resync, group, inquire };
   int32_t rank = 0;  // that speaks for the host
   Aim aim = Aim::shrink;
@@ -46,46 +46,47 @@ struct Petition {
   Bytes32 nonce = {};
 };
 
-// A connection at a door, and its petition after its signature has been checked.
-struct Visitor {
+// A connection at a recovery listener, and its request after its signature has been checked.
+struct IncomingRequest {
   Stream stream;
   Bytes32 nonce;
   int64_t since_ns;
-  std::optional<Petition> petition = {};
-  std::vector<char> marks = {};  // by rank, see council.h
+  std::optional<HostRequest> request = {};
+  std::vector<char> marks = {};  // by rank, see agreement.h
   Members newest = {};           // newest generation that it knows
   bool is_over = false;
 };
 
 // Shared by a communicator and those that shrinks make of it. Ranks are those of the first communicator.
-struct Doors {
-  std::mutex mutex;        // held by one council at a time; for newest and is_kept
-  std::mutex guest_mutex;  // for own and guests; held briefly, so that inquiries are answered during a council
+struct RecoveryListener {
+  std::mutex mutex;           // held by one agreement at a time; for newest and is_kept
+  std::mutex requests_mutex;  // for own and requests; held briefly, so that inquiries are answered during an agreement
   Listener own = Listener::at_any_port();
-  gsel_unique_id job;           // of the first communicator
-  std::vector<uint16_t> ports;  // by rank
-  std::vector<Visitor> guests;  // not answered yet
-  Members newest;               // newest generation that this rank knows
-  bool is_kept = false;         // open until the process ends
+  gsel_unique_id job;                     // of the first communicator
+  std::vector<uint16_t> ports;            // by rank
+  std::vector<IncomingRequest> requests;  // not answered yet
+  Members newest;                         // newest generation that this rank knows
+  bool is_kept = false;                   // open until the process ends
 
-  // With guest_mutex held. accept_guests: accepts new connections. read_petition: reads what a guest has sent so far.
-  void accept_guests();
-  void read_petition(Visitor& guest, const Secret& secret) const;
+  // With requests_mutex held. accept_connections: accepts new connections. read_request: reads what a connection has
+  // brought so far.
+  void accept_connections();
+  void read_request(IncomingRequest& incoming, const Secret& secret) const;
 };
 
 // A communicator's place in the series of communicators made by shrinks.
-struct Heritage {
-  std::shared_ptr<Doors> doors;
+struct ShrinkSeries {
+  std::shared_ptr<RecoveryListener> recovery;
   std::shared_ptr<const HostTable> first;  // of the first communicator
   std::vector<int32_t> ranks;              // by rank: the rank in the first communicator
   uint32_t generation;                     // 0: the first communicator
 };
 
 std::span<const uint8_t> bytes_of_marks(const std::vector<char>& marks);
-Bytes32 sign_petition(const Secret& secret, const gsel_unique_id& job, const Bytes32& nonce, const Petition& petition,
-                      const std::vector<char>& marks, const Members& newest);
+Bytes32 sign_request(const Secret& secret, const gsel_unique_id& job, const Bytes32& nonce, const HostRequest& request,
+                     const std::vector<char>& marks, const Members& newest);
 
-// A connection to the door of a rank, which may not be made yet.
+// A connection to the recovery listener of a rank, which may not be made yet.
 class ConnectAttempt {
  public:
   // ended: the connection is refused, so the rank has ended or left. unreachable: the rank may live.

@@ -1,5 +1,5 @@
-// comm/hosts/board.h: a place where rank 0 posts the address at which it listens, and the others read it. Does not know
-// how the ranks meet.
+// comm/hosts/address_store.h: a place where rank 0 posts the address at which it listens, and the others read it. Does
+// not know how the ranks meet.
 #pragma once
 
 #include <gsel/error.h>
@@ -42,12 +42,12 @@ std::optional<Endpoint> parse_endpoint(std::string_view text);
 // GSEL_ERR_CONFIG if there is none of that name.
 std::vector<std::string> own_addresses();
 
-class Board {
+class AddressStore {
  public:
-  Board() = default;
-  Board(const Board&) = delete;
-  Board& operator=(const Board&) = delete;
-  virtual ~Board() = default;  // removes what this rank has posted, if that is possible
+  AddressStore() = default;
+  AddressStore(const AddressStore&) = delete;
+  AddressStore& operator=(const AddressStore&) = delete;
+  virtual ~AddressStore() = default;  // removes what this rank has posted, if that is possible
 
   virtual void post(const Endpoint& endpoint, int64_t deadline_ns) = 0;
   // Whether every rank must post or read, as in a fence of a process manager; else only the first rank of each host
@@ -58,9 +58,9 @@ class Board {
 };
 
 // job: identifies the job among others at the same place, printable ASCII; the same on every rank.
-std::unique_ptr<Board> file_board(const MeetingPlace& place, const std::string& job);
-std::unique_ptr<Board> torchrun_board(const MeetingPlace& place, const std::string& job);
-std::unique_ptr<Board> pmi_board(const MeetingPlace& place);
-std::unique_ptr<Board> pmix_board();
+std::unique_ptr<AddressStore> file_store(const MeetingPlace& place, const std::string& job);
+std::unique_ptr<AddressStore> torchrun_store(const MeetingPlace& place, const std::string& job);
+std::unique_ptr<AddressStore> pmi_store(const MeetingPlace& place);
+std::unique_ptr<AddressStore> pmix_store();
 
 }  // namespace gsel::hosts

@@ -1,7 +1,7 @@
-// comm/hosts/pmi_board.cc: a board in the key-value store of a process manager with PMI-1 (MPICH's mpiexec, srun). The
-// protocol is lines over a socket that every rank has inherited; values can be read after a barrier of all ranks. An
-// MPI in this process uses the same socket, before or after this, so PMI is not finalised here: that closes the socket.
-// Source: MPICH, src/pmi/simple/simple_pmi.c, and answers of mpiexec.hydra 4.0.2.
+// comm/hosts/pmi_store.cc: an address store in the key-value store of a process manager with PMI-1 (MPICH's mpiexec,
+// srun). The protocol is lines over a socket that every rank has inherited; values can be read after a barrier of all
+// ranks. An MPI in this process uses the same socket, before or after this, so PMI is not finalised here: that closes
+// the socket. Source: MPICH, src/pmi/simple/simple_pmi.c, and answers of mpiexec.hydra 4.0.2.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "comm/hosts/board.h"
+#include "comm/hosts/address_store.h"
 #include "comm/hosts/stream.h"
 
 namespace gsel::hosts {
@@ -17,9 +17,9 @@ namespace {
 
 constexpr size_t kMostLine = 4096;
 
-class PmiBoard : public Board {
+class PmiStore : public AddressStore {
  public:
-  explicit PmiBoard(const MeetingPlace& place) : place_(place), key_(next_key()) {}
+  explicit PmiStore(const MeetingPlace& place) : place_(place), key_(next_key()) {}
 
   bool asks_all() const override { return true; }
 
@@ -109,8 +109,8 @@ class PmiBoard : public Board {
 
 }  // namespace
 
-std::unique_ptr<Board> pmi_board(const MeetingPlace& place) {
-  return std::make_unique<PmiBoard>(place);
+std::unique_ptr<AddressStore> pmi_store(const MeetingPlace& place) {
+  return std::make_unique<PmiStore>(place);
 }
 
 }  // namespace gsel::hosts

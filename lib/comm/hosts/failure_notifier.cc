@@ -1,5 +1,5 @@
-// comm/hosts/herald.cc: see herald.h.
-#include "comm/hosts/herald.h"
+// comm/hosts/failure_notifier.cc: see failure_notifier.h.
+#include "comm/hosts/failure_notifier.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -39,8 +39,8 @@ int64_t host_timeout_ns() {
   return static_cast<int64_t>(seconds * 1e9);
 }
 
-Herald::Herald(const Roster& roster, Control& local, std::vector<std::optional<Line>>& lines, int64_t silence_ns,
-               const os::Fd& wake)
+FailureNotifier::FailureNotifier(const Roster& roster, Control& local, std::vector<std::optional<Line>>& lines,
+                                 int64_t silence_ns, const os::Fd& wake)
     : roster_(roster),
       local_(local),
       lines_(lines),
@@ -53,7 +53,7 @@ Herald::Herald(const Roster& roster, Control& local, std::vector<std::optional<L
   receiving_ = quiet_thread([this] { receive_notices(); });
 }
 
-Herald::~Herald() {
+FailureNotifier::~FailureNotifier() {
   stopping_.store(true, std::memory_order_release);
   local_.stop_awaiting_break();
   eventfd_write(stop_.get(), 1);
@@ -63,13 +63,13 @@ Herald::~Herald() {
   notify_all({Kind::leaves, GSEL_OK, -1, 0}, {});
 }
 
-void Herald::begin_inquiries(const Heritage& heritage, const Secret& secret) {
-  inquiries_.emplace(roster_, heritage, secret, silence_ns_);
+void FailureNotifier::begin_inquiries(const ShrinkSeries& series, const Secret& secret) {
+  inquiries_.emplace(roster_, series, secret, silence_ns_);
   inquires_.store(true, std::memory_order_release);
 }
 
 // Sends notice and text in one piece, since this rank may be killed in between.
-void Herald::notify_all(const Notice& notice, const std::string& text) noexcept {
+void FailureNotifier::notify_all(const Notice& notice, const std::string& text) noexcept {
   std::array<char, sizeof notice + kMostNoticeText> both;
   std::memcpy(both.data(), &notice, sizeof notice);
   text.copy(both.data() + sizeof notice, kMostNoticeText);
@@ -77,7 +77,7 @@ void Herald::notify_all(const Notice& notice, const std::string& text) noexcept 
     if (line) line->watch.send(both.data(), sizeof notice + text.size(), os::now_ns() + kNoticeNs);
 }
 
-void Herald::notify_of_failure() noexcept {
+void FailureNotifier::notify_of_failure() noexcept {
   is_notified_ = true;
   eventfd_write(wake_.get(), 1);
   try {
@@ -90,12 +90,12 @@ void Herald::notify_of_failure() noexcept {
   all_notified_.store(true, std::memory_order_release);
 }
 
-void Herald::await_notified() const noexcept {
+void FailureNotifier::await_notified() const noexcept {
   const int64_t end = os::now_ns() + kNoticeNs;
   while (!all_notified_.load(std::memory_order_acquire) && os::now_ns() < end) usleep(kLookUs);
 }
 
-void Herald::send_notices() {
+void FailureNotifier::send_notices() {
   const int64_t beat = silence_ns_ / kBeats;
   int64_t next = os::now_ns() + beat;
   while (!stopping_.load(std::memory_order_acquire)) {
@@ -106,7 +106,7 @@ void Herald::send_notices() {
   }
 }
 
-void Herald::suspect(size_t host) {
+void FailureNotifier::suspect(size_t host) {
   if (peers_[host].is_suspected) return;
   peers_[host].is_suspected = true;
   if (inquires_.load(std::memory_order_acquire)) return inquiries_->begin(host);
@@ -114,7 +114,7 @@ void Herald::suspect(size_t host) {
 }
 
 // A host that has sent a message meanwhile is not lost.
-void Herald::judge(const Inquiries::Found& found) {
+void FailureNotifier::judge(const Inquiries::Found& found) {
   Peer& peer = peers_[found.about];
   peer.is_suspected = false;
   if (peer.has_left || os::now_ns() - peer.last_ns <= silence_ns_) return;
@@ -138,7 +138,7 @@ void Herald::judge(const Inquiries::Found& found) {
   }
 }
 
-void Herald::lose(size_t host, const std::string& how) noexcept {
+void FailureNotifier::lose(size_t host, const std::string& how) noexcept {
   peers_[host].has_left = true;  // so that it is reported once
   const int32_t first = roster_.on(host).front();
   try {
@@ -149,7 +149,7 @@ void Herald::lose(size_t host, const std::string& how) noexcept {
   }
 }
 
-void Herald::receive_from(size_t host) {
+void FailureNotifier::receive_from(size_t host) {
   Stream& watch = lines_[host]->watch;
   const bool goes_on = watch.fill(sizeof(Notice) + kMostNoticeText);
   while (const auto notice = watch.take<Notice>()) {
@@ -167,7 +167,7 @@ void Herald::receive_from(size_t host) {
 }
 
 // Time for which this thread itself was late does not count as silence of others.
-void Herald::receive_notices() {
+void FailureNotifier::receive_notices() {
   const int64_t beat = silence_ns_ / kBeats;
   int64_t looked = os::now_ns();
   while (!stopping_.load(std::memory_order_acquire)) {

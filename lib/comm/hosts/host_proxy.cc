@@ -1,5 +1,5 @@
-// comm/hosts/delegate.cc: see delegate.h.
-#include "comm/hosts/delegate.h"
+// comm/hosts/host_proxy.cc: see host_proxy.h.
+#include "comm/hosts/host_proxy.h"
 
 #include <poll.h>
 #include <unistd.h>
@@ -114,8 +114,8 @@ Error error_of(const Word& failed) {
   return Error(failed.code, read_text(failed.text)).about_rank(failed.about);
 }
 
-std::string delegate_name(const Meeting& meeting) {
-  const std::string text = fmt::format("gsel delegate {} {} {} {} {}", kMeetingProtocol, host_identity(), getuid(),
+std::string proxy_name(const Meeting& meeting) {
+  const std::string text = fmt::format("gsel proxy {} {} {} {} {}", kMeetingProtocol, host_identity(), getuid(),
                                        meeting.job, meeting.place.text);
   const Secret secret = meeting.secret ? *meeting.secret : Secret({});
   const Bytes32 hash = secret.sign({{reinterpret_cast<const uint8_t*>(text.data()), text.size()}});
@@ -124,13 +124,13 @@ std::string delegate_name(const Meeting& meeting) {
   return name;
 }
 
-std::optional<Delegate> Delegate::at(const std::string& name) {
-  auto door = Socket::listen(name);
-  if (!door) return {};
-  return Delegate(std::move(*door));
+std::optional<HostProxy> HostProxy::at(const std::string& name) {
+  auto listener = Socket::listen(name);
+  if (!listener) return {};
+  return HostProxy(std::move(*listener));
 }
 
-void Delegate::notify_all(const Word& word) noexcept {
+void HostProxy::notify_all(const Word& word) noexcept {
   try {
     admit();
   } catch (...) {  // ranks that were not accepted try again
@@ -139,15 +139,15 @@ void Delegate::notify_all(const Word& word) noexcept {
   for (const Local& local : locals_) write_pieces(local.socket, &word, sizeof word, deadline);
 }
 
-void Delegate::admit() {
-  if (door_.fd() < 0) return;
-  while (auto socket = door_.accept())
+void HostProxy::admit() {
+  if (listener_.fd() < 0) return;
+  while (auto socket = listener_.accept())
     if (socket->peer_user() == geteuid()) locals_.emplace_back(std::move(*socket));
 }
 
 // ---- a meeting --------------------------------------------------------------------------------------------------
 
-Met Delegate::represent(const Meeting& meeting, Stream& stream, const Session& session, const Greeting& own) {
+Met HostProxy::represent(const Meeting& meeting, Stream& stream, const Session& session, const Greeting& own) {
   const int64_t deadline = meeting.deadline_ns + kAnswerNs;
   ReceivedTable received;
   received.word = await_word(meeting, stream, session, own);
@@ -173,7 +173,7 @@ Met Delegate::represent(const Meeting& meeting, Stream& stream, const Session& s
   return met;
 }
 
-Word Delegate::await_word(const Meeting& meeting, Stream& stream, const Session& session, const Greeting& own) {
+Word HostProxy::await_word(const Meeting& meeting, Stream& stream, const Session& session, const Greeting& own) {
   for (const int64_t deadline : {meeting.deadline_ns, meeting.deadline_ns + kAnswerNs}) {
     if (deadline != meeting.deadline_ns)
       stream.send(Report{WordKind::late, milliseconds_of(meeting.seconds), own}, os::now_ns());
@@ -187,10 +187,10 @@ Word Delegate::await_word(const Meeting& meeting, Stream& stream, const Session&
 }
 
 // The next message of rank 0, if any; WordKind::gone: it has ended. The message may already be in the stream's buffer.
-std::optional<Word> Delegate::poll_once(Stream& stream, const Session& session, int64_t deadline_ns) {
+std::optional<Word> HostProxy::poll_once(Stream& stream, const Session& session, int64_t deadline_ns) {
   auto word = stream.take<Word>();
   if (!word) {
-    std::vector<pollfd> items{{stream.fd(), POLLIN, 0}, {door_.fd(), POLLIN, 0}};
+    std::vector<pollfd> items{{stream.fd(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}};
     for (const Local& local : locals_) items.push_back({local.socket.fd(), POLLIN, 0});
     poll(items.data(), items.size(), milliseconds_until(deadline_ns));
     admit();
@@ -210,7 +210,7 @@ std::optional<Word> Delegate::poll_once(Stream& stream, const Session& session, 
 }
 
 // If a rank that rank 0 knows ends, rank 0 ends the meeting.
-void Delegate::receive(Local& local, Stream& stream, int64_t deadline_ns) {
+void HostProxy::receive(Local& local, Stream& stream, int64_t deadline_ns) {
   std::vector<os::Fd> none;
   Word word;
   Read came = Read::nothing;
@@ -230,14 +230,14 @@ void Delegate::receive(Local& local, Stream& stream, int64_t deadline_ns) {
   if (local.is_known) stream.send(Report{WordKind::gone, 0, local.greeting}, deadline_ns);
 }
 
-bool Delegate::all_have_table() const {
+bool HostProxy::all_have_table() const {
   return std::ranges::all_of(locals_, [](const Local& local) { return local.has_table || !local.is_known; });
 }
 
 // ---- the other ranks of a host ----------------------------------------------------------------------------------
 
-std::optional<Met> follow_delegate(const Meeting& meeting, const std::string& name, const Greeting& own,
-                                   bool* is_foreign, std::string* why) {
+std::optional<Met> follow_proxy(const Meeting& meeting, const std::string& name, const Greeting& own, bool* is_foreign,
+                                std::string* why) {
   const auto socket = Socket::connect(name);
   if (!socket) return {};
   if (socket->peer_user() != geteuid()) {
@@ -256,7 +256,7 @@ std::optional<Met> follow_delegate(const Meeting& meeting, const std::string& na
     came = read_pieces(*socket, &received.word, sizeof received.word, deadline);
   }
   if (came == Read::nothing) fail_silent(meeting);
-  if (came != Read::message) return {};  // the delegate has ended, and another rank replaces it
+  if (came != Read::message) return {};  // the proxy has ended, and another rank replaces it
   if (received.word.kind == WordKind::absent) *why = read_text(received.word.text);
   if (received.word.kind == WordKind::absent) return {};
   if (received.word.kind == WordKind::failed) throw error_of(received.word);
