@@ -148,6 +148,7 @@ gsel_config_load i(spp) gsel_config_parse i(sspp) gsel_config_get s(ps) gsel_con
 gsel_unique_id_create i(pp) gsel_comm_init i(ppp) gsel_comm_rank i(p) gsel_comm_world_size i(p) gsel_comm_name s(p)
 gsel_comm_run i(ppp) gsel_comm_set_stream i(ppp) gsel_comm_synchronize i(pp) gsel_comm_set_timeout i(pdp)
 gsel_comm_split i(piipp) gsel_comm_dup i(ppp) gsel_comm_shrink i(ppp) gsel_comm_resync i(pp) gsel_comm_abort v(ps)
+gsel_comm_grow i(pppp) gsel_comm_merge i(pippp)
 gsel_comm_free v(p) gsel_mem_alloc i(pzpp) gsel_mem_free i(ppp)
 gsel_op_create i(szppppp) gsel_op_free v(i)
 gsel_tensor_from_dlpack i(pppp) gsel_tensor_from_dlpack_versioned i(pppp) gsel_tensor_to_dlpack i(pppppp)
@@ -682,9 +683,10 @@ def unique_id():
 
 
 class Communicator(_Closable):
-    """Joins ranks, which are processes or threads of one host; returns once all have come.
+    """Joins ranks, which are processes or threads of one host or of several; returns once all have come.
     rank, size    None: both from the environment, as `gsel run`, torchrun, mpirun and srun set it
     id            bytes of unique_id(), or text: ranks that give the same text, such as a name of the job, meet
+    rendezvous    where ranks of several hosts meet, such as "tcp://10.0.0.1:29500"; None: as the environment says
     config        a Config or the path of one; None: the file that GSEL_CONFIG names
     timeout       bound on each later call, seconds; join_timeout: on joining
     accelerator   such as "cuda:1": arrays are of that device; transport: how its memory travels
@@ -692,24 +694,33 @@ class Communicator(_Closable):
     Arrays are contiguous; recv=None means in place. Calls return the array that holds the result. timeout: seconds."""
 
     def __init__(self, rank=None, size=None, id=None, *, config=None, timeout=0, join_timeout=0, accelerator=None,
-                 transport=None, name=None, device=None, order=ORDER_RANKS, flags=0, interruptible=True):
+                 transport=None, name=None, device=None, order=ORDER_RANKS, flags=0, interruptible=True,
+                 rendezvous=None):
         if (rank is None) != (size is None):
             raise _refuse("Communicator", "rank and size belong together: give both or none")
-        if isinstance(id, str):
-            id = _hashlib.sha512(id.encode()).digest() + _hashlib.sha512(b"gsel" + id.encode()).digest()
-        if id is not None and len(id) != 128:
-            raise _refuse("Communicator", f"an id of {len(id)} bytes; unique_id() makes the 128 that are needed")
-        config = _config(config)
-        id = _c.create_string_buffer(id, 128) if id is not None else None
-        options = _CommOptions(
-            rank=rank or 0, world_size=size or 0, id=id and _c.addressof(id), timeout_s=timeout,
-            join_timeout_s=join_timeout, config=config and config._open.address, device=_text(device), order=order,
-            flags=flags, name=_text(name), accelerator=_text(accelerator), transport=_text(transport))
+        options = self._options("Communicator", rank or 0, size or 0, id, config, timeout=timeout,
+                                join_timeout=join_timeout, accelerator=accelerator, transport=transport, name=name,
+                                device=device, order=order, flags=flags, rendezvous=rendezvous)
         kind, _, index = (accelerator or "").partition(":")
         self._where = (2, int(index or 0)) if kind == "cuda" else (1, 0)  # as DLPack counts devices
         self._interruptible, self._stream = interruptible, None
-        options.borrows = id, config
         self._handle = self._waiting(lambda: _Handle("gsel_comm_init", _lib.gsel_comm_free, _c.byref(options)), None)
+
+    @staticmethod
+    def _options(operation, rank, size, id, config, *, timeout=0, join_timeout=0, accelerator=None, transport=None,
+                 name=None, device=None, order=ORDER_RANKS, flags=0, rendezvous=None):
+        if isinstance(id, str):
+            id = _hashlib.sha512(id.encode()).digest() + _hashlib.sha512(b"gsel" + id.encode()).digest()
+        if id is not None and len(id) != 128:
+            raise _refuse(operation, f"an id of {len(id)} bytes; unique_id() makes the 128 that are needed")
+        config = _config(config)
+        id = _c.create_string_buffer(id, 128) if id is not None else None
+        options = _CommOptions(
+            rank=rank, world_size=size, id=id and _c.addressof(id), timeout_s=timeout, join_timeout_s=join_timeout,
+            config=config and config._open.address, device=_text(device), order=order, flags=flags, name=_text(name),
+            accelerator=_text(accelerator), transport=_text(transport), rendezvous=_text(rendezvous))
+        options.borrows = id, config
+        return options
 
     def _waiting(self, call, comm):
         return _wait(call, comm) if self._interruptible else call()
@@ -746,6 +757,18 @@ class Communicator(_Closable):
     def shrink(self):
         """After a failure: a communicator of the ranks that still answer."""
         return self._derived("gsel_comm_shrink")
+
+    def grow(self, size, id, *, config=None, **options):
+        """A communicator of `size` ranks: these keep their numbers, the others join by Communicator(rank, size, id).
+        options: those of Communicator."""
+        larger = self._options("grow", 0, size, id, config, **options)
+        return self._derived("gsel_comm_grow", _c.byref(larger))
+
+    def merge(self, high, size, id, *, config=None, **options):
+        """One communicator of this one and another one, whose ranks merge it with the same id. size: of both. The
+        ranks of the one that is not high keep their numbers, those of the other one follow."""
+        larger = self._options("merge", 0, size, id, config, **options)
+        return self._derived("gsel_comm_merge", int(high), _c.byref(larger))
 
     def resync(self):
         """Makes the communicator usable again after a mismatch, timeout or abort. Every rank calls it."""

@@ -209,6 +209,27 @@ class Failing(unittest.TestCase):
         self.assertEqual([(None, 1, 2, 4, True), (None, 1, 4, 4, True), (None, 0, 2, 4, True), (None, 0, 4, 4, True)],
                          ranks(4, run))
 
+    def test_communicators_become_larger(self):
+        ids = [gsel.unique_id() for _ in range(4)]
+
+        def run(whole):
+            rank, high = whole.rank, whole.rank >= 2
+            with gsel.Communicator(rank % 2, 2, ids[high]) as pair, pair.merge(high, 4, ids[2]) as both:
+                merged = both.rank, both.allreduce(1 + rank)
+                if high:
+                    with gsel.Communicator(rank, 4, ids[3]) as grown:
+                        return merged, grown.allreduce(1)
+                with pair.grow(4, ids[3]) as grown:
+                    return merged, grown.allreduce(1)
+        self.assertEqual([((rank, 10), 4) for rank in range(4)], ranks(4, run))
+
+    def test_ranks_meet_at_a_place(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def run(whole):
+                with gsel.Communicator(whole.rank, 2, rendezvous=f"file://{folder}/place") as comm:
+                    return comm.allreduce(1 + comm.rank)
+            self.assertEqual([3, 3], ranks(2, run))
+
     def test_forked_child_is_told(self):
         comm = gsel.Communicator(0, 1)
         child = os.fork()
