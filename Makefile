@@ -22,6 +22,8 @@
 #   make install-debug  the debug information of what is installed, beside it
 #   make picture    one step of examples/gpt as it ran; writes docs/pictures/step.svg, the picture of README.md
 #   make matrix     every combination of strategies against one rank, as a table
+#   make matrix-device  the same on device memory, on the doubles of the driver and of NCCL; the program itself takes
+#                   --cuda where there are cards
 #   make matrix-hosts  conformance and strategies on two hosts with two ranks each, over gloo and each MPI (root);
 #                   writes bench/results/matrix-hosts.md
 #   make soak       the nets of tests/nets for SOAK_MINUTES=60, with seeds of their own
@@ -40,7 +42,7 @@ DATA ?= build/data/kjv.txt
 export GSEL_NO_INSTALL
 export NINJA_STATUS = gsel: step %f of %t: 
 
-.PHONY: all build dev packages packages-run packages-test packages-peers packages-train packages-tidy packages-docs docs data run table picture matrix matrix-hosts test asan \
+.PHONY: all build dev packages packages-run packages-test packages-peers packages-train packages-tidy packages-docs docs data run table picture matrix matrix-device matrix-hosts test asan \
         tsan tidy bench bench-build bench-comm bench-hosts bench-train bench-pipeline bench-plan bench-tensor bench-rust bench-go bench-device bench-fresh install install-debug deb reproducible packages-deb clean soak
 
 all: build
@@ -102,6 +104,11 @@ matrix: data packages-run
 	$(call build,default,run_parts)
 	@$(MAKE) -s --no-print-directory $(DATA)
 	@build/bin/gpt-matrix $(DATA)
+
+matrix-device: data packages-run
+	$(call build,default,matrix_device_parts)
+	@$(MAKE) -s --no-print-directory $(DATA)
+	@LD_LIBRARY_PATH=build/tests/fixtures/drivers GSEL_FAKE_CUDA_DEVICES=8 build/bin/gpt-matrix $(DATA) --cuda
 
 # MATRIX=programs tries these alone.
 matrix-hosts: packages-test

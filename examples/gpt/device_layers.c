@@ -8,30 +8,14 @@
 
 #include <string.h>
 
+#include "cuda/launch.h"
 #include "tensors.h"
 
 /* ---- launches --------------------------------------------------------------------------------------------- */
 
-#define P(address) \
-  { .pointer = (address) }
-#define N(count) \
-  { .number = (count) }
-#define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
-#define LAUNCH(call, kernel, blocks, ...)                                                     \
-  gpu_launch((call)->stream, GPT_##kernel, blocks, (const union gpu_argument[]){__VA_ARGS__}, \
-             COUNT_OF(((const union gpu_argument[]){__VA_ARGS__})), say_of(call))
+#define LAUNCH(call, kernel, blocks, ...) \
+  gpu_launch((call)->stream, GPT_##kernel, blocks, GPU_ARGUMENTS(__VA_ARGS__), say_of(call))
 
-static struct gpu_say say_of(const gsel_call* call) {
-  return (struct gpu_say){call->message, call->message_capacity};
-}
-
-/* So many blocks have a part of `n` each. */
-static int64_t blocks_of(int64_t n, int64_t part) {
-  return (n + part - 1) / part;
-}
-static int64_t elements(int64_t n) {
-  return blocks_of(n, GPT_THREADS);
-}
 static int64_t rows(int64_t n) {
   return blocks_of(n, GPT_ROWS);
 }

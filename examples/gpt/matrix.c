@@ -1,12 +1,16 @@
-/* matrix.c: gpt-matrix TEXT [--short] [--launched]: every combination of the strategies of the four axes, by
- * configuration alone, as a Markdown table. Each is tried twice against one rank: with exact arithmetic
+/* matrix.c: gpt-matrix TEXT [--short] [--launched | --cuda] [--ranks N]: every combination of the strategies of the
+ * four axes, by configuration alone, as a Markdown table. Each is tried twice against one rank: with exact arithmetic
  * (exact_layers.c), where the parameters must be the same bit for bit, and as the GPT that it is, whose loss may differ
  * by the rounding of sums in another order. The exit status is 0 when all is as it should be.
  *
  * A combination that a strategy refuses has a row with the reason; only `dp` with a pipeline may be one.
  *
  * --launched: ranks are not threads but the processes of a launcher such as `gsel run`, on one host or on several, and
- * the combinations those that have as many ranks; an axis that stands alone has them all. */
+ * the combinations those that have as many ranks; an axis that stands alone has them all.
+ * --cuda: each rank trains on a GPU of its own, one rank alone as well. What they are compared with is one rank on the
+ * host: the exact model's parameters and loss bit for bit, since its numbers are integers on the GPU, too; the GPT's
+ * loss within the same rounding, since its kernels add in another order than those of the host.
+ * --ranks N: the combinations of at most N ranks; with --cuda as many GPUs are needed. */
 #include <cblas.h>
 #include <inttypes.h>
 #include <math.h>
@@ -14,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device_layers.h"
+#include "exact_device_layers.h"
 #include "exact_layers.h"
 #include "job.h"
 
@@ -81,10 +87,11 @@ static const char* config_of(const struct cell* c, const char* train, char* text
   return text;
 }
 
-/* One of the two ways to try a cell, and what one rank came to. */
+/* One of the two ways to try a cell, and what one rank of the host came to. */
 struct trial {
   struct job job;
   const char* train;
+  const struct layer_kinds* on_device; /* where a cell is tried on GPUs */
   struct job_result one;
 };
 
@@ -122,13 +129,13 @@ static void show_name(const struct cell* c) {
   printf("| %s | %s | %s | %" PRId32 " |", c->data->name, c->pipeline->name, c->sharing->name, ranks_of(c));
 }
 
-static void show_head(const struct trial* gpt) {
+static void show_head(const struct trial* gpt, int on_device) {
   printf(
       "| data | pipeline | tensor or context | ranks | exact model | GPT: loss - that of one rank | MB sent, tensor | "
       "data | "
       "pipeline | context | peak MB |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
-      "| - | - | - | 1 | | %.6f | | | | |",
-      gpt->one.loss);
+      "| %s | - | - | 1 | | %.6f | | | | |",
+      on_device ? "on the host" : "-", gpt->one.loss);
   show_peak(&gpt->one, 1);
 }
 
@@ -172,30 +179,39 @@ static int show_cell(const struct trial* exact, const struct trial* gpt, const s
   return wrong;
 }
 
-static int run_one_rank(struct trial* trial) {
+/* On the host, and what comes behind it on GPUs where that is asked for. */
+static int run_one_rank(struct trial* trial, int on_device) {
   const struct cell one = {data_axis, pipeline_axis, sharing_axis, 0};
   try_cell(trial, &one, &trial->one);
+  if (on_device) trial->job.kinds = trial->on_device, trial->job.accelerator = "cuda";
   if (!trial->one.status) return 0;
   fprintf(stderr, "gpt-matrix: one rank: %s\n", trial->one.message);
   return -1;
 }
 
+/* What the command line asks for. */
+struct asked {
+  int is_short, is_launched, on_device;
+  int32_t ranks;
+};
+
 /* --short tries each pair of neighbours once: a diagonal through the table. */
-static int is_tried(const struct cell* c, int is_short, size_t d, size_t p, size_t t) {
-  if (d + p + t == 0 || (c->world && ranks_of(c) != c->world)) return 0;
-  return !is_short || (d + p + 2 * t) % 5 == 3;
+static int is_tried(const struct asked* asked, const struct cell* c, size_t d, size_t p, size_t t) {
+  if (d + p + t == 0) return asked->on_device;
+  if (ranks_of(c) > asked->ranks || (c->world && ranks_of(c) != c->world)) return 0;
+  return !asked->is_short || (d + p + 2 * t) % 5 == 3;
 }
 
-static int show_table(struct trial* exact, struct trial* gpt, int is_short) {
+static int show_table(struct trial* exact, struct trial* gpt, const struct asked* asked) {
   const int32_t world = gpt->job.world ? gsel_comm_world_size(gpt->job.world) : 0;
   int wrong = 0;
-  if (run_one_rank(exact) || run_one_rank(gpt)) return -1;
-  show_head(gpt);
+  if (run_one_rank(exact, asked->on_device) || run_one_rank(gpt, asked->on_device)) return -1;
+  show_head(gpt, asked->on_device);
   for (size_t p = 0; p < COUNT(pipeline_axis); ++p)
     for (size_t d = 0; d < COUNT(data_axis); ++d)
       for (size_t t = 0; t < COUNT(sharing_axis); ++t) {
         const struct cell cell = {&data_axis[d], &pipeline_axis[p], &sharing_axis[t], world};
-        if (is_tried(&cell, is_short, d, p, t)) wrong += show_cell(exact, gpt, &cell);
+        if (is_tried(asked, &cell, d, p, t)) wrong += show_cell(exact, gpt, &cell);
       }
   free(exact->one.params);
   free(gpt->one.params);
@@ -221,34 +237,55 @@ static gsel_comm* join_launched(void) {
   return world;
 }
 
-int main(int argc, char** argv) {
-  int is_short = 0, is_launched = 0, known = argc > 1;
-  for (int i = 2; i < argc; ++i) {
-    const int asks_short = !strcmp(argv[i], "--short"), asks_launched = !strcmp(argv[i], "--launched");
-    is_short |= asks_short;
-    is_launched |= asks_launched;
-    known &= asks_short || asks_launched;
+static int parse(int argc, char** argv, struct asked* asked) {
+  const char* usage = "usage: gpt-matrix TEXT [--short] [--launched | --cuda] [--ranks N]\n";
+  int known = argc > 1;
+  for (int i = 2; i < argc && known; ++i) {
+    if (!strcmp(argv[i], "--short")) {
+      asked->is_short = 1;
+    } else if (!strcmp(argv[i], "--launched")) {
+      asked->is_launched = 1;
+    } else if (!strcmp(argv[i], "--cuda")) {
+      asked->on_device = 1;
+    } else {
+      known = !strcmp(argv[i], "--ranks") && i + 1 < argc && (asked->ranks = (int32_t)atoi(argv[++i])) >= 1;
+    }
   }
+  if (known && !(asked->is_launched && asked->on_device)) return 0;
+  fputs(usage, stderr);
+  return -1;
+}
+
+int main(int argc, char** argv) {
+  struct asked asked = {.ranks = JOB_RANKS};
   struct text exact_text, gpt_text;
   char why[512];
-  if (!known) {
-    fprintf(stderr, "usage: gpt-matrix TEXT [--short] [--launched]\n");
-    return 2;
-  }
-  struct trial exact = {.job = {.steps = 3, .sizes = {4, 16, 4, 8, 0}, .kinds = &exact_layers, .text = &exact_text},
-                        .train = exact_train};
+  if (parse(argc, argv, &asked)) return 2;
+  struct trial exact = {.job = {.steps = 3,
+                                .sizes = {.layers = 4, .width = 16, .heads = 4, .context = 8},
+                                .kinds = &exact_layers,
+                                .text = &exact_text},
+                        .train = exact_train,
+                        .on_device = &exact_device_layers};
   struct trial gpt = {
-      .job = {.steps = is_short ? 2 : 3, .sizes = GPT_DEFAULT_SIZES, .kinds = &gpt_layers, .text = &gpt_text},
-      .train = gpt_train};
-  if (is_short || is_launched) gpt.job.sizes = (struct gpt_sizes){4, 64, 4, 32, 0};
+      .job = {.steps = asked.is_short ? 2 : 3, .sizes = GPT_DEFAULT_SIZES, .kinds = &gpt_layers, .text = &gpt_text},
+      .train = gpt_train,
+      .on_device = &device_layers};
+  if (asked.is_short || asked.is_launched)
+    gpt.job.sizes = (struct gpt_sizes){.layers = 4, .width = 64, .heads = 4, .context = 32};
+  if (asked.on_device) gpt.job.sizes = (struct gpt_sizes){.layers = 4, .width = 32, .heads = 4, .context = 16};
+  if (asked.on_device && device_refusal(&gpt.job.sizes)) {
+    fprintf(stderr, "gpt-matrix: %s\n", device_refusal(&gpt.job.sizes));
+    return 1;
+  }
   openblas_set_num_threads(1);
   if (text_load(&exact_text, argv[1], exact.job.sizes.context, 3, why, sizeof why) ||
       text_load(&gpt_text, argv[1], gpt.job.sizes.context, 1, why, sizeof why)) {
     fprintf(stderr, "gpt-matrix: %s\n", why);
     return 1;
   }
-  if (is_launched && !(exact.job.world = gpt.job.world = join_launched())) return 1;
-  const int result = show_table(&exact, &gpt, is_short);
+  if (asked.is_launched && !(exact.job.world = gpt.job.world = join_launched())) return 1;
+  const int result = show_table(&exact, &gpt, &asked);
   gsel_comm_free(gpt.job.world);
   text_free(&exact_text);
   text_free(&gpt_text);

@@ -36,12 +36,15 @@ static void load_driver(void) {
 
 /* ---- a device: its context and its kernels ----------------------------------------------------------------- */
 
+enum { MOST_GPUS = 64, MOST_SETS = 2, MOST_KERNELS = 96 };
 struct gpu {
   void* context;
-  void* kernels[GPT_N_KERNELS];
+  struct loaded {
+    const struct gpu_set* set;
+    void* kernels[MOST_KERNELS];
+  } sets[MOST_SETS];
 };
 
-enum { MOST_GPUS = 64 };
 static struct gpu gpus[MOST_GPUS];
 static int n_gpus;
 static pthread_mutex_t gpus_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -50,6 +53,7 @@ static pthread_mutex_t gpus_lock = PTHREAD_MUTEX_INITIALIZER;
 #define KERNEL_PARAMETERS(name, n) n,
 static const char* const kernel_names[] = {GPT_KERNELS(KERNEL_NAME)};
 static const int kernel_parameters[] = {GPT_KERNELS(KERNEL_PARAMETERS)};
+static const struct gpu_set gpt_kernels = {"the GPT", gpu_image, kernel_names, kernel_parameters, GPT_N_KERNELS};
 
 static gsel_status failed(int result, const char* what, struct gpu_say say) {
   const char* text = NULL;
@@ -58,26 +62,47 @@ static gsel_status failed(int result, const char* what, struct gpu_say say) {
   return result == 2 ? GSEL_ERR_NOMEM : GSEL_ERR_DEVICE;
 }
 
-/* Loads the kernels of the current device, all of them before anything runs. The device's primary context is kept until
- * the process ends, so that the kernels stay valid. */
-static gsel_status open_gpu(struct gpu* gpu, void* context, struct gpu_say say) {
-  void *module, *kept;
-  int device, result;
-  if (!gpu_image()) {
+/* Loads all kernels of a set for the current device. */
+static gsel_status load_set(struct loaded* into, const struct gpu_set* set, struct gpu_say say) {
+  void* module;
+  char what[64];
+  int result;
+  if (!set->image()) {
     snprintf(say.message, say.capacity, "this program was built without kernels for a GPU: CMake found no nvcc");
     return GSEL_ERR_UNSUPPORTED;
   }
-  if ((result = cuda.current_device(&device)) || (result = cuda.retain(&kept, device)))
-    return failed(result, "keeping the device", say);
-  if ((result = cuda.load(&module, gpu_image()))) return failed(result, "loading the kernels of the GPT", say);
-  for (int k = 0; k < GPT_N_KERNELS; ++k)
-    if ((result = cuda.function(&gpu->kernels[k], module, kernel_names[k])))
-      return failed(result, kernel_names[k], say);
-  gpu->context = context;
+  snprintf(what, sizeof what, "loading the kernels of %s", set->of);
+  if ((result = cuda.load(&module, set->image()))) return failed(result, what, say);
+  for (int k = 0; k < set->n; ++k)
+    if ((result = cuda.function(&into->kernels[k], module, set->names[k]))) return failed(result, set->names[k], say);
+  into->set = set;
   return GSEL_OK;
 }
 
-static gsel_status find_gpu(void* context, const struct gpu** out, struct gpu_say say) {
+/* The GPT's kernels are loaded before anything runs. The current device's primary context is kept until the process
+ * ends, so that kernels stay valid. */
+static gsel_status open_gpu(struct gpu* gpu, void* context, struct gpu_say say) {
+  void* kept;
+  int device, result;
+  if ((result = cuda.current_device(&device)) || (result = cuda.retain(&kept, device)))
+    return failed(result, "keeping the device", say);
+  gpu->context = context;
+  return load_set(&gpu->sets[0], &gpt_kernels, say);
+}
+
+/* A kernel of the current device. */
+static gsel_status find_kernel(struct gpu* gpu, const struct gpu_set* set, int kernel, void** out, struct gpu_say say) {
+  gsel_status status = GSEL_OK;
+  int i = 0;
+  pthread_mutex_lock(&gpus_lock);
+  while (i + 1 < MOST_SETS && gpu->sets[i].set && gpu->sets[i].set != set) ++i;
+  if (gpu->sets[i].set != set) status = load_set(&gpu->sets[i], set, say);
+  *out = gpu->sets[i].kernels[kernel];
+  pthread_mutex_unlock(&gpus_lock);
+  return status;
+}
+
+static gsel_status find_gpu(void* context, struct gpu** out, struct gpu_say say) {
   int i = 0;
   while (i < n_gpus && gpus[i].context != context) ++i;
   *out = &gpus[i];
@@ -124,7 +149,7 @@ static void leave(void) {
   cuda.pop(&popped);
 }
 
-static gsel_status enter(void* stream, const struct gpu** gpu, struct gpu_say say) {
+static gsel_status enter(void* stream, struct gpu** gpu, struct gpu_say say) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   void* context;
   pthread_once(&once, load_driver);
@@ -141,28 +166,34 @@ static gsel_status enter(void* stream, const struct gpu** gpu, struct gpu_say sa
 
 /* ---- what callbacks do -------------------------------------------------------------------------------------- */
 
-gsel_status gpu_launch(void* stream, enum gpt_kernel kernel, int64_t blocks, const union gpu_argument* arguments,
-                       int n_arguments, struct gpu_say say) {
-  enum { MOST_ARGUMENTS = 8, MOST_BLOCKS = 1 << 20 };
-  void* places[MOST_ARGUMENTS];
-  const struct gpu* gpu;
-  if (n_arguments != kernel_parameters[kernel]) {
-    snprintf(say.message, say.capacity, "%s has %d parameters and got %d", kernel_names[kernel],
-             kernel_parameters[kernel], n_arguments);
+gsel_status gpu_launch_of(const struct gpu_set* set, void* stream, int kernel, int64_t blocks,
+                          const union gpu_argument* arguments, int n_arguments, struct gpu_say say) {
+  enum { MOST_ARGUMENTS = 16, MOST_BLOCKS = 1 << 20 };
+  void *places[MOST_ARGUMENTS], *function;
+  struct gpu* gpu;
+  if (n_arguments != set->parameters[kernel]) {
+    snprintf(say.message, say.capacity, "%s has %d parameters and got %d", set->names[kernel], set->parameters[kernel],
+             n_arguments);
     return GSEL_ERR_INTERNAL;
   }
   if (blocks == 0) return GSEL_OK;
   for (int i = 0; i < n_arguments; ++i) places[i] = (void*)&arguments[i];
-  const gsel_status status = enter(stream, &gpu, say);
+  gsel_status status = enter(stream, &gpu, say);
   if (status) return status;
+  status = find_kernel(gpu, set, kernel, &function, say);
   const unsigned grid = (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
-  const int result = cuda.launch(gpu->kernels[kernel], grid, 1, 1, GPT_THREADS, 1, 1, 0, stream, places, NULL);
+  const int result = status ? 0 : cuda.launch(function, grid, 1, 1, GPT_THREADS, 1, 1, 0, stream, places, NULL);
   leave();
-  return result ? failed(result, kernel_names[kernel], say) : GSEL_OK;
+  return result ? failed(result, set->names[kernel], say) : status;
+}
+
+gsel_status gpu_launch(void* stream, enum gpt_kernel kernel, int64_t blocks, const union gpu_argument* arguments,
+                       int n_arguments, struct gpu_say say) {
+  return gpu_launch_of(&gpt_kernels, stream, (int)kernel, blocks, arguments, n_arguments, say);
 }
 
 gsel_status gpu_copy(void* stream, void* dst, const void* src, size_t bytes, struct gpu_say say) {
-  const struct gpu* gpu;
+  struct gpu* gpu;
   const gsel_status status = enter(stream, &gpu, say);
   if (status) return status;
   const int result = bytes ? cuda.copy((uintptr_t)dst, (uintptr_t)src, bytes, stream) : 0;
@@ -171,7 +202,7 @@ gsel_status gpu_copy(void* stream, void* dst, const void* src, size_t bytes, str
 }
 
 gsel_status gpu_lock(void* stream, size_t bytes, struct gpu_locked* out, struct gpu_say say) {
-  const struct gpu* gpu;
+  struct gpu* gpu;
   const gsel_status status = enter(stream, &gpu, say);
   if (status) return status;
   void* memory;

@@ -35,6 +35,17 @@ const void* gpu_image(void);
 gsel_status gpu_launch(void* stream, enum gpt_kernel kernel, int64_t blocks, const union gpu_argument* arguments,
                        int n_arguments, struct gpu_say say);
 
+/* Kernels of another image, for other arithmetic. A device loads them when it launches the first of them. */
+struct gpu_set {
+  const char* of; /* whose kernels these are, in messages */
+  const void* (*image)(void);
+  const char* const* names;
+  const int* parameters; /* [n] how many each kernel has */
+  int n;
+};
+gsel_status gpu_launch_of(const struct gpu_set* set, void* stream, int kernel, int64_t blocks,
+                          const union gpu_argument* arguments, int n_arguments, struct gpu_say say);
+
 /* Memory of the host must not change until the stream has passed the copy, unless it is pageable: of that the driver
  * takes the bytes at once, and it may wait. */
 gsel_status gpu_copy(void* stream, void* dst, const void* src, size_t bytes, struct gpu_say say);

@@ -2,15 +2,9 @@
 #include "gpu.h"
 
 #ifdef GPT_CUDA_FATBIN
-__asm__(
-    ".section .rodata\n"
-    ".balign 16\n"
-    ".hidden gpt_cuda_image\n"
-    ".global gpt_cuda_image\n"
-    "gpt_cuda_image:\n"
-    ".incbin \"" GPT_CUDA_FATBIN
-    "\"\n"
-    ".previous\n");
+#include "embed.h"
+
+EMBED("gpt_cuda_image", GPT_CUDA_FATBIN);
 extern const unsigned char gpt_cuda_image[];
 
 const void* gpu_image(void) {

@@ -16,7 +16,7 @@ struct Primary {
   int retained = 0, life = 0;
   uintptr_t handle(int device) const { return static_cast<uintptr_t>(0x100 + device + 0x1000 * life); }
 };
-Primary primaries[kDevices];
+Primary primaries[kMostDevices];
 int ended_by = kOk;
 std::atomic<int> n_calls;  // that reached the driver at all
 std::atomic<int> n_loads;
@@ -38,7 +38,7 @@ void end_cuda(int error) {
 
 bool is_alive(uintptr_t context) {
   const int device = device_of(context);
-  return device >= 0 && device < kDevices && primaries[device].retained > 0 &&
+  return device >= 0 && device < kMostDevices && primaries[device].retained > 0 &&
          primaries[device].handle(device) == context;
 }
 
@@ -120,13 +120,13 @@ EXPORT int cuGetErrorString(int, const char** text) {
 
 EXPORT int cuDeviceGetCount(int* n) {
   ++n_calls;
-  *n = kDevices;
+  *n = device_count();
   return kOk;
 }
 
 EXPORT int cuDeviceGet(int* device, int ordinal) {
   *device = ordinal;
-  return ordinal >= 0 && ordinal < kDevices ? kOk : kInvalidDevice;
+  return ordinal >= 0 && ordinal < device_count() ? kOk : kInvalidDevice;
 }
 
 EXPORT int cuDeviceGetName(char* name, int length, int device) {
@@ -147,12 +147,12 @@ EXPORT int cuDeviceGetAttribute(int* value, int, int) {
 
 EXPORT int cuDeviceCanAccessPeer(int* can, int device, int peer) {
   *can = device != peer && Machine::get().has_peers();
-  return device >= 0 && device < kDevices && peer >= 0 && peer < kDevices ? kOk : kInvalidDevice;
+  return device >= 0 && device < device_count() && peer >= 0 && peer < device_count() ? kOk : kInvalidDevice;
 }
 
 EXPORT int cuDevicePrimaryCtxRetain(Any* context, int device) {
   const std::lock_guard lock(Machine::get().mutex());
-  if (device < 0 || device >= kDevices) return kInvalidDevice;
+  if (device < 0 || device >= device_count()) return kInvalidDevice;
   ++primaries[device].retained;
   *context = reinterpret_cast<Any>(primaries[device].handle(device));
   return kOk;
@@ -160,7 +160,7 @@ EXPORT int cuDevicePrimaryCtxRetain(Any* context, int device) {
 
 EXPORT int cuDevicePrimaryCtxRelease_v2(int device) {
   const std::lock_guard lock(Machine::get().mutex());
-  if (device < 0 || device >= kDevices) return kInvalidDevice;
+  if (device < 0 || device >= device_count()) return kInvalidDevice;
   if (primaries[device].retained == 0) return kInvalidContext;
   if (--primaries[device].retained == 0) {
     Machine::get().drop_context(primaries[device].handle(device));
@@ -171,7 +171,7 @@ EXPORT int cuDevicePrimaryCtxRelease_v2(int device) {
 
 EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
   const std::lock_guard lock(Machine::get().mutex());
-  if (device < 0 || device >= kDevices) return kInvalidDevice;
+  if (device < 0 || device >= device_count()) return kInvalidDevice;
   *flags = 0;
   *active = primaries[device].retained > 0;
   return kOk;

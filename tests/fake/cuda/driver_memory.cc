@@ -23,7 +23,7 @@ void* here(Pointer at) {
 }
 
 bool is_device(const Location& location) {
-  return location.type == kLocationDevice && location.id >= 0 && location.id < kDevices;
+  return location.type == kLocationDevice && location.id >= 0 && location.id < device_count();
 }
 
 }  // namespace

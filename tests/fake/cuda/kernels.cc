@@ -94,7 +94,7 @@ const std::map<std::string, Maker>& makers() {
 }
 
 const Maker* maker_of(const std::string& name) {
-  for (const auto* all : {&makers(), &gpt_makers()})
+  for (const auto* all : {&makers(), &gpt_makers(), &gpt_exact_makers()})
     if (const auto found = all->find(name); found != all->end()) return &found->second;
   return nullptr;
 }

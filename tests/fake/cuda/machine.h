@@ -7,6 +7,7 @@
 // The environment says what this machine is like, read at each call:
 //   GSEL_FAKE_CUDA_ORDER   least (only what a wait needs; the default), random, others (everything else first), newest
 //   GSEL_FAKE_CUDA_SEED    of `random`
+//   GSEL_FAKE_CUDA_DEVICES how many devices there are: 4; at most 8
 //   GSEL_FAKE_CUDA_HOST    a number: devices of another host have other identities
 //   GSEL_FAKE_CUDA_DRIVER  version, such as 12020
 //   GSEL_FAKE_CUDA_LACKS   names that the driver does not have, separated by commas
@@ -21,6 +22,7 @@
 // (all devices have it), IPC, graphs (a capture takes work and drops it), several contexts of one device, time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -34,10 +36,14 @@
 
 namespace fake_cuda {
 
-constexpr int kDevices = 4;
+constexpr int kMostDevices = 8;
 
 std::string setting(const char* name, const char* otherwise);
 int number_in(const char* name, int otherwise);
+
+inline int device_count() {
+  return std::clamp(number_in("GSEL_FAKE_CUDA_DEVICES", 4), 1, kMostDevices);
+}
 
 // By stream, the last operation that comes before; 0: none.
 class Clock {

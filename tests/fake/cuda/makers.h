@@ -58,7 +58,8 @@ Maker maker(void (*kernel)(Args...), Touched touched, bool has_barriers = false)
   };
 }
 
-// The kernels of examples/gpt, in gpt_kernels.cc.
+// The kernels of examples/gpt, in gpt_kernels.cc, and those of its exact model, in gpt_exact_kernels.cc.
 const std::map<std::string, Maker>& gpt_makers();
+const std::map<std::string, Maker>& gpt_exact_makers();
 
 }  // namespace fake_cuda

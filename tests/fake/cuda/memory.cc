@@ -88,7 +88,7 @@ uintptr_t Machine::alloc(uint64_t bytes, uintptr_t context) {
   made.end = begin + bytes;
   made.number = allocations;
   made.context = context;
-  for (int device = 0; device < kDevices; ++device) made.devices.insert(device);
+  for (int device = 0; device < kMostDevices; ++device) made.devices.insert(device);
   return begin;
 }
 
@@ -106,7 +106,7 @@ void* Machine::alloc_pinned(uint64_t bytes, uintptr_t context) {
   made.pinned = true;
   made.number = allocations;
   made.context = context;
-  for (int device = 0; device < kDevices; ++device) made.devices.insert(device);
+  for (int device = 0; device < kMostDevices; ++device) made.devices.insert(device);
   return memory;
 }
 
