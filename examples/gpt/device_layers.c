@@ -9,12 +9,15 @@
 #include <string.h>
 
 #include "cuda/launch.h"
+#include "cuda/products.h"
+#include "device_ring.h"
 #include "tensors.h"
 
 /* ---- launches --------------------------------------------------------------------------------------------- */
 
+/* The kernel for what the call's values are, f32 or bf16. */
 #define LAUNCH(call, kernel, blocks, ...) \
-  gpu_launch((call)->stream, GPT_##kernel, blocks, GPU_ARGUMENTS(__VA_ARGS__), say_of(call))
+  gpu_launch((call)->stream, typed_kernel(call, GPT_##kernel), blocks, GPU_ARGUMENTS(__VA_ARGS__), say_of(call))
 
 static int64_t rows(int64_t n) {
   return blocks_of(n, GPT_ROWS);
@@ -65,7 +68,8 @@ static gsel_status sum_back_input(const gsel_call* c, void* user_data) {
   gsel_status status = GSEL_OK;
   for (int32_t i = 0; i < c->n_inputs && !status; ++i)
     if (c->d_inputs[i].data)
-      status = gpu_copy(c->stream, c->d_inputs[i].data, dy->data, (size_t)dy->n_elems * sizeof(float), say_of(c));
+      status = gpu_copy(c->stream, c->d_inputs[i].data, dy->data, (size_t)dy->n_elems * gsel_dtype_bytes(dy->dtype),
+                        say_of(c));
   return status;
 }
 
@@ -95,27 +99,64 @@ static gsel_status layernorm_back_weight(const gsel_call* c, void* user_data) {
 
 /* ---- linear ----------------------------------------------------------------------------------------------- */
 
+/* By cuBLASLt where the sizes say so. */
+static int by_library(const void* user_data) {
+  const struct gpt_sizes* sizes = user_data;
+  return sizes->products == GPT_CUBLASLT;
+}
+
 static gsel_status linear_run(const gsel_call* c, void* user_data) {
-  (void)user_data;
-  const gsel_tensor *x = &c->inputs[0], *w = &c->params[0];
-  return LAUNCH(c, linear_forward, tiles(rows_of(x), w->dims[0]), P(c->outputs[0].data), P(x->data), P(w->data),
-                P(c->n_params > 1 ? c->params[1].data : NULL), N(rows_of(x)), N(w->dims[1]), N(w->dims[0]));
+  const gsel_tensor *x = &c->inputs[0], *w = &c->params[0], *y = &c->outputs[0];
+  const void* bias = c->n_params > 1 ? c->params[1].data : NULL;
+  const struct gpu_product product = {.d = y->data,
+                                      .a = x->data,
+                                      .b = w->data,
+                                      .bias = bias,
+                                      .rows = rows_of(x),
+                                      .columns = w->dims[0],
+                                      .depth = w->dims[1],
+                                      .b_transposed = 1,
+                                      .type = y->dtype,
+                                      .d_type = y->dtype};
+  if (by_library(user_data)) return gpu_multiply(c->stream, &product, say_of(c));
+  return LAUNCH(c, linear_forward, tiles(rows_of(x), w->dims[0]), P(y->data), P(x->data), P(w->data), P(bias),
+                N(rows_of(x)), N(w->dims[1]), N(w->dims[0]));
 }
 
 static gsel_status linear_back_input(const gsel_call* c, void* user_data) {
-  (void)user_data;
   const gsel_tensor *dx = &c->d_inputs[0], *w = &c->params[0];
   if (!dx->data) return GSEL_OK;
+  const struct gpu_product product = {.d = dx->data,
+                                      .a = c->d_outputs[0].data,
+                                      .b = w->data,
+                                      .rows = rows_of(dx),
+                                      .columns = w->dims[1],
+                                      .depth = w->dims[0],
+                                      .type = dx->dtype,
+                                      .d_type = dx->dtype};
+  if (by_library(user_data)) return gpu_multiply(c->stream, &product, say_of(c));
   return LAUNCH(c, linear_backward_input, tiles(rows_of(dx), w->dims[1]), P(dx->data), P(c->d_outputs[0].data),
                 P(w->data), N(rows_of(dx)), N(w->dims[1]), N(w->dims[0]));
 }
 
 static gsel_status linear_back_weight(const gsel_call* c, void* user_data) {
-  (void)user_data;
   const gsel_tensor *x = &c->inputs[0], *dw = &c->d_params[0], *dy = &c->d_outputs[0];
-  const gsel_status status =
-      LAUNCH(c, linear_backward_weight, tiles(dw->dims[0], dw->dims[1]), P(dw->data), P(dy->data), P(x->data),
-             N(rows_of(x)), N(dw->dims[1]), N(dw->dims[0]), N(c->accumulate));
+  const struct gpu_product product = {.d = dw->data,
+                                      .a = dy->data,
+                                      .b = x->data,
+                                      .rows = dw->dims[0],
+                                      .columns = dw->dims[1],
+                                      .depth = rows_of(x),
+                                      .a_transposed = 1,
+                                      .adds = c->accumulate,
+                                      .type = dy->dtype,
+                                      .d_type = GSEL_F32};
+  gsel_status status;
+  if (by_library(user_data))
+    status = gpu_multiply(c->stream, &product, say_of(c));
+  else
+    status = LAUNCH(c, linear_backward_weight, tiles(dw->dims[0], dw->dims[1]), P(dw->data), P(dy->data), P(x->data),
+                    N(rows_of(x)), N(dw->dims[1]), N(dw->dims[0]), N(c->accumulate));
   if (status || c->n_params < 2) return status;
   return LAUNCH(c, sum_rows, columns(dw->dims[0]), P(c->d_params[1].data), P(dy->data), N(rows_of(x)), N(dw->dims[0]),
                 N(c->accumulate));
@@ -207,16 +248,17 @@ static gsel_status loss_back_input(const gsel_call* c, void* user_data) {
 
 #include "layer_table.h"
 
-const struct layer_kinds device_layers = {&token, &position, &layernorm, &linear, &attention,
-                                          NULL,   &gelu,     &residual,  &loss};
+const struct layer_kinds device_layers = {&token,       &position, &layernorm, &linear, &attention,
+                                          &device_ring, &gelu,     &residual,  &loss};
 
 const char* device_refusal(const struct gpt_sizes* sizes) {
   if (!gpu_image())
     return "this gpt was built without kernels for a GPU, since CMake found no nvcc; build it with a CUDA toolkit, or "
            "set [select] accelerator = \"cpu\"";
-  if (sizes->ring)
-    return "ring attention has no kernels for a GPU; use --attention whole, or set [select] accelerator = \"cpu\"";
-  return NULL;
+  if (sizes->attention != GPT_WHOLE && sizes->width / sizes->heads > GPT_HEAD)
+    return "ring and fused attention have kernels for heads of up to 128 on a GPU; use --attention whole, more "
+           "--heads, or [select] accelerator = \"cpu\"";
+  return sizes->products == GPT_CUBLASLT ? gpu_products_refusal() : NULL;
 }
 
 /* ---- the text --------------------------------------------------------------------------------------------- */

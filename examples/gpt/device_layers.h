@@ -8,7 +8,7 @@
 #include "layers.h"
 #include "model.h"
 
-/* `ring` is not among them. */
+/* For values in f32 or in bf16, as a model's sizes say. */
 extern const struct layer_kinds device_layers;
 
 /* Why a GPT of these sizes cannot train on a GPU, in one line; NULL: it can. */

@@ -24,7 +24,8 @@ extern const struct layer_kind residual_layer;  /* x, f -> x + f + b; b */
  * for each position. */
 extern const struct layer_kind loss_layer;
 
-/* In ring.c. qkv -> y; saves a float per position and head. A phase each way, which shifts blocks of keys and values
+/* In ring.c. qkv -> y; saves a float per position and head. Without phases for fused attention, where all positions are
+ * here; else a phase each way, which shifts blocks of keys and values
  * round the ring of the context axis, where each rank of it has some of the positions:
  *   forward   RING_HEAD floats, and 2 width for each position of a sample: keys, values
  *   backward  RING_HEAD floats, and 4 width for each position of a sample: keys, values, the gradients of both */

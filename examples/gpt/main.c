@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "cuda/products.h"
 #include "data.h"
 #include "device_layers.h"
 #include "layers.h"
@@ -116,6 +117,14 @@ static int is_on_gpu(const gsel_config* config) {
   return device && (!strncmp(device, "GPU-", 4) || !strncmp(device, "MIG-", 4));
 }
 
+/* What a GPU computes with: kernels for bf16 where parameters are kept in it, cuBLASLt where it is asked for and there.
+ */
+static void choose_kernels(struct session* s) {
+  const gsel_str precision = gsel_config_get(s->config, (gsel_str)GSEL_STR("train.precision"));
+  if (precision.len == 4 && !memcmp(precision.data, "bf16", 4)) s->options.sizes.dtype = GSEL_BF16;
+  if (s->options.finds_products && !gpu_products_refusal()) s->options.sizes.products = GPT_CUBLASLT;
+}
+
 /* All ranks, on memory of the host; and once more on that of the GPU. */
 static int join(struct session* s, int on_gpu) {
   gsel_comm_options joining = GSEL_COMM_OPTIONS_INIT; /* rank and world size come from the environment */
@@ -133,6 +142,7 @@ static int start(struct session* s) {
   const gsel_str path = GSEL_STR(s->options.config);
   if (gsel_config_load(path, &s->config, &s->err)) return call_failed(s, "");
   const int on_gpu = is_on_gpu(s->config);
+  if (on_gpu) choose_kernels(s);
   if (on_gpu && device_refusal(&s->options.sizes)) return failed(s, "", device_refusal(&s->options.sizes));
   if (on_gpu && s->options.check) return failed(s, "--check", "kernels are checked on memory of the host");
   if (join(s, on_gpu)) return -1;

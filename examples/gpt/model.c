@@ -79,6 +79,7 @@ static int32_t weight(struct builder* b, const char* stem, const char* suffix, i
   options.n_dims = 2;
   options.init = GSEL_INIT_NORMAL;
   options.init_scale = deviation;
+  options.dtype = b->sizes->dtype;
   if (split.by != WHOLE) {
     options.shard = GSEL_SHARD_DIM;
     options.shard_dim = split.by == BY_COLUMNS ? 0 : 1;
@@ -96,6 +97,7 @@ static int32_t vector(struct builder* b, const char* stem, const char* suffix, i
   options.n_dims = 1;
   options.flags = GSEL_PARAM_NO_DECAY;
   options.init = init;
+  options.dtype = b->sizes->dtype;
   if (split.by == BY_COLUMNS) {
     options.shard = GSEL_SHARD_DIM;
     options.shard_blocks = split.blocks;
@@ -126,12 +128,13 @@ static int32_t input(struct builder* b, const char* stem) {
   return add_value(b, stem, options);
 }
 
-/* [context][blocks][width] floats, or [context][width] of one block, split along the width where they lie in parts. */
+/* [context][blocks][width] numbers, or [context][width] of one block, split along the width where they lie in parts. */
 static int32_t activation(struct builder* b, const char* stem, int64_t width, int32_t placement, struct split split) {
   gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
   const int64_t one[] = {b->sizes->context, width}, several[] = {b->sizes->context, split.blocks, width};
   options.dims = split.blocks == 1 ? one : several;
   options.n_dims = split.blocks == 1 ? 2 : 3;
+  options.dtype = b->sizes->dtype;
   options.placement = placement;
   options.shard_dim = placement == GSEL_PLACEMENT_SHARD ? options.n_dims : 0;
   options.shard_granularity = split.granularity;
@@ -268,9 +271,11 @@ static int32_t attention(struct builder* b, const char* stem, int32_t qkv) {
   const double flop = 4.0 * (double)(context * context * width);
   const struct split by_head = {BY_COLUMNS, 1, (int32_t)(width / sizes->heads)};
   const int32_t y = activation(b, stem, width, GSEL_PLACEMENT_SHARD, by_head);
-  if (sizes->ring)
+  if (sizes->attention == GPT_RING)
     add_layer_with_phases(b, stem, b->kinds->ring, only(qkv), only(y), none(), sizes->heads * context, flop,
                           ring_shift(2 * width, sizes, 0), ring_shift(4 * width, sizes, GSEL_PHASE_HOME));
+  else if (sizes->attention == GPT_FUSED)
+    add_layer(b, stem, b->kinds->ring, only(qkv), only(y), none(), sizes->heads * context, flop);
   else
     add_layer(b, stem, b->kinds->attention, only(qkv), only(y), none(), sizes->heads * context * context, flop);
   return y;
@@ -331,7 +336,7 @@ static void loss(struct builder* b, int32_t logits, int32_t targets) {
 gsel_status gpt_model_create(const struct gpt_sizes* sizes, const struct layer_kinds* kinds, struct gpt_model* out,
                              gsel_error** err) {
   struct builder b = {.sizes = sizes, .kinds = kinds, .gpt = out, .err = err};
-  *out = (struct gpt_model){0};
+  *out = (struct gpt_model){.dtype = sizes->dtype ? sizes->dtype : GSEL_F32};
   b.status = gsel_model_create(&out->model, err);
   out->tokens = input(&b, "tokens");
   out->targets = input(&b, "targets");

@@ -9,8 +9,8 @@
 
 static const char usage[] =
     "usage: gpt --data FILE [--config gsel.toml] [--steps N | --seconds S] [--sample N] [--json FILE]\n"
-    "           [--program PREFIX] [--check] [--quiet] [--layers N] [--width N] [--heads N] [--context N] [--attention "
-    "KIND]\n"
+    "           [--program PREFIX] [--check] [--quiet] [--layers N] [--width N] [--heads N] [--context N]\n"
+    "           [--attention KIND] [--products KIND]\n"
     "  trains a small GPT on the bytes of FILE; alone, or on N ranks as: gsel run -n N -- gpt ...\n"
     "  --config   how it is trained: strategy, optimizer, batch (default: gsel run's --config, else defaults)\n"
     "  --steps    stop after N steps (default 300); --seconds: stop after S seconds\n"
@@ -18,9 +18,11 @@ static const char usage[] =
     "  --program  write each rank's program to PREFIX.RANK; --quiet: no progress lines\n"
     "  --check    run every kernel against its contract first\n"
     "  --layers, --width, --heads, --context  sizes (default: 4, 256, 4, 128); heads divide the width\n"
-    "  --attention  whole (default), or ring: blocks of keys and values that ranks with some of the positions pass "
-    "on\n"
-    "  on a GPU: gsel run --devices ..., or [select] accelerator = \"cuda\" in the configuration\n";
+    "  --attention  whole (default); fused: does not store the probabilities; ring: the same, in blocks of keys and\n"
+    "             values that ranks with some of the positions pass on\n"
+    "  --products  of matrices, on a GPU: plain (default); cublaslt; auto: cublaslt where it is found, else plain\n"
+    "  on a GPU: gsel run --devices ..., or [select] accelerator = \"cuda\" in the configuration; in bf16: [train]\n"
+    "             precision = \"bf16\"\n";
 
 static int wrong(const char* option, const char* why) {
   fprintf(stderr, "gpt: %s %s\n%s", option, why, usage);
@@ -57,8 +59,18 @@ static int64_t* count_of(struct options* o, const char* option) {
 }
 
 static int read_attention(struct options* o, const char* value) {
-  o->sizes.ring = !strcmp(value, "ring");
-  return o->sizes.ring || !strcmp(value, "whole") ? 0 : wrong("--attention", "takes whole or ring");
+  static const char* const kinds[] = {[GPT_WHOLE] = "whole", [GPT_RING] = "ring", [GPT_FUSED] = "fused"};
+  for (int i = 0; i < (int)(sizeof kinds / sizeof *kinds); ++i)
+    if (!strcmp(value, kinds[i])) return o->sizes.attention = i, 0;
+  return wrong("--attention", "takes whole, ring or fused");
+}
+
+static int read_products(struct options* o, const char* value) {
+  o->sizes.products = !strcmp(value, "cublaslt") ? GPT_CUBLASLT : GPT_PLAIN;
+  o->finds_products = !strcmp(value, "auto");
+  return o->sizes.products || o->finds_products || !strcmp(value, "plain")
+             ? 0
+             : wrong("--products", "takes plain, cublaslt or auto");
 }
 
 /* An option with its value; -1 when wrong. */
@@ -68,13 +80,15 @@ static int take(struct options* o, const char* option, const char* value) {
   if (!strcmp(option, "--json")) return o->json = value, 0;
   if (!strcmp(option, "--program")) return o->program = value, 0;
   if (!strcmp(option, "--attention")) return read_attention(o, value);
+  if (!strcmp(option, "--products")) return read_products(o, value);
   if (!strcmp(option, "--seconds"))
     return read_seconds(value, &o->seconds) ? wrong(option, "takes a number above 0") : 0;
   return read_count(value, count_of(o, option)) ? wrong(option, "takes a whole number from 1 to 1000000000") : 0;
 }
 
 static int takes_value(const char* option) {
-  static const char* const others[] = {"--config", "--data", "--json", "--program", "--seconds", "--attention"};
+  static const char* const others[] = {"--config",  "--data",      "--json",    "--program",
+                                       "--seconds", "--attention", "--products"};
   for (size_t i = 0; i < sizeof others / sizeof *others; ++i)
     if (!strcmp(option, others[i])) return 1;
   struct options unused;

@@ -17,6 +17,7 @@ struct options {
   int quiet;
   int check; /* the kernels, before training */
   struct gpt_sizes sizes;
+  int finds_products; /* cuBLASLt is to be used where it is found */
 };
 
 /* Returns 0; 1 when help was asked and given; -1 when the line is wrong, which is said on standard error. */

@@ -13,7 +13,7 @@
 struct window {
   int64_t context, used;
   uint8_t* bytes; /* [context], zero behind `used` */
-  float* logits;  /* [context][GPT_VOCAB] */
+  void* logits;   /* [context][GPT_VOCAB], f32 or bf16 */
 };
 
 static gsel_status fill_window(const gsel_data_request* request, void* user_data) {
@@ -42,6 +42,14 @@ static uint8_t draw(const float* logits, double temperature, double chance) {
   return (uint8_t)i;
 }
 
+static float number_at(const void* numbers, gsel_dtype dtype, int64_t i) {
+  if (dtype != GSEL_BF16) return ((const float*)numbers)[i];
+  const uint32_t bits = (uint32_t)((const uint16_t*)numbers)[i] << 16;
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
 static void show(FILE* out, uint8_t byte) {
   if (!out) return;
   putc(iscntrl(byte) && byte != '\n' ? '?' : byte, out);
@@ -50,7 +58,7 @@ static void show(FILE* out, uint8_t byte) {
 
 gsel_status sample_text(gsel_trainer* trainer, const struct gpt_model* model, int64_t context, const char* prompt,
                         int64_t n, double temperature, uint64_t key, FILE* out, gsel_error** err) {
-  const size_t logits_bytes = (size_t)(context * GPT_VOCAB) * sizeof(float);
+  const size_t logits_bytes = (size_t)(context * GPT_VOCAB) * gsel_dtype_bytes(model->dtype);
   struct window window = {.context = context, .bytes = calloc((size_t)context, 1), .logits = malloc(logits_bytes)};
   gsel_status status = window.bytes && window.logits ? GSEL_OK : GSEL_ERR_NOMEM;
   for (const char* c = prompt; *c && status == GSEL_OK; ++c) append(&window, (uint8_t)*c);
@@ -58,7 +66,9 @@ gsel_status sample_text(gsel_trainer* trainer, const struct gpt_model* model, in
     status = gsel_trainer_infer(trainer, model->logits, 1, fill_window, &window, window.logits, logits_bytes, err);
     if (status != GSEL_OK) break;
     /* Causal: what lies behind `used` has no influence on the row before it. */
-    const float* next = window.logits + (window.used - 1) * GPT_VOCAB;
+    float next[GPT_VOCAB];
+    for (int b = 0; b < GPT_VOCAB; ++b)
+      next[b] = number_at(window.logits, model->dtype, (window.used - 1) * GPT_VOCAB + b);
     append(&window, draw(next, temperature, gsel_random_uniform(key, (uint64_t)i)));
     show(out, window.bytes[window.used - 1]);
   }

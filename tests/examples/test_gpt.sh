@@ -43,7 +43,7 @@ mv "$work/ddp.json" "$work/one.json"
 mv "$work/ddp.out" "$work/one.out"
 
 # The kernels keep their contract, on this text; so does attention in a ring.
-for attention in whole ring; do
+for attention in whole ring fused; do
   "$bin/gpt" --data "$work/text" --config "$work/ddp.toml" --steps 1 --quiet --check --layers 1 --width 48 --heads 3 \
     --context 20 --attention $attention > "$work/checked" || fail "gpt --check, attention $attention failed"
   [ "$(head -n 1 "$work/checked")" = "kernels: 15 layers checked, no breach" ] ||

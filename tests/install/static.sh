@@ -23,17 +23,17 @@ expect_run "a program with names of libgsel's inside" "libgsel GSEL_OK, find_plu
 for file in kernels blocks; do
   $CC -O3 -ffast-math -c "$gpt/$file.c" -o "$file.o" $(pkg-config --cflags gsel openblas)
 done
-for file in model layers ring device_layers data options sample record main; do
+for file in model layers ring device_layers device_ring data options sample record main; do
   $CC -O2 -D_DEFAULT_SOURCE -c "$gpt/$file.c" -o "$file.o" $(pkg-config --cflags gsel openblas)
 done
-for file in gpu image; do
+for file in gpu products image; do
   $CC -O2 -D_DEFAULT_SOURCE -c "$gpt/cuda/$file.c" -o "$file.o" $(pkg-config --cflags gsel openblas)
 done
 $CC -O2 -D_DEFAULT_SOURCE -Dmain=gpt_main -c "$gpt/main.c" -o gpt_main.o $(pkg-config --cflags gsel openblas)
 $CC -Wall -Wextra -Werror -c "$SOURCE/tests/install/c/linked.c" $(pkg-config --cflags gsel)
 sed -n '/^<!-- block: file no_udev.c/,/^```$/p' "$SOURCE/docs/packaging.md" | grep -v -e '^```' -e '^<!--' > no_udev.c
 $CC -Wall -Wextra -Werror -c no_udev.c
-parts="model.o layers.o ring.o data.o options.o sample.o record.o kernels.o blocks.o device_layers.o gpu.o image.o"
+parts="model.o layers.o ring.o data.o options.o sample.o record.o kernels.o blocks.o device_layers.o device_ring.o gpu.o products.o image.o"
 blas="$(pkg-config --libs-only-L openblas) -lopenblas -lm"
 $CC main.o $parts $(pkg-config --libs gsel) $blas -o shared
 $CC linked.o gpt_main.o $parts $(pkg-config --libs gsel-static) $blas -o root/bin/archives

@@ -50,9 +50,13 @@ static int n_gpus;
 static pthread_mutex_t gpus_lock = PTHREAD_MUTEX_INITIALIZER;
 
 #define KERNEL_NAME(name, n) "gpt_" #name,
+#define BF16_NAME(name, n) "gpt_" #name "_bf16",
 #define KERNEL_PARAMETERS(name, n) n,
-static const char* const kernel_names[] = {GPT_KERNELS(KERNEL_NAME)};
-static const int kernel_parameters[] = {GPT_KERNELS(KERNEL_PARAMETERS)};
+static const char* const kernel_names[] = {GPT_TYPED_KERNELS(KERNEL_NAME) GPT_TYPED_KERNELS(BF16_NAME)
+                                               GPT_OTHER_KERNELS(KERNEL_NAME)};
+static const int kernel_parameters[] = {GPT_TYPED_KERNELS(KERNEL_PARAMETERS) GPT_TYPED_KERNELS(KERNEL_PARAMETERS)
+                                            GPT_OTHER_KERNELS(KERNEL_PARAMETERS)};
+_Static_assert(GPT_N_KERNELS <= MOST_KERNELS, "a device has no room for all kernels");
 static const struct gpu_set gpt_kernels = {"the GPT", gpu_image, kernel_names, kernel_parameters, GPT_N_KERNELS};
 
 static gsel_status failed(int result, const char* what, struct gpu_say say) {
@@ -132,7 +136,7 @@ static int push_any(void) {
   return result ? result : 201; /* no context */
 }
 
-/* Makes the stream's device current until leave(). */
+/* Makes the stream's device current until gpu_leave(). */
 static gsel_status make_current(void* stream, void** context, struct gpu_say say) {
   void* other;
   int result = push_any();
@@ -144,7 +148,7 @@ static gsel_status make_current(void* stream, void** context, struct gpu_say say
   return result ? failed(result, "making the stream's device current", say) : GSEL_OK;
 }
 
-static void leave(void) {
+void gpu_leave(void) {
   void* popped;
   cuda.pop(&popped);
 }
@@ -159,8 +163,15 @@ static gsel_status enter(void* stream, struct gpu** gpu, struct gpu_say say) {
   }
   pthread_mutex_lock(&gpus_lock);
   gsel_status status = make_current(stream, &context, say);
-  if (!status && (status = find_gpu(context, gpu, say)) != GSEL_OK) leave();
+  if (!status && (status = find_gpu(context, gpu, say)) != GSEL_OK) gpu_leave();
   pthread_mutex_unlock(&gpus_lock);
+  return status;
+}
+
+gsel_status gpu_enter(void* stream, void** context, struct gpu_say say) {
+  struct gpu* gpu;
+  const gsel_status status = enter(stream, &gpu, say);
+  if (!status) *context = gpu->context;
   return status;
 }
 
@@ -183,7 +194,7 @@ gsel_status gpu_launch_of(const struct gpu_set* set, void* stream, int kernel, i
   status = find_kernel(gpu, set, kernel, &function, say);
   const unsigned grid = (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
   const int result = status ? 0 : cuda.launch(function, grid, 1, 1, GPT_THREADS, 1, 1, 0, stream, places, NULL);
-  leave();
+  gpu_leave();
   return result ? failed(result, set->names[kernel], say) : status;
 }
 
@@ -197,7 +208,7 @@ gsel_status gpu_copy(void* stream, void* dst, const void* src, size_t bytes, str
   const gsel_status status = enter(stream, &gpu, say);
   if (status) return status;
   const int result = bytes ? cuda.copy((uintptr_t)dst, (uintptr_t)src, bytes, stream) : 0;
-  leave();
+  gpu_leave();
   return result ? failed(result, "a copy", say) : GSEL_OK;
 }
 
@@ -207,7 +218,7 @@ gsel_status gpu_lock(void* stream, size_t bytes, struct gpu_locked* out, struct 
   if (status) return status;
   void* memory;
   const int result = cuda.lock(&memory, bytes, 0);
-  leave();
+  gpu_leave();
   if (result) return failed(result, "page-locked memory for the text", say);
   *out = (struct gpu_locked){memory, gpu->context};
   return GSEL_OK;
@@ -216,7 +227,7 @@ gsel_status gpu_lock(void* stream, size_t bytes, struct gpu_locked* out, struct 
 void gpu_unlock(struct gpu_locked* locked) {
   if (locked->memory && cuda.push(locked->context) == 0) {
     cuda.unlock(locked->memory);
-    leave();
+    gpu_leave();
   }
   *locked = (struct gpu_locked){0};
 }

@@ -13,9 +13,16 @@
 
 #include "kernels.h"
 
+/* A kernel of the first list, and GPT_N_TYPED behind it the same for bf16. */
 #define GPT_KERNEL_NUMBER(name, n) GPT_##name,
-enum gpt_kernel { GPT_KERNELS(GPT_KERNEL_NUMBER) GPT_N_KERNELS };
+#define GPT_BF16_NUMBER(name, n) GPT_##name##_bf16,
+enum gpt_kernel {
+  GPT_TYPED_KERNELS(GPT_KERNEL_NUMBER) GPT_N_TYPED,
+  GPT_BEFORE_BF16 = GPT_N_TYPED - 1,
+  GPT_TYPED_KERNELS(GPT_BF16_NUMBER) GPT_OTHER_KERNELS(GPT_KERNEL_NUMBER) GPT_N_KERNELS
+};
 #undef GPT_KERNEL_NUMBER
+#undef GPT_BF16_NUMBER
 
 /* Where a reason goes: the message of a gsel_call or of a gsel_data_request. */
 struct gpu_say {
@@ -31,6 +38,11 @@ union gpu_argument {
 
 /* The kernels of this build as the driver takes them; NULL: it was built without nvcc. */
 const void* gpu_image(void);
+
+/* Makes the device of the stream current, for calls of the driver and of NVIDIA's libraries, until gpu_leave(); its
+ * context says which one that is. */
+gsel_status gpu_enter(void* stream, void** context, struct gpu_say say);
+void gpu_leave(void);
 
 gsel_status gpu_launch(void* stream, enum gpt_kernel kernel, int64_t blocks, const union gpu_argument* arguments,
                        int n_arguments, struct gpu_say say);

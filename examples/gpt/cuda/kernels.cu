@@ -1,11 +1,14 @@
 // cuda/kernels.cu: the kernels of kernels.h on a GPU, with the same arrays and the same meaning: f32, and f64 for the
-// sum of the losses. nvcc compiles this file into a fatbin; tests/fake/cuda compiles it for the host.
+// sum of the losses. Those of typed_kernels.h are compiled a second time for arrays in bf16: what they read is widened,
+// all arithmetic and every sum is f32, and a result is rounded once, to nearest even. nvcc compiles this file into a
+// fatbin; tests/fake/cuda compiles it for the host.
 //
 // Each element of a result is computed by one thread, or by one block in a fixed order: there are no atomics, so a
 // kernel gives the same bits for the same arguments, whatever the number of blocks, and what it gives for one sample
 // does not depend on the others.
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "kernels.h"
 
@@ -13,6 +16,31 @@ namespace gpt_cuda_kernels {
 
 constexpr int kThreads = GPT_THREADS, kLanes = GPT_LANES, kRows = GPT_ROWS;
 constexpr int kTile = GPT_TILE, kDepth = 16, kSide = 4;  // of products; each thread has kSide * kSide elements
+
+// ---- numbers -------------------------------------------------------------------------------------------------------
+
+struct Bf16 {
+  uint16_t bits;
+};
+
+__device__ inline float wide(float x) {
+  return x;
+}
+__device__ inline float wide(Bf16 x) {
+  const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
+  float wide;
+  memcpy(&wide, &bits, sizeof wide);
+  return wide;
+}
+
+__device__ inline void put(float* to, float x) {
+  *to = x;
+}
+__device__ inline void put(Bf16* to, float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  to->bits = x == x ? static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16) : uint16_t{0x7fc0};
+}
 
 // ---- who does what ------------------------------------------------------------------------------------------------
 
@@ -85,24 +113,26 @@ __device__ inline void sum_over_rows(float* sum, int64_t rows, int64_t width, in
 // ---- products -------------------------------------------------------------------------------------------------------
 
 // One side of a product: number k of line i is at[i * per_line + k * per_depth].
+template <class T>
 struct Operand {
-  const float* at;
+  const T* at;
   int64_t lines, per_line, per_depth;
 };
 
 // Numbers [k, k + kDepth) of lines [line, line + kTile), zero outside. Neighbours in memory go to neighbouring threads.
-__device__ inline void load(float (*tile)[kTile + 1], const Operand& from, int64_t line, int64_t k, int64_t depth) {
+template <class T>
+__device__ inline void load(float (*tile)[kTile + 1], const Operand<T>& from, int64_t line, int64_t k, int64_t depth) {
   const bool along_depth = from.per_depth == 1;
   for (int i = static_cast<int>(threadIdx.x); i < kDepth * kTile; i += kThreads) {
     const int l = along_depth ? i / kDepth : i % kTile, d = along_depth ? i % kDepth : i / kTile;
     const bool is_inside = line + l < from.lines && k + d < depth;
-    tile[d][l] = is_inside ? from.at[(line + l) * from.per_line + (k + d) * from.per_depth] : 0;
+    tile[d][l] = is_inside ? wide(from.at[(line + l) * from.per_line + (k + d) * from.per_depth]) : 0;
   }
 }
 
 // put(i, j, the sum over k < depth of a's number k of line i times b's number k of line j).
-template <class Put>
-__device__ inline void product(const Operand& a, const Operand& b, int64_t depth, Put put) {
+template <class T, class Put>
+__device__ inline void product(const Operand<T>& a, const Operand<T>& b, int64_t depth, Put put) {
   __shared__ float a_tile[kDepth][kTile + 1], b_tile[kDepth][kTile + 1];
   const int64_t across = (b.lines + kTile - 1) / kTile, tiles = across * ((a.lines + kTile - 1) / kTile);
   const int own_i = static_cast<int>(threadIdx.x) / (kTile / kSide) * kSide;
@@ -142,30 +172,36 @@ struct Place {
   }
 };
 
-__device__ inline float dot(const float* a, const float* b, int64_t n) {
+template <class T>
+__device__ inline float dot(const T* a, const T* b, int64_t n) {
   float sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
+  for (int64_t i = 0; i < n; ++i) sum += wide(a[i]) * wide(b[i]);
   return sum;
 }
 
-// out[columns] = sum over t in [from, to) of weight(t) times row t of rows, by the lanes of one row. end: at least as
-// large as the `to` of each row of the block.
-template <class Weight>
-__device__ inline void mix(float* out, int64_t columns, const float* rows, int64_t stride, int64_t from, int64_t to,
-                           int64_t end, Weight weight) {
+// out[columns] = sum over t in [from, to) of weight(t) times row t of rows, by the lanes of one row. end and most: at
+// least as large as the `to` and the `columns` of each row of the block. A lane has kWide columns at a time.
+template <class T, class Weight>
+__device__ inline void mix(T* out, int64_t columns, int64_t most, const T* rows, int64_t stride, int64_t from,
+                           int64_t to, int64_t end, Weight weight) {
+  constexpr int kWide = 4;
   __shared__ float weights[kThreads];
   const float* own = weights + threadIdx.x - lane();
-  for (int64_t first = 0; first < end; first += kLanes) {
-    const int64_t mine = first + lane();
-    weights[threadIdx.x] = mine >= from && mine < to ? weight(mine) : 0;
-    __syncthreads();
-    for (int64_t c = lane(); c < columns; c += kLanes) {
-      float sum = first > 0 ? out[c] : 0;
-      for (int k = 0; k < kLanes; ++k)
-        if (first + k >= from && first + k < to) sum += own[k] * rows[(first + k) * stride + c];
-      out[c] = sum;
+  for (int64_t begin = 0; begin < most; begin += kWide * kLanes) {
+    float sum[kWide] = {};
+    for (int64_t first = 0; first < end; first += kLanes) {
+      const int64_t mine = first + lane();
+      weights[threadIdx.x] = mine >= from && mine < to ? weight(mine) : 0;
+      __syncthreads();
+      for (int w = 0; w < kWide; ++w) {
+        const int64_t c = begin + w * kLanes + lane();
+        for (int k = 0; k < kLanes && c < columns; ++k)
+          if (first + k >= from && first + k < to) sum[w] += own[k] * wide(rows[(first + k) * stride + c]);
+      }
+      __syncthreads();
     }
-    __syncthreads();
+    for (int w = 0; w < kWide; ++w)
+      if (begin + w * kLanes + lane() < columns) put(out + begin + w * kLanes + lane(), sum[w]);
   }
 }
 
@@ -178,243 +214,112 @@ __device__ inline float logistic(float z, float e) {
   return (z < 0 ? e : 1) / (1 + e);
 }
 
+// ---- attention in blocks of keys: blocks.c, and without a division the fused attention ------------------------------
+
+// A block of threads computes kOwn rows, kParts threads each, and goes over the other side, of kOthers at a time. So
+// all that is read twice lies in memory that the threads share, and no matrix of scores is stored.
+constexpr int kOwn = GPT_OWN, kParts = kThreads / kOwn, kOthers = 32, kHead = GPT_HEAD;
+constexpr int kEach = kOthers / kParts, kColumns = kHead / kParts;  // of a thread: others, and columns of a result
+using Line = float[kHead + 1];
+
+__device__ inline int own_row() {
+  return static_cast<int>(threadIdx.x) / kParts;
+}
+__device__ inline int part() {
+  return static_cast<int>(threadIdx.x) % kParts;
+}
+
+// get(line, column) of so many lines, zero for lines past `count`.
+template <class Get>
+__device__ inline void load_lines(Line* to, int lines, int64_t count, int64_t head, Get get) {
+  for (int64_t i = threadIdx.x; i < lines * head; i += kThreads)
+    to[i / head][i % head] = i / head < count ? get(i / head, i % head) : 0;
+}
+
+__device__ inline float dot_lines(const float* a, const float* b, int64_t head) {
+  float sum = 0;
+  for (int64_t c = 0; c < head; ++c) sum += a[c] * b[c];
+  return sum;
+}
+
+// One number from each thread of a row, put together.
+template <class Fold>
+__device__ inline float fold_parts(float own) {
+  __shared__ float of[kThreads];
+  of[threadIdx.x] = own;
+  __syncthreads();
+  const float* row = of + threadIdx.x - part();
+  float all = row[0];
+  for (int i = 1; i < kParts; ++i) all = Fold()(all, row[i]);
+  __syncthreads();
+  return all;
+}
+
+// out[column] += the sum over others of weight times their number there, by the threads of a row.
+__device__ inline void add_others(float* out, const float* weights, const Line* others, int64_t head) {
+  for (int c = 0; c < kColumns; ++c)
+    for (int j = 0; j < kOthers && part() + c * kParts < head; ++j)
+      out[c] += weights[j] * others[j][part() + c * kParts];
+}
+
+__device__ inline int64_t clamped(int64_t x, int64_t most) {
+  return x < 0 ? 0 : x < most ? x : most;
+}
+
+// Keys and values of one head of one sample: the rank's own in qkv, or those of a block that goes round the ring, which
+// are f32 and of which the first two numbers say where it begins and how many positions it has, `room` at most.
+template <class T>
+struct Keys {
+  const T* own = nullptr;
+  const float* block = nullptr;
+  int64_t first, count, stride, width;
+  __device__ Keys(const T* qkv, const float* from, int64_t room, int64_t sample, int64_t column, int64_t first_here,
+                  int64_t here, int64_t all)
+      : first(first_here), count(here), stride(3 * all), width(all) {
+    if (from) {
+      first = static_cast<int64_t>(from[0]);
+      count = clamped(static_cast<int64_t>(from[1]), room);
+      stride = 2 * width;
+      block = from + GPT_BLOCK_HEAD + sample * count * stride + column;
+    } else {
+      own = qkv + sample * here * stride + width + column;
+    }
+  }
+  __device__ float key(int64_t j, int64_t c) const { return block ? block[j * stride + c] : wide(own[j * stride + c]); }
+  __device__ float value(int64_t j, int64_t c) const { return key(j, width + c); }
+};
+
+// Tile number `tile` of kOwn rows, of `across` for each head of a sample.
+struct Tile {
+  int64_t first, sample, head, sample_head;  // its first row; sample_head: of [n][heads]
+  __device__ Tile(int64_t tile, int64_t across, int64_t heads)
+      : first(tile % across * kOwn),
+        sample(tile / across / heads),
+        head(tile / across % heads),
+        sample_head(tile / across) {}
+};
+
 }  // namespace gpt_cuda_kernels
 
 using namespace gpt_cuda_kernels;
 
-#define GPT_KERNEL extern "C" __global__ void __launch_bounds__(GPT_THREADS)
+#define GPT_KERNEL(name) extern "C" __global__ void __launch_bounds__(GPT_THREADS) name
 
-// ---- embedding
-// ----------------------------------------------------------------------------------------------------------
+#define Real float
+#define TYPED(name) GPT_KERNEL(gpt_##name)
+#include "typed_kernels.h"
+#undef TYPED
+#undef Real
 
-GPT_KERNEL gpt_token_forward(float* x, const uint8_t* tokens, const float* table, int64_t rows, int64_t first,
-                             int64_t count, int64_t width) {
-  over(rows * width, [=](int64_t i) {
-    const int64_t at = tokens[i / width] - first;
-    x[i] = at >= 0 && at < count ? table[at * width + i % width] : 0;
-  });
-}
-
-// A thread has one column of one token and looks for that token in all rows.
-GPT_KERNEL gpt_token_backward(float* dtable, const float* dx, const uint8_t* tokens, int64_t rows, int64_t first,
-                              int64_t count, int64_t width, int64_t accumulate) {
-  over(count * width, [=](int64_t i) {
-    float sum = accumulate ? dtable[i] : 0;
-    for (int64_t r = 0; r < rows; ++r)
-      if (tokens[r] - first == i / width) sum += dx[r * width + i % width];
-    dtable[i] = sum;
-  });
-}
-
-GPT_KERNEL gpt_position_forward(float* y, const float* x, const float* table, int64_t n, int64_t first, int64_t here,
-                                int64_t width) {
-  over(n * here * width, [=](int64_t i) { y[i] = x[i] + table[first * width + i % (here * width)]; });
-}
-
-GPT_KERNEL gpt_position_backward(float* dtable, const float* dy, int64_t n, int64_t context, int64_t first,
-                                 int64_t here, int64_t width, int64_t accumulate) {
-  over(context * width, [=](int64_t i) {
-    const int64_t at = i - first * width;
-    float sum = accumulate ? dtable[i] : 0;
-    for (int64_t s = 0; s < n && at >= 0 && at < here * width; ++s) sum += dy[s * here * width + at];
-    dtable[i] = sum;
-  });
-}
-
-// ---- linear
-// -------------------------------------------------------------------------------------------------------------
-
-GPT_KERNEL gpt_linear_forward(float* y, const float* x, const float* w, const float* b, int64_t rows, int64_t in,
-                              int64_t out) {
-  product({x, rows, in, 1}, {w, out, in, 1}, in,
-          [=](int64_t r, int64_t o, float sum) { y[r * out + o] = b ? b[o] + sum : sum; });
-}
-
-GPT_KERNEL gpt_linear_backward_input(float* dx, const float* dy, const float* w, int64_t rows, int64_t in,
-                                     int64_t out) {
-  product({dy, rows, out, 1}, {w, in, 1, in}, out, [=](int64_t r, int64_t i, float sum) { dx[r * in + i] = sum; });
-}
-
-GPT_KERNEL gpt_linear_backward_weight(float* dw, const float* dy, const float* x, int64_t rows, int64_t in, int64_t out,
-                                      int64_t accumulate) {
-  product({dy, out, 1, out}, {x, in, 1, in}, rows,
-          [=](int64_t o, int64_t i, float sum) { dw[o * in + i] = accumulate ? dw[o * in + i] + sum : sum; });
-}
-
-// Of biases.
-GPT_KERNEL gpt_sum_rows(float* sum, const float* dy, int64_t rows, int64_t width, int64_t accumulate) {
-  sum_over_rows(sum, rows, width, accumulate, [=](int64_t r, int64_t i) { return dy[r * width + i]; });
-}
-
-// ---- layer norm
-// -----------------------------------------------------------------------------------------------------------
-
-GPT_KERNEL gpt_layernorm_forward(float* y, float* stats, const float* x, const float* g, const float* b, int64_t rows,
-                                 int64_t width) {
-  each_row(rows, [=](int64_t row, int64_t is_here) {
-    const int64_t at = row * width, n = is_here * width;
-    float sum = 0, squares = 0;
-    for (int64_t i = lane(); i < n; i += kLanes) sum += x[at + i];
-    const float mean = fold_lanes<Plus>(sum) / static_cast<float>(width);
-    for (int64_t i = lane(); i < n; i += kLanes) squares += (x[at + i] - mean) * (x[at + i] - mean);
-    const float scale = 1 / sqrtf(fold_lanes<Plus>(squares) / static_cast<float>(width) + 1e-5f);
-    for (int64_t i = lane(); i < n; i += kLanes) y[at + i] = (x[at + i] - mean) * scale * g[i] + b[i];
-    if (is_here && lane() == 0) stats[2 * row] = mean, stats[2 * row + 1] = scale;
-  });
-}
-
-GPT_KERNEL gpt_layernorm_backward_input(float* dx, const float* dy, const float* x, const float* stats, const float* g,
-                                        int64_t rows, int64_t width) {
-  each_row(rows, [=](int64_t row, int64_t is_here) {
-    const int64_t at = row * width, n = is_here * width;
-    const float mean = is_here ? stats[2 * row] : 0, scale = is_here ? stats[2 * row + 1] : 0;
-    float sum = 0, with_x = 0;  // of dy * g, alone and with the normalised x
-    for (int64_t i = lane(); i < n; i += kLanes) {
-      sum += dy[at + i] * g[i];
-      with_x += dy[at + i] * g[i] * (x[at + i] - mean) * scale;
-    }
-    sum = fold_lanes<Plus>(sum) / static_cast<float>(width);
-    with_x = fold_lanes<Plus>(with_x) / static_cast<float>(width);
-    for (int64_t i = lane(); i < n; i += kLanes)
-      dx[at + i] = scale * (dy[at + i] * g[i] - sum - (x[at + i] - mean) * scale * with_x);
-  });
-}
-
-GPT_KERNEL gpt_layernorm_backward_weight(float* dg, float* db, const float* dy, const float* x, const float* stats,
-                                         int64_t rows, int64_t width, int64_t accumulate) {
-  sum_over_rows(dg, rows, width, accumulate, [=](int64_t r, int64_t i) {
-    return dy[r * width + i] * (x[r * width + i] - stats[2 * r]) * stats[2 * r + 1];
-  });
-  sum_over_rows(db, rows, width, accumulate, [=](int64_t r, int64_t i) { return dy[r * width + i]; });
-}
-
-// ---- attention
-// --------------------------------------------------------------------------------------------------------------
-
-// Rows of probs are those of each_row. A lane reads again only what it has written.
-GPT_KERNEL gpt_attention_forward(float* y, float* probs, const float* qkv, int64_t n, int64_t context, int64_t heads,
-                                 int64_t head) {
-  const int64_t width = heads * head, stride = 3 * width;
-  const float scale = 1 / sqrtf(static_cast<float>(head));
-  each_row(n * heads * context, [=](int64_t row, int64_t is_here) {
-    const Place at(row, context, heads, head);
-    const float *q = qkv + at.in_qkv + at.position * stride, *k = qkv + at.in_qkv + width, *v = k + width;
-    const int64_t seen = is_here * (at.position + 1);
-    float *p = probs + row * context, top = -INFINITY, sum = 0;
-    for (int64_t j = lane(); j < seen; j += kLanes) {
-      p[j] = scale * dot(q, k + j * stride, head);
-      top = Larger()(p[j], top);
-    }
-    top = fold_lanes<Larger>(top);
-    for (int64_t j = lane(); j < seen; j += kLanes) {
-      p[j] = expf(p[j] - top);
-      sum += p[j];
-    }
-    sum = fold_lanes<Plus>(sum);
-    for (int64_t j = lane(); j < is_here * context; j += kLanes) p[j] = j < seen ? p[j] / sum : 0;
-    mix(y + at.in_y + at.position * width, is_here * head, v, stride, 0, seen, context,
-        [=](int64_t j) { return p[j]; });
-  });
-}
-
-// The gradients of the scores of a row are scale * p * (d - the sum of p * d over the row), where d = dy v are those of
-// the probabilities p. They are computed where they are needed and never stored. The sum of each row, which
-// backward_keys needs as well, waits where the first gradient of its value will be; backward_values, the last of the
-// three, overwrites it.
-GPT_KERNEL gpt_attention_backward_queries(float* dqkv, const float* dy, const float* qkv, const float* probs, int64_t n,
-                                          int64_t context, int64_t heads, int64_t head) {
-  const int64_t width = heads * head, stride = 3 * width;
-  const float scale = 1 / sqrtf(static_cast<float>(head));
-  each_row(n * heads * context, [=](int64_t row, int64_t is_here) {
-    const Place at(row, context, heads, head);
-    const float *k = qkv + at.in_qkv + width, *v = k + width, *d_out = dy + at.in_y + at.position * width;
-    const float* p = probs + row * context;
-    float *dq = dqkv + at.in_qkv + at.position * stride, sum = 0;
-    const int64_t seen = is_here * (at.position + 1);
-    for (int64_t j = lane(); j < seen; j += kLanes) sum += p[j] * dot(d_out, v + j * stride, head);
-    sum = fold_lanes<Plus>(sum);
-    mix(dq, is_here * head, k, stride, 0, seen, context,
-        [=](int64_t j) { return scale * p[j] * (dot(d_out, v + j * stride, head) - sum); });
-    if (is_here && lane() == 0) dq[2 * width] = sum;
-  });
-}
-
-GPT_KERNEL gpt_attention_backward_keys(float* dqkv, const float* dy, const float* qkv, const float* probs, int64_t n,
-                                       int64_t context, int64_t heads, int64_t head) {
-  const int64_t width = heads * head, stride = 3 * width;
-  const float scale = 1 / sqrtf(static_cast<float>(head));
-  each_row(n * heads * context, [=](int64_t row, int64_t is_here) {
-    const Place at(row, context, heads, head);
-    const float *q = qkv + at.in_qkv, *v = q + 2 * width + at.position * stride, *d_out = dy + at.in_y;
-    const float *p = probs + at.sample_head * context * context + at.position, *sums = dqkv + at.in_qkv + 2 * width;
-    mix(dqkv + at.in_qkv + width + at.position * stride, is_here * head, q, stride, at.position, is_here * context,
-        context,
-        [=](int64_t i) { return scale * p[i * context] * (dot(d_out + i * width, v, head) - sums[i * stride]); });
-  });
-}
-
-GPT_KERNEL gpt_attention_backward_values(float* dqkv, const float* dy, const float* probs, int64_t n, int64_t context,
-                                         int64_t heads, int64_t head) {
-  const int64_t width = heads * head;
-  each_row(n * heads * context, [=](int64_t row, int64_t is_here) {
-    const Place at(row, context, heads, head);
-    const float* p = probs + at.sample_head * context * context + at.position;
-    mix(dqkv + at.in_qkv + (2 + 3 * at.position) * width, is_here * head, dy + at.in_y, width, at.position,
-        is_here * context, context, [=](int64_t i) { return p[i * context]; });
-  });
-}
-
-// ---- gelu, residual
-// -----------------------------------------------------------------------------------------------------------
-
-GPT_KERNEL gpt_gelu_forward(float* y, const float* x, int64_t count) {
-  over(count, [=](int64_t i) {
-    const float z = kGelu2u * (x[i] + kGeluCube * x[i] * x[i] * x[i]);
-    y[i] = x[i] * logistic(z, expf(-fabsf(z)));
-  });
-}
-
-GPT_KERNEL gpt_gelu_backward(float* dx, const float* dy, const float* x, int64_t count) {
-  over(count, [=](int64_t i) {
-    const float z = kGelu2u * (x[i] + kGeluCube * x[i] * x[i] * x[i]);
-    const float slope = kGelu2u * (1 + 3 * kGeluCube * x[i] * x[i]), e = expf(-fabsf(z));
-    dx[i] = dy[i] * logistic(z, e) * (1 + x[i] * slope * logistic(-z, e));
-  });
-}
-
-GPT_KERNEL gpt_residual_forward(float* y, const float* x, const float* f, const float* b, int64_t rows, int64_t width) {
-  over(rows * width, [=](int64_t i) { y[i] = x[i] + f[i] + b[i % width]; });
-}
-
-// ---- cross-entropy
-// --------------------------------------------------------------------------------------------------------------
-
-GPT_KERNEL gpt_cross_entropy_tops(float* tops, const float* logits, int64_t rows, int64_t count) {
-  each_row(rows, [=](int64_t row, int64_t is_here) {
-    float top = -INFINITY;
-    for (int64_t i = lane(); i < is_here * count; i += kLanes) top = Larger()(logits[row * count + i], top);
-    top = fold_lanes<Larger>(top);
-    if (is_here && lane() == 0) tops[row] = top;
-  });
-}
-
-GPT_KERNEL gpt_cross_entropy_sums(float* sums, const float* logits, const float* tops, const uint8_t* targets,
-                                  int64_t rows, int64_t first, int64_t count) {
-  each_row(rows, [=](int64_t row, int64_t is_here) {
-    const float top = is_here ? tops[row] : 0;
-    float sum = 0;
-    for (int64_t i = lane(); i < is_here * count; i += kLanes) sum += expf(logits[row * count + i] - top);
-    sum = fold_lanes<Plus>(sum);
-    if (!is_here || lane() > 0) return;
-    const int64_t target = targets[row] - first;
-    sums[2 * row] = sum;
-    sums[2 * row + 1] = target >= 0 && target < count ? logits[row * count + target] : 0;
-  });
-}
+#define Real Bf16
+#define TYPED(name) GPT_KERNEL(gpt_##name##_bf16)
+#include "typed_kernels.h"
+#undef TYPED
+#undef Real
 
 // One block. loss and weight are those of gsel's loss layer.
-GPT_KERNEL gpt_cross_entropy_loss(double* loss, double* weight, float* log_sums, const float* tops, const float* sums,
-                                  int64_t rows) {
+GPT_KERNEL(gpt_cross_entropy_loss)
+(double* loss, double* weight, float* log_sums, const float* tops, const float* sums, int64_t rows) {
   __shared__ double parts[kThreads];
   double sum = 0;
   for (int64_t r = threadIdx.x; r < rows; r += kThreads) {
@@ -428,12 +333,4 @@ GPT_KERNEL gpt_cross_entropy_loss(double* loss, double* weight, float* log_sums,
     __syncthreads();
   }
   if (threadIdx.x == 0) *loss = parts[0], *weight = static_cast<double>(rows);
-}
-
-GPT_KERNEL gpt_cross_entropy_backward(float* dlogits, const float* logits, const float* log_sums,
-                                      const uint8_t* targets, int64_t rows, int64_t first, int64_t count) {
-  over(rows * count, [=](int64_t i) {
-    const float p = expf(logits[i] - log_sums[i / count]);
-    dlogits[i] = targets[i / count] - first == i % count ? p - 1 : p;
-  });
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # gpt.sh BIN SOURCE DRIVERS: the program of examples/gpt, as it is built for hardware, with the doubles under the names of
 # the vendor's libraries in DRIVERS. It trains on a device where the configuration says so and comes to what it comes to on
-# the host; what has no kernels is refused by name.
+# the host, also with ring and fused attention and with products by cuBLASLt; what has no kernels is refused by name.
 set -eu
 bin=$1
 source=$2
@@ -36,9 +36,40 @@ sed '1,/^---/d' "$work/host.out" > "$work/host.text"
 sed '1,/^---/d' "$work/cuda.out" > "$work/cuda.text"
 cmp -s "$work/host.text" "$work/cuda.text" || fail "the model writes another text on a device: $(cat "$work/cuda.text")"
 
-! gpt cuda --attention ring || fail "ring attention trains on a device"
-grep -q "ring attention has no kernels for a GPU; use --attention whole" "$work/cuda.err" ||
-  fail "ring attention: $(cat "$work/cuda.err")"
+# Ring attention, where ranks have parts of the positions; fused attention; products by the double of cuBLASLt.
+sed 's/^batch *=.*/batch = 4/; s/^optimizer.*/optimizer = "sgd"/; s/^learning_rate.*/learning_rate = 0.1/' \
+  "$source/examples/gpt/strategies/cp-ring.toml" > "$work/ring.toml"
+printf '[select]\naccelerator = "cuda"\n' >> "$work/ring.toml"
+near_host() { # NAME: its losses are the host's, and it lets the double find nothing
+  ! grep -q "fake cuda:" "$work/$1.err" || fail "$1: the double reports: $(cat "$work/$1.err")"
+  "$bin/gpt-compare" "$work/host.json" "$work/$1.json" > "$work/compared" || fail "$1 against the host: $(cat "$work/compared")"
+}
+gpt ring --attention ring || fail "ring attention: $(cat "$work/ring.err")"
+near_host ring
+gpt cuda --attention fused --products cublaslt || fail "fused attention, cuBLASLt: $(cat "$work/cuda.err")"
+near_host cuda
+mkdir "$work/broken"
+: > "$work/broken/libcublasLt.so.13"
+: > "$work/broken/libcublasLt.so.12"
+LD_LIBRARY_PATH="$work/broken:$drivers"
+! gpt cuda --products cublaslt || fail "multiplies without cuBLASLt"
+grep -q "no cuBLASLt: .* use --products plain" "$work/cuda.err" || fail "no cuBLASLt: $(cat "$work/cuda.err")"
+gpt cuda --products auto || fail "--products auto: $(cat "$work/cuda.err")"
+near_host cuda
+LD_LIBRARY_PATH="$drivers"
+! gpt cuda --attention ring --width 300 --heads 2 || fail "ring attention with a head of 150 trains on a device"
+grep -q "heads of up to 128 on a GPU; use --attention whole" "$work/cuda.err" || fail "a head of 150: $(cat "$work/cuda.err")"
+
+# In bf16 by the configuration alone: other parameters, a loss nearby, and a text.
+sed '/^\[train\]/a precision = "bf16"' "$work/cuda.toml" > "$work/bf16.toml"
+gpt bf16 || fail "bf16: $(cat "$work/bf16.err")"
+! grep -q "fake cuda:" "$work/bf16.err" || fail "bf16: the double reports: $(cat "$work/bf16.err")"
+losses() { grep -o '"loss": [0-9.]*' "$work/$1.json" | awk '{print $2}'; }
+losses host > "$work/host.losses"
+losses bf16 | paste - "$work/host.losses" | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 0.02) bad = 1} END {exit bad || NR < 3}' ||
+  fail "bf16: losses $(losses bf16 | tr '\n' ' '), on the host in f32 $(tr '\n' ' ' < "$work/host.losses")"
+[ -s "$work/bf16.out" ] || fail "bf16: the model wrote nothing"
+
 ! gpt cuda --check || fail "kernels are checked on a device"
 grep -q "kernels are checked on memory of the host" "$work/cuda.err" || fail "--check: $(cat "$work/cuda.err")"
 

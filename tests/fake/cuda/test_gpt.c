@@ -20,7 +20,15 @@
 #define MESH(axes) "[mesh]\n" axes
 
 enum { STEPS = 3, TEXT = 3000 };
-#define TOLERANCE 2e-6 /* of a parameter, and of the loss in nats; training changes both by far more */
+#define TOLERANCE 2e-6      /* of a parameter, and of the loss in nats; training changes both by far more */
+#define BF16_TOLERANCE 5e-3 /* the same of values in bf16 */
+
+#define SMALL .layers = 2, .width = 16, .heads = 2, .context = 8
+static const struct gpt_sizes small = {SMALL};
+static const struct gpt_sizes ring = {SMALL, .attention = GPT_RING};
+static const struct gpt_sizes fused = {SMALL, .attention = GPT_FUSED};
+static const struct gpt_sizes bf16 = {SMALL, .dtype = GSEL_BF16};
+static const struct gpt_sizes bf16_ring = {SMALL, .dtype = GSEL_BF16, .attention = GPT_RING};
 
 static uint8_t bytes[TEXT];
 static const struct text text = {bytes, TEXT, 8, 5};
@@ -33,12 +41,12 @@ static void make_text(void) {
   }
 }
 
-static struct job_result train(const char* accelerator, const char* config, int ranks) {
+static struct job_result train(const char* accelerator, const struct gpt_sizes* sizes, const char* config, int ranks) {
   struct job_result result;
   const struct job job = {.config = config,
                           .ranks = ranks,
                           .steps = STEPS,
-                          .sizes = {2, 16, 2, 8, 0},
+                          .sizes = *sizes,
                           .kinds = accelerator ? &device_layers : &gpt_layers,
                           .text = &text,
                           .accelerator = accelerator};
@@ -49,8 +57,14 @@ static struct job_result train(const char* accelerator, const char* config, int 
   no_violations();
   return result;
 }
+static struct job_result on_device_with(const struct gpt_sizes* sizes, const char* config, int ranks) {
+  return train("cuda", sizes, config, ranks);
+}
 static struct job_result on_device(const char* config, int ranks) {
-  return train("cuda", config, ranks);
+  return on_device_with(&small, config, ranks);
+}
+static struct job_result on_host_with(const struct gpt_sizes* sizes, const char* config) {
+  return train(NULL, sizes, config, 1);
 }
 
 /* within: 0 for the same bits. */
@@ -76,7 +90,7 @@ static void near(const struct job_result* expected, struct job_result got) {
 
 static void one_rank_trains_as_on_the_host(void** state) {
   (void)state;
-  const struct job_result host = train(NULL, SGD, 1);
+  const struct job_result host = on_host_with(&small, SGD);
   near(&host, on_device(SGD, 1));
   free(host.params);
 }
@@ -128,6 +142,47 @@ static void several_axes_are_near_one_rank(void** state) {
   free(one.params);
 }
 
+static void fused_attention_trains_as_on_the_host(void** state) {
+  (void)state;
+  const struct job_result host = on_host_with(&small, SGD);
+  near(&host, on_device_with(&fused, SGD, 1));
+  near(&host, on_device_with(&fused, OVER_NCCL MESH("tensor = 2\n") TP SGD, 2));
+  near(&host, on_device_with(&fused, OVER_NCCL MESH("context = 2\n") CP SGD, 2));
+  free(host.params);
+}
+
+static void ring_attention_trains_as_on_the_host(void** state) {
+  (void)state;
+  const struct job_result host = on_host_with(&small, SGD);
+  near(&host, on_device_with(&ring, SGD, 1));
+  near(&host, on_device_with(&ring, OVER_NCCL MESH("context = 2\n") CP SGD, 2));
+  near(&host, on_device_with(&ring, OVER_NCCL MESH("context = 4\n") CP SGD, 4));
+  near(&host, on_device_with(&ring, OVER_NCCL MESH("context = 2\ndata = 2\n") CP ZERO("3") SGD, 4));
+  free(host.params);
+}
+
+static void values_in_bf16_are_near_and_strategies_give_the_same_bits(void** state) {
+  (void)state;
+  const struct job_result host = on_host_with(&small, SGD TWO_MICROBATCHES);
+  const struct job_result one = on_device_with(&bf16, SGD TWO_MICROBATCHES, 1);
+  compare(&host, &one, BF16_TOLERANCE);
+  assert_true(memcmp(host.params, one.params, (size_t)host.n_elems * sizeof(float)) != 0);
+  same_bits(&one, on_device_with(&bf16, OVER_NCCL MESH("pipeline = 2\n") PP("1f1b") SGD TWO_MICROBATCHES, 2));
+  const struct job_result ddp = on_device_with(&bf16, OVER_NCCL MESH("data = 2\n") DDP SGD, 2);
+  compare(&host, &ddp, BF16_TOLERANCE);
+  same_bits(&ddp, on_device_with(&bf16, OVER_NCCL MESH("data = 2\n") ZERO("1") SGD, 2));
+  same_bits(&ddp, on_device_with(&bf16, OVER_NCCL MESH("data = 2\n") ZERO("3") SGD, 2));
+  const struct job_result tp = on_device_with(&bf16, OVER_NCCL MESH("tensor = 2\n") TP SGD, 2);
+  compare(&host, &tp, BF16_TOLERANCE);
+  const struct job_result cp = on_device_with(&bf16_ring, OVER_NCCL MESH("context = 2\n") CP SGD, 2);
+  compare(&host, &cp, BF16_TOLERANCE);
+  free(host.params);
+  free(one.params);
+  free(ddp.params);
+  free(tp.params);
+  free(cp.params);
+}
+
 /* In which the double runs what nothing orders. */
 static void no_order_of_the_device_changes_a_bit(void** state) {
   (void)state;
@@ -152,6 +207,9 @@ int main(void) {
       cmocka_unit_test(pipelines_give_the_bits_of_one_rank),
       cmocka_unit_test(layers_that_ranks_share_are_near_one_rank),
       cmocka_unit_test(several_axes_are_near_one_rank),
+      cmocka_unit_test(fused_attention_trains_as_on_the_host),
+      cmocka_unit_test(ring_attention_trains_as_on_the_host),
+      cmocka_unit_test(values_in_bf16_are_near_and_strategies_give_the_same_bits),
       cmocka_unit_test(no_order_of_the_device_changes_a_bit),
   };
   return cmocka_run_group_tests_name("gpt", tests, NULL, NULL);
