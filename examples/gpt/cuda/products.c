@@ -1,8 +1,9 @@
 /* cuda/products.c: see products.h. cuBLASLt counts by columns, so it is asked for the transpose of d, with b before a.
  *
  * What it needs to know of a product, and the algorithm that it proposes, is kept by the product's sizes, since asking
- * takes longer than a small product. It gets no workspace: nothing is allocated, and an algorithm that adds parts up in
- * one is not chosen. So a product gives the same bits whenever it is asked for with the same sizes on the same card. */
+ * takes longer than a small product. It gets no workspace, so that nothing is allocated, and is asked for algorithms
+ * that do not divide a sum among blocks: a product gives the same bits whenever it is asked for with the same sizes on
+ * the same card. */
 #include "products.h"
 
 #include <dlfcn.h>
@@ -131,13 +132,14 @@ static int choose(void* handle, struct plan* p) {
   int n = 0, result = lt.create_preference(&preference);
   const struct {
     int attribute;
-    uint32_t bytes;
-  } alignments[] = {{CUBLASLT_ALIGNMENT_A, p->kind.aligned_b},
-                    {CUBLASLT_ALIGNMENT_B, p->kind.aligned_a},
-                    {CUBLASLT_ALIGNMENT_C, p->kind.aligned_d},
-                    {CUBLASLT_ALIGNMENT_D, p->kind.aligned_d}};
-  for (int i = 0; i < 4 && !result; ++i)
-    result = lt.set_preference(preference, alignments[i].attribute, &alignments[i].bytes, sizeof alignments[i].bytes);
+    uint32_t value;
+  } wishes[] = {{CUBLASLT_REDUCTIONS, 0},
+                {CUBLASLT_ALIGNMENT_A, p->kind.aligned_b},
+                {CUBLASLT_ALIGNMENT_B, p->kind.aligned_a},
+                {CUBLASLT_ALIGNMENT_C, p->kind.aligned_d},
+                {CUBLASLT_ALIGNMENT_D, p->kind.aligned_d}};
+  for (int i = 0; i < 5 && !result; ++i)
+    result = lt.set_preference(preference, wishes[i].attribute, &wishes[i].value, sizeof wishes[i].value);
   if (!result) result = lt.find(handle, p->operation, p->b, p->a, p->d, p->d, preference, 1, &found, &n);
   if (preference) lt.destroy_preference(preference);
   if (!result && n == 0) result = CUBLASLT_NOT_SUPPORTED;

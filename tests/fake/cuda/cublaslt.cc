@@ -169,6 +169,7 @@ EXPORT int cublasLtMatmulPreferenceDestroy(void* preference) {
   return kSuccess;
 }
 EXPORT int cublasLtMatmulPreferenceSetAttribute(void* preference, int attribute, const void* from, size_t bytes) {
+  if (from && attribute == CUBLASLT_REDUCTIONS && bytes == sizeof(unsigned)) return kSuccess;
   if (!from || attribute < CUBLASLT_ALIGNMENT_A || attribute > CUBLASLT_ALIGNMENT_D || bytes != sizeof(unsigned))
     return kWrong;
   memcpy(&static_cast<Preference*>(preference)->aligned[attribute - CUBLASLT_ALIGNMENT_A], from, bytes);

@@ -146,6 +146,7 @@ static void fused_attention_trains_as_on_the_host(void** state) {
   (void)state;
   const struct job_result host = on_host_with(&small, SGD);
   near(&host, on_device_with(&fused, SGD, 1));
+  near(&host, on_device_with(&fused, SGD "recompute = \"all\"\nlending = \"moved\"\n", 1));
   near(&host, on_device_with(&fused, OVER_NCCL MESH("tensor = 2\n") TP SGD, 2));
   near(&host, on_device_with(&fused, OVER_NCCL MESH("context = 2\n") CP SGD, 2));
   free(host.params);
@@ -167,6 +168,7 @@ static void values_in_bf16_are_near_and_strategies_give_the_same_bits(void** sta
   const struct job_result one = on_device_with(&bf16, SGD TWO_MICROBATCHES, 1);
   compare(&host, &one, BF16_TOLERANCE);
   assert_true(memcmp(host.params, one.params, (size_t)host.n_elems * sizeof(float)) != 0);
+  same_bits(&one, on_device_with(&bf16, SGD TWO_MICROBATCHES "recompute = \"all\"\nlending = \"moved\"\n", 1));
   same_bits(&one, on_device_with(&bf16, OVER_NCCL MESH("pipeline = 2\n") PP("1f1b") SGD TWO_MICROBATCHES, 2));
   const struct job_result ddp = on_device_with(&bf16, OVER_NCCL MESH("data = 2\n") DDP SGD, 2);
   compare(&host, &ddp, BF16_TOLERANCE);
