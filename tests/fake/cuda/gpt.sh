@@ -62,13 +62,16 @@ grep -q "heads of up to 128 on a GPU; use --attention whole" "$work/cuda.err" ||
 
 # In bf16 by the configuration alone: other parameters, a loss nearby, and a text.
 sed '/^\[train\]/a precision = "bf16"' "$work/cuda.toml" > "$work/bf16.toml"
-gpt bf16 || fail "bf16: $(cat "$work/bf16.err")"
-! grep -q "fake cuda:" "$work/bf16.err" || fail "bf16: the double reports: $(cat "$work/bf16.err")"
 losses() { grep -o '"loss": [0-9.]*' "$work/$1.json" | awk '{print $2}'; }
 losses host > "$work/host.losses"
-losses bf16 | paste - "$work/host.losses" | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 0.02) bad = 1} END {exit bad || NR < 3}' ||
-  fail "bf16: losses $(losses bf16 | tr '\n' ' '), on the host in f32 $(tr '\n' ' ' < "$work/host.losses")"
-[ -s "$work/bf16.out" ] || fail "bf16: the model wrote nothing"
+for how in "--attention whole" "--attention fused --products cublaslt"; do
+  gpt bf16 $how || fail "bf16 $how: $(cat "$work/bf16.err")"
+  ! grep -q "fake cuda:" "$work/bf16.err" || fail "bf16 $how: the double reports: $(cat "$work/bf16.err")"
+  losses bf16 | paste - "$work/host.losses" | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 0.02) bad = 1} END {exit bad || NR < 3}' ||
+    fail "bf16 $how: losses $(losses bf16 | tr '\n' ' '), on the host in f32 $(tr '\n' ' ' < "$work/host.losses")"
+  ! losses bf16 | cmp -s - "$work/host.losses" || fail "bf16 $how: the losses are those of f32"
+  [ -s "$work/bf16.out" ] || fail "bf16 $how: the model wrote nothing"
+done
 
 ! gpt cuda --check || fail "kernels are checked on a device"
 grep -q "kernels are checked on memory of the host" "$work/cuda.err" || fail "--check: $(cat "$work/cuda.err")"
