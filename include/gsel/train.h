@@ -118,7 +118,8 @@ GSEL_API void gsel_trainer_options_init(gsel_trainer_options *options, size_t st
 /* Loads the strategies' plugins, checks that all ranks described the same model, compiles it to programs, and
  * initialises the parameters. A collective: every rank of comm calls it.
  *   comm     borrowed until gsel_trainer_free. The caller may also use it between calls of the trainer, but not from
- *            the first gsel_trainer_next_work of a step until GSEL_WORK_DONE
+ *            the first gsel_trainer_next_work of a step until GSEL_WORK_DONE. NULL: one rank, whatever a launcher says,
+ *            on the device that [train] device names
  *   model    finished here if it is not; the trainer keeps a reference to it
  *   options  NULL: defaults
  *   out      given to the caller, free with gsel_trainer_free

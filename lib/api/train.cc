@@ -1,4 +1,7 @@
 // api/train.cc: gsel/train.h.
+#include <optional>
+
+#include "api/accelerator.h"
 #include "api/handles.h"
 #include "api/init_struct.h"
 #include "base/guard.h"
@@ -9,10 +12,13 @@
 #include "train/trainer.h"
 
 struct gsel_trainer {
+  // given: nullptr for the trainer's own communicator.
   template <class... Args>
-  explicit gsel_trainer(Args&&... args) : impl(std::forward<Args>(args)...), program{impl.program()} {}
+  gsel_trainer(gsel::Communicator* given, std::optional<gsel::Communicator> alone, Args&&... args)
+      : own(std::move(alone)), impl(given ? *given : *own, std::forward<Args>(args)...), program{impl.program()} {}
 
   gsel::UserData data, optimizer;  // outlive the callbacks that use them
+  std::optional<gsel::Communicator> own;
   gsel::Trainer impl;
   gsel_program program;   // borrowed by gsel_trainer_program
   std::string step_json;  // borrowed by gsel_trainer_step_json
@@ -22,6 +28,21 @@ namespace {
 
 gsel_trainer& checked(gsel_trainer* trainer) {
   return gsel::required(trainer, "trainer");
+}
+
+// Of a trainer that is made without one: a single rank, on the device that train.device names.
+gsel::Communicator communicator_of_one(const gsel::Config& config) {
+  const bool is_host = config.train.device == "auto" || config.train.device == "cpu";
+  gsel_comm_options given{};
+  given.struct_size = sizeof given;
+  given.world_size = 1;
+  given.timeout_s = config.comm.timeout_s;
+  if (!is_host) given.accelerator = gsel::borrow(config.train.device);
+  if (!is_host) given.transport = GSEL_STR("host");  // nothing is sent
+  const gsel::JoinOptions join = gsel::complete_join(given);
+  gsel_comm_options placed = given;
+  placed.world_size = 0;  // a launcher says which device is this process's
+  return gsel::Communicator(join, gsel::accelerator_of(placed, config, join));
 }
 
 void write_report(const gsel_step_report& value, gsel_step_report* report) {
@@ -57,12 +78,14 @@ gsel_status gsel_trainer_create(gsel_comm* comm, gsel_model* model, const gsel_t
     if (options) given = gsel::read_struct(options, "gsel_trainer_options");
     gsel_optimizer_options optimizer{};
     if (given.optimizer) optimizer = gsel::read_struct(given.optimizer, "gsel_optimizer_options");
-    gsel::required(comm, "comm");
     gsel::required(model, "model");
     gsel::Config config = given.config ? given.config->impl : gsel::default_config();
     const gsel::DataSource data{given.data, given.data_user_data};
-    if (config.plan == "auto") config = gsel::plan::planned(comm->impl, model->impl, config, data);
-    *out = new gsel_trainer(comm->impl, model->impl, config, data, given.optimizer ? &optimizer : nullptr);
+    std::optional<gsel::Communicator> own;
+    if (!comm) own.emplace(communicator_of_one(config));
+    gsel::Communicator* ranks = comm ? &comm->impl : nullptr;
+    if (config.plan == "auto") config = gsel::plan::planned(ranks ? *ranks : *own, model->impl, config, data);
+    *out = new gsel_trainer(ranks, std::move(own), model->impl, config, data, given.optimizer ? &optimizer : nullptr);
     (*out)->data.take(given.data_user_data, given.data_free_user_data);
     (*out)->optimizer.take(optimizer.user_data, optimizer.free_user_data);
   });

@@ -72,7 +72,9 @@ struct Config {
     double loss_scale_initial = 65536, loss_scale_minimum = 1;
     int64_t loss_scale_window = 1000, loss_scale_hysteresis = 2;
     std::string recompute = "none";  // none | all | names, separated by commas
-    int64_t memory_bytes = 0;        // 0: no budget
+    std::string device = "auto";     // auto | cpu | a device such as cuda or cuda:1
+    int64_t memory_bytes = 0;        // 0: no budget, or "auto"
+    bool takes_free_memory = true;   // memory_bytes is "auto": what the rank's accelerator has free
     std::string offload_folder;      // folder for offload memory; empty: the system's folder for temporary files
     std::string lending = "direct";  // direct | moved: see docs/step.md
     std::string check = "none";      // none | kernels: see docs/kernels.md

@@ -184,13 +184,25 @@ constexpr ConfigKey kTrainKeys[] = {
      {},
      "layers whose forward runs again before their backward, to keep less: none, all that may, or names with commas",
      [](Config& c, const Scalar& v) { c.train.recompute = v.text; }},
+    {"train.device",
+     KeyType::text,
+     "auto",
+     kAny,
+     {},
+     "device of a trainer that is made without a communicator: cpu, cuda for this rank's own, or cuda:1; a trainer has "
+     "its communicator's otherwise, and another device here is an error; auto: the communicator's, else the CPU",
+     [](Config& c, const Scalar& v) { c.train.device = v.text; }},
     {"train.memory_bytes",
-     KeyType::integer,
-     "0",
+     KeyType::size,
+     "auto",
      at_least(0),
      {},
-     "memory that one rank's trainer may take; 0 means what its accelerator has free, and no bound on the host",
-     [](Config& c, const Scalar& v) { c.train.memory_bytes = v.integer; }},
+     "memory that one rank's trainer may take; auto: what its accelerator has free, and no bound on the host; 0 means "
+     "no bound",
+     [](Config& c, const Scalar& v) {
+       c.train.memory_bytes = v.integer;
+       c.train.takes_free_memory = v.type == ConfigValue::Type::text;
+     }},
     {"train.offload_folder",
      KeyType::text,
      "",

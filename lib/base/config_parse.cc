@@ -96,6 +96,7 @@ class Reader {
     for (const Entry& entry : entries_of(root)) read_section(entry);
     check_auto();
     check_microbatches();
+    check_device();
     return std::move(config_);
   }
 
@@ -280,6 +281,18 @@ class Reader {
            "train.microbatches = {} says how many micro-batches there are and train.microbatch = {} how large they "
            "are; use one of the two",
            config_.train.microbatches, config_.train.microbatch);
+  }
+
+  void check_device() const {
+    const std::string_view device = config_.train.device;
+    const size_t colon = device.find(':');
+    const std::string_view kind = device.substr(0, colon);
+    const std::string_view index = colon == device.npos ? "0" : device.substr(colon + 1);
+    const bool has_index = !index.empty() && index.find_first_not_of("0123456789") == index.npos;
+    if (is_plain_name(kind) && has_index && index.size() < 10) return;
+    reject(config_.place_of("train.device"),
+           "train.device = {} is no device; expected \"auto\", \"cpu\", or a device such as \"cuda\" or \"cuda:1\"",
+           in_quotes(device));
   }
 
   Config config_;

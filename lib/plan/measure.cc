@@ -49,6 +49,7 @@ Config alone_with(const Config& config, int64_t samples) {
   result.train.memory_bytes = 0;
   result.train.timeline.clear();
   result.train.check = "none";
+  result.train.device = "auto";
   return result;
 }
 

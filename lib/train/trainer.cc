@@ -6,6 +6,7 @@
 
 #include "base/axis.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "train/check/model_check.h"
 #include "train/compile/exchange_programs.h"
 #include "train/compile/idle_settings.h"
@@ -27,10 +28,10 @@ void refuse_own_params(const Model& model) {
            layer.name);
 }
 
-// Folders may differ between ranks.
+// Folders and devices may differ between ranks.
 bool must_agree(const std::string& key) {
   const bool shared = key.starts_with("train.") || key.starts_with("mesh.") || key == "comm.timeout_s";
-  return shared && key != "train.timeline" && key != "train.offload_folder";
+  return shared && key != "train.timeline" && key != "train.offload_folder" && key != "train.device";
 }
 
 }  // namespace
@@ -60,8 +61,23 @@ Trainer::~Trainer() {
 void Trainer::refuse_model(const gsel_optimizer_options* optimizer) const {
   model_->finish();
   refuse_own_params(*model_);
+  refuse_device();
   refuse_on_device();
   check_kernels(optimizer);
+}
+
+// train.device must be the communicator's, with or without its index.
+void Trainer::refuse_device() const {
+  const std::string& wanted = config_.train.device;
+  const std::string has = comm_.accelerator() ? comm_.accelerator()->name : "cpu";
+  if (wanted == "auto" || wanted == has || wanted == has.substr(0, has.find(':'))) return;
+  const Place place = config_.place_of("train.device");
+  throw Error(
+      GSEL_ERR_CONFIG,
+      fmt::format("{}train.device = \"{}\", and the communicator of rank {} has {}; join with that device, make "
+                  "the trainer without a communicator, or leave train.device out",
+                  place_prefix(place), wanted, comm_.rank(), has))
+      .at(place);
 }
 
 // What works on memory of the host alone.
@@ -161,18 +177,24 @@ std::vector<Program> Trainer::verified_together(const Program& own) const {
   return programs;
 }
 
+// By rank. Where free memory is the bound, ranks on one device have one need.
 std::vector<RankNeed> Trainer::needs_of_all(const MemoryPartBytes& mine) const {
-  const std::vector<uint64_t> all = gather_numbers(comm_, {mine.begin(), mine.end()});
+  const Accelerator* accelerator = config_.train.takes_free_memory ? comm_.accelerator() : nullptr;
+  std::vector<uint64_t> sent(mine.begin(), mine.end());
+  sent.push_back(accelerator && !accelerator->uuid.empty() ? derive_key(0, accelerator->uuid) : 0);
+  const std::vector<uint64_t> all = gather_numbers(comm_, sent);
+  const auto of = [&](int32_t rank) { return &all[static_cast<size_t>(rank) * sent.size()]; };
   std::vector<RankNeed> needs;
   for (int32_t rank = 0; rank < comm_.world_size(); ++rank) {
     RankNeed& need = needs.emplace_back(rank);
-    std::copy_n(all.begin() + static_cast<ptrdiff_t>(rank * mine.size()), mine.size(), need.parts.begin());
+    for (int32_t other = 0; other < comm_.world_size(); ++other) {
+      const bool is_here = of(rank)[mine.size()] != 0 && of(rank)[mine.size()] == of(other)[mine.size()];
+      if (other != rank && !is_here) continue;
+      for (size_t i = 0; i < mine.size(); ++i) need.parts[i] += of(other)[i];
+      if (other != rank) need.sharing.push_back(other);
+    }
   }
   return needs;
-}
-
-RankNeed Trainer::greatest_need(const MemoryPartBytes& mine) const {
-  return std::ranges::max(needs_of_all(mine), {}, &RankNeed::total);
 }
 
 // Empty if a rank cannot compile the configuration. Throws the communicator's errors.
@@ -185,25 +207,25 @@ std::optional<RankNeed> Trainer::need_of(const Config& config, const gsel_optimi
     const std::vector<Program> programs = verified(received, own.program, comm_.accelerator() != nullptr);
     mine = forecast_memory(*own.model, own_of(programs), Optimizer(config, *own.model, options));
   });
-  return can ? std::optional(greatest_need(mine)) : std::nullopt;
+  return can ? std::optional(std::ranges::max(needs_of_all(mine), {}, &RankNeed::total)) : std::nullopt;
 }
 
-// Before anything large is allocated. Without a bound, ranks on accelerators have what is free there.
+// Before anything large is allocated.
 void Trainer::refuse_budget(const Compiled& own, const std::vector<Program>& programs,
                             const gsel_optimizer_options* options) const {
-  const Accelerator* accelerator = comm_.accelerator();
-  if (config_.train.memory_bytes <= 0 && !accelerator) return;
+  const bool takes_free = config_.train.takes_free_memory && comm_.accelerator();
+  if (config_.train.memory_bytes == 0 && !takes_free) return;
   MemoryPartBytes mine{};
   uint64_t free = 0;
   on_all_ranks(comm_, "trainer", [&] {
     mine = forecast_memory(*own.model, own_of(programs), Optimizer(config_, *own.model, options));
-    if (accelerator) free = comm_.device_context()->describe().free_bytes;
+    if (takes_free) free = comm_.device_context()->describe().free_bytes;
     if (free == 0) free = UINT64_MAX;  // unknown
   });
   Budget budget{static_cast<uint64_t>(config_.train.memory_bytes)};
   RankNeed need;
-  if (config_.train.memory_bytes > 0) {
-    need = greatest_need(mine);
+  if (!takes_free) {
+    need = std::ranges::max(needs_of_all(mine), {}, &RankNeed::total);
   } else {
     const std::vector<uint64_t> room = gather_numbers(comm_, {free});
     const auto missing = [&](const RankNeed& n) {

@@ -51,6 +51,7 @@ class Trainer {
 
  private:
   void refuse_model(const gsel_optimizer_options* optimizer) const;
+  void refuse_device() const;
   void refuse_on_device() const;
   Compiled compile_own(const Config& config, const gsel_optimizer_options* options) const;
   void make_executor(Compiled own, const std::vector<Program>& programs, const gsel_optimizer_options* options);
@@ -69,7 +70,6 @@ class Trainer {
   // Collectives.
   std::vector<Program> verified_together(const Program& own) const;
   std::vector<RankNeed> needs_of_all(const MemoryPartBytes& mine) const;
-  RankNeed greatest_need(const MemoryPartBytes& mine) const;
   std::vector<Suggestion> memory_advice(const Mesh& mesh) const;
   std::optional<RankNeed> need_of(const Config& config, const gsel_optimizer_options* options) const;
   void refuse_budget(const Compiled& own, const std::vector<Program>& programs,

@@ -66,7 +66,7 @@ gsel_status open_session(rank_run* run, session* s, gsel_error** err) {
   s->m.at_failure = t->at_failure;
   s->m.vary = t->vary;
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
-  gsel_status status = rank_join(run, &s->comm, err);
+  gsel_status status = t->without_comm ? GSEL_OK : rank_join(run, &s->comm, err);
   if (!status) status = gsel_config_parse(gsel_str_from(config), gsel_str_from("trial.toml"), &s->config, err);
   if (!status) status = gsel_model_create(&s->model, err);
   if (!status) status = exact_describe(s->model, &s->m, err);

@@ -25,6 +25,7 @@ typedef struct outcome {
 
 typedef struct trial {
   const char* config;
+  int without_comm; /* the trainer is made without a communicator */
   int pull;
   int steps;
   int count_all;

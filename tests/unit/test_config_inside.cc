@@ -47,7 +47,8 @@ void defaults_of_the_table_are_those_of_the_struct(void**) {
   assert_true(a.precision == b.precision && a.loss_scale == b.loss_scale &&
               a.loss_scale_initial == b.loss_scale_initial && a.loss_scale_minimum == b.loss_scale_minimum &&
               a.loss_scale_window == b.loss_scale_window && a.loss_scale_hysteresis == b.loss_scale_hysteresis);
-  assert_true(a.recompute == b.recompute && a.memory_bytes == b.memory_bytes && a.offload_folder == b.offload_folder &&
+  assert_true(a.recompute == b.recompute && a.device == b.device && a.memory_bytes == b.memory_bytes &&
+              a.takes_free_memory == b.takes_free_memory && a.offload_folder == b.offload_folder &&
               a.lending == b.lending && a.check == b.check && a.timeline == b.timeline);
 }
 

@@ -13,10 +13,14 @@
 namespace gsel {
 namespace {
 
-// "rank 3 of 4", with its stages in a pipeline: " (stage 1: layers \"fc2\" to \"loss\")". The program may be another
-// rank's.
-std::string named(int32_t rank, const Program& program) {
+// "rank 3 of 4", with its stages in a pipeline: " (stage 1: layers \"fc2\" to \"loss\")", or with the ranks that share
+// its device. The program may be another rank's.
+std::string named(const RankNeed& need, const Program& program) {
+  const int32_t rank = need.rank;
   std::string text = fmt::format("rank {} of {}", rank, program.mesh.world_size());
+  if (!need.sharing.empty())
+    return fmt::format("{}, with rank{} {} on the same device,", text, need.sharing.size() == 1 ? "" : "s",
+                       fmt::join(need.sharing, ", "));
   if (program.mesh.size[GSEL_AXIS_PIPELINE] == 1) return text;
   std::vector<std::string> stages;
   for (size_t s = 0; s < program.rank_of_stage.size(); ++s) {
@@ -203,10 +207,9 @@ void check_budget(const Config& config, const Budget& budget, const Program& pro
                                ? fmt::format("the accelerator of rank {} has {} bytes ({}) free, which", need.rank,
                                              budget.bytes, human_bytes(budget.bytes))
                                : fmt::format("train.memory_bytes = {} ({})", budget.bytes, human_bytes(budget.bytes));
-  throw Error(GSEL_ERR_NOMEM,
-              fmt::format("{}{} is not enough: {} needs {}{}\n{}", place_prefix(place), room, named(need.rank, program),
-                          human_bytes(need.total()), memory_table(need.parts),
-                          best_change(config, program.mesh, budget.bytes, advice(), need_of)))
+  throw Error(GSEL_ERR_NOMEM, fmt::format("{}{} is not enough: {} needs {}{}\n{}", place_prefix(place), room,
+                                          named(need, program), human_bytes(need.total()), memory_table(need.parts),
+                                          best_change(config, program.mesh, budget.bytes, advice(), need_of)))
       .at(place);
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "train/compile/pass.h"
 #include "train/state/layout.h"
@@ -16,6 +17,7 @@ namespace gsel {
 struct RankNeed {
   int32_t rank = 0;
   MemoryPartBytes parts{};
+  std::vector<int32_t> sharing{};  // other ranks on its device, if `parts` is what all of them need there
   uint64_t total() const { return total_bytes(parts); }
 };
 // The greatest need under another configuration; empty if a rank has no program for it.

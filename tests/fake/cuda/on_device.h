@@ -9,6 +9,7 @@
 #include "fake/cuda/program.h"
 
 static const char* on_transport; /* of communicators joined from here on; NULL: memory of the host */
+static int on_card = -1;         /* the device of every rank; -1: that of its number */
 static __thread gpu own_gpu;     /* of the rank that this thread is */
 
 /* ---- copies ---- */
@@ -194,6 +195,10 @@ gsel_status gsel_trainer_create(gsel_comm* comm, gsel_model* model, const gsel_t
   typedef gsel_status (*create_fn)(gsel_comm*, gsel_model*, const gsel_trainer_options*, gsel_trainer**, gsel_error**);
   const create_fn create = (create_fn)dlsym(RTLD_NEXT, "gsel_trainer_create");
   gsel_trainer_options options = *given;
+  if (!comm && on_card >= 0) {
+    load_doubles("fake_libnccl.so");
+    own_gpu = open_gpu(on_card);
+  }
   host_data = given->data;
   if (options.data) options.data = mirrored_data;
   gsel_optimizer_options optimizer;
@@ -222,9 +227,10 @@ gsel_status gsel_comm_init(const gsel_comm_options* given, gsel_comm** out, gsel
   const init_fn init = (init_fn)dlsym(RTLD_NEXT, "gsel_comm_init");
   if (!on_transport) return init(given, out, err);
   load_doubles("fake_libnccl.so");
-  own_gpu = open_gpu(given->rank);
+  const int card = on_card < 0 ? (int)given->rank : on_card;
+  own_gpu = open_gpu(card);
   char accelerator[32];
-  snprintf(accelerator, sizeof accelerator, "cuda:%d", (int)given->rank);
+  snprintf(accelerator, sizeof accelerator, "cuda:%d", card);
   gsel_comm_options options = *given;
   options.accelerator = gsel_str_from(accelerator);
   options.transport = gsel_str_from(on_transport);
