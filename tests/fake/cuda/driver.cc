@@ -62,6 +62,12 @@ EXPORT int fake_cuda_waits() {
   return thread_state().waits;
 }
 
+// How often memory of a device or page-locked memory was allocated, by any thread.
+EXPORT int fake_cuda_allocations() {
+  const std::lock_guard lock(Machine::get().mutex());
+  return Machine::get().allocations;
+}
+
 // Contexts that are current on this thread: none outside a call, unless the program has made one so.
 EXPORT int fake_cuda_current() {
   return static_cast<int>(thread_state().current.size());

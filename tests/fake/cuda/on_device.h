@@ -11,6 +11,7 @@
 static const char* on_transport; /* of communicators joined from here on; NULL: memory of the host */
 static int on_card = -1;         /* the device of every rank; -1: that of its number */
 static __thread gpu own_gpu;     /* of the rank that this thread is */
+static __thread int own_world;   /* ranks of its communicator */
 
 /* ---- copies ---- */
 
@@ -225,6 +226,7 @@ gsel_status gsel_pipeline_create(gsel_comm* comm, gsel_model* model, const gsel_
 gsel_status gsel_comm_init(const gsel_comm_options* given, gsel_comm** out, gsel_error** err) {
   typedef gsel_status (*init_fn)(const gsel_comm_options*, gsel_comm**, gsel_error**);
   const init_fn init = (init_fn)dlsym(RTLD_NEXT, "gsel_comm_init");
+  own_world = given->world_size;
   if (!on_transport) return init(given, out, err);
   load_doubles("fake_libnccl.so");
   const int card = on_card < 0 ? (int)given->rank : on_card;
