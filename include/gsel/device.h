@@ -59,6 +59,48 @@ typedef struct gsel_optimizer_step {
   float *scale1;
 } gsel_optimizer_step;
 
+/* A part of a low-rank reduction of one matrix (PowerSGD: Vogels et al., NeurIPS 2019, algorithms 1 and 2), f32.
+ * matrix and error are [rows][cols], left is [rank][rows] and right [rank][cols]: column after column of the factors.
+ *   GSEL_LOW_RANK_START   right = random columns
+ *   GSEL_LOW_RANK_LEFT    matrix += old_error * scale; right is made orthonormal; left = matrix * right
+ *   GSEL_LOW_RANK_RIGHT   left is made orthonormal; right = transposed matrix * left
+ *   GSEL_LOW_RANK_FINISH  product = left * transposed right; error = (matrix - product * (1 / ranks)) * (1 / scale);
+ *                         matrix = product. If an element of the product may be infinite or NaN (an element of left is,
+ *                         or the sum of magnitudes of a row of right): matrix = NaN, error = old_error, and right as
+ *                         START makes it; left may be overwritten
+ * old_error may be error. scale, 1 / ranks and 1 / scale are rounded to f32. Results have the same bits on every device:
+ *   left       sum s of 16 adds the products of elements s, s + 16, ... of a row; sums are added in order, all in f32
+ *   right      the products of rows are added in order to 0, in f32; so are those of columns in `product`
+ *   orthonormal  column by column. A sum over a column is in f64: lane t of 256 adds the elements t, t + 256, ...; lanes
+ *              are added by halves, as in sum_squares. If the length of a column is infinite or NaN, all columns become
+ *              NaN. A column is divided by its length, unless that is 0; twice, in order, its component along each
+ *              earlier column is taken out, as that column times minus the sum of products rounded to f32; then it is
+ *              divided by its length. A column of length 0, or with at most 1e-6 left of it, becomes a random one first
+ *   random     column number c: element i is 2 * gsel_random_uniform(key of c, i) - 1. The key of c is the first two words
+ *              of Philox 4x32-10 of (key, c), the second above the first. START takes the numbers 0 to rank - 1; for
+ *              column k of a factor c is k, then k + rank, ...
+ * All rounding is to nearest; no product is contracted into a fused addition. */
+#define GSEL_LOW_RANK_START 1
+#define GSEL_LOW_RANK_LEFT 2
+#define GSEL_LOW_RANK_RIGHT 3
+#define GSEL_LOW_RANK_FINISH 4
+typedef struct gsel_low_rank_step {
+  uint32_t struct_size;
+  int32_t kind;
+  int64_t rows;
+  int64_t cols;
+  int64_t rank;
+  float *matrix;
+  float *left;
+  float *right;
+  float *error;
+  const float *old_error;
+  uint64_t key;            /* of random columns */
+  double scale;
+  int32_t ranks;
+  int32_t reserved;
+} gsel_low_rank_step;
+
 /* Directions of a copy. */
 #define GSEL_COPY_TO_DEVICE 1
 #define GSEL_COPY_TO_HOST 2
@@ -181,6 +223,9 @@ typedef struct gsel_device_v1 {
    * device's memory: *closed is 1 if the other device may not both read and write the address, as in a mapping made for
    * its owner alone; else 0. Since plugin ABI 1.4; NULL: all memory is accessible. */
   gsel_status (*memory_closed)(void *ctx, const void *memory, int32_t ordinal, int32_t *closed, gsel_error **err);
+
+  /* See gsel_low_rank_step. Since plugin ABI 1.9; NULL: low-rank compression is refused on this device. */
+  gsel_status (*low_rank_step)(void *ctx, const gsel_low_rank_step *step, gsel_stream *stream, gsel_error **err);
 } gsel_device_v1;
 
 GSEL_EXTERN_C_END

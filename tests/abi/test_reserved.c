@@ -126,6 +126,7 @@ static const char* const given_out[] = {
     "gsel_join",
     "gsel_control_v1",
     "gsel_optimizer_step",
+    "gsel_low_rank_step",
     "gsel_plugin_info",
     "gsel_simulation_report",
     "gsel_device_info",

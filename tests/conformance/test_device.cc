@@ -495,6 +495,93 @@ void test_state_of_8_bits_is_that_of_the_host(void**) {
   assert_true(got.param == expected.param);
 }
 
+struct LowRankShape {
+  int64_t rows, cols, rank;
+};
+
+// Matrix, left, right and error after two rounds of a reduction over three ranks, one after the other.
+std::vector<float> after_low_rank(const gsel_device_v1& d, void* c, const LowRankShape& s,
+                                  const std::vector<float>& gradient) {
+  const auto elems = static_cast<size_t>(s.rows * s.cols), lefts = static_cast<size_t>(s.rows * s.rank),
+             rights = static_cast<size_t>(s.cols * s.rank), all = 2 * elems + lefts + rights;
+  gsel_error* err = nullptr;
+  void* at = nullptr;
+  check_ok(d.alloc(c, GSEL_MEMORY_DEVICE, all * sizeof(float), &at, &err), err);
+  check_ok(d.zero(c, at, all * sizeof(float), nullptr, &err), err);
+  gsel_low_rank_step step{};
+  step.struct_size = sizeof step;
+  step.rows = s.rows, step.cols = s.cols, step.rank = s.rank;
+  step.matrix = static_cast<float*>(at);
+  step.left = step.matrix + elems;
+  step.right = step.left + lefts;
+  step.error = step.right + rights;
+  step.old_error = step.error;
+  step.key = 0x1234567890abcdef;
+  step.scale = 0.75;
+  step.ranks = 3;
+  step.kind = GSEL_LOW_RANK_START;
+  check_ok(d.low_rank_step(c, &step, nullptr, &err), err);
+  for (int round = 0; round < 2; ++round) {
+    check_ok(d.copy(c, step.matrix, gradient.data(), elems * sizeof(float), GSEL_COPY_TO_DEVICE, nullptr, &err), err);
+    for (const int32_t kind : {GSEL_LOW_RANK_LEFT, GSEL_LOW_RANK_RIGHT, GSEL_LOW_RANK_FINISH}) {
+      step.kind = kind;
+      check_ok(d.low_rank_step(c, &step, nullptr, &err), err);
+    }
+  }
+  std::vector<float> out(all);
+  check_ok(d.copy(c, out.data(), at, all * sizeof(float), GSEL_COPY_TO_HOST, nullptr, &err), err);
+  check_ok(d.stream_wait(c, nullptr, &err), err);
+  d.free(c, at);
+  return out;
+}
+
+// Numbers of any size, nothing but zeros, tiny ones, equal rows, and one that is not finite.
+float low_rank_element(int kind, int64_t i, int64_t j) {
+  const auto some = static_cast<float>((i * 37 + j * 101 + i * j) % 199 - 99) / 16;
+  const auto of_column = static_cast<float>(j % 7) - 3;
+  return kind == 0          ? some
+         : kind == 1        ? 0
+         : kind == 2        ? 1e-25f * some
+         : kind == 3        ? of_column
+         : i == 2 && j == 1 ? INFINITY
+                            : some;
+}
+
+void test_low_rank_steps_give_the_bits_of_the_host(void**) {
+  const gsel_device_v1& host = gsel::host_device_table();
+  gsel_device_options options{};
+  options.struct_size = sizeof options;
+  void* host_ctx = nullptr;
+  gsel_error* err = nullptr;
+  check_ok(host.open(&gsel::host_services(), &options, &host_ctx, &err), err);
+  for (const LowRankShape& s : {LowRankShape{8, 6, 1}, {40, 33, 4}, {300, 17, 3}, {5, 700, 2}})
+    for (int kind = 0; kind < 5; ++kind) {
+      std::vector<float> gradient;
+      for (int64_t i = 0; i < s.rows; ++i)
+        for (int64_t j = 0; j < s.cols; ++j) gradient.push_back(low_rank_element(kind, i, j));
+      const auto expected = after_low_rank(host, host_ctx, s, gradient), got = after_low_rank(*table, ctx, s, gradient);
+      for (size_t i = 0; i < got.size(); ++i)
+        if (std::memcmp(&got[i], &expected[i], sizeof got[i]) != 0)
+          fail_msg("%d x %d of rank %d, kind %d: number %zu is %.9g, of the host %.9g", static_cast<int>(s.rows),
+                   static_cast<int>(s.cols), static_cast<int>(s.rank), kind, i, got[i], expected[i]);
+      assert_true(std::isnan(got[0]) == (kind == 4));
+    }
+  host.close(host_ctx);
+}
+
+void test_low_rank_steps_need_their_arrays(void**) {
+  gsel_error* err = nullptr;
+  float number = 0;
+  gsel_low_rank_step step{};
+  step.struct_size = sizeof step;
+  check_fails(table->low_rank_step(ctx, &step, nullptr, &err), err, GSEL_ERR_UNSUPPORTED, "low-rank step 0 is unknown");
+  step.kind = GSEL_LOW_RANK_LEFT;
+  check_fails(table->low_rank_step(ctx, &step, nullptr, &err), err, GSEL_ERR_ARG, "0 rows, 0 columns and rank 0");
+  step.rows = step.cols = step.rank = 1;
+  step.matrix = step.left = step.right = step.error = &number;
+  check_fails(table->low_rank_step(ctx, &step, nullptr, &err), err, GSEL_ERR_ARG, "needs old_error");
+}
+
 const CMUnitTest tests[] = {
     cmocka_unit_test(test_the_table_is_complete),
     cmocka_unit_test(test_a_device_that_is_not_there_is_refused),
@@ -512,6 +599,8 @@ const CMUnitTest tests[] = {
     cmocka_unit_test(test_optimizer_steps_follow_their_formulas),
     cmocka_unit_test(test_optimizer_steps_round_and_quantise),
     cmocka_unit_test(test_state_of_8_bits_is_that_of_the_host),
+    cmocka_unit_test(test_low_rank_steps_give_the_bits_of_the_host),
+    cmocka_unit_test(test_low_rank_steps_need_their_arrays),
 };
 
 int run_on_cuda() {

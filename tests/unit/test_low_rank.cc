@@ -5,9 +5,10 @@
 #include <limits>
 
 #include "base/random.h"
+#include "device/formulas/low_rank.h"
+#include "device/host/low_rank_kernels.h"
 #include "program/compression.h"
 #include "support/compression.h"
-#include "train/optimize/low_rank_kernels.h"
 
 namespace {
 
@@ -229,6 +230,15 @@ void zero_and_tiny_gradients_do_not_stop_what_comes_after(void**) {
   as_threads(2, zero_body, nullptr);
 }
 
+// Kernels of devices draw their numbers as the library does.
+void random_columns_are_those_of_the_library(void**) {
+  for (uint64_t key : {uint64_t{0}, uint64_t{42}, ~uint64_t{0}})
+    for (int64_t index : {0, 1, 77})
+      for (int64_t i : {int64_t{0}, int64_t{1}, int64_t{4096}, int64_t{1} << 40})
+        assert_true(random_element(key, index, i) ==
+                    2 * random_uniform(derive_key(key, static_cast<uint64_t>(index)), static_cast<uint64_t>(i)) - 1);
+}
+
 void columns_become_orthonormal_whatever_they_are(void**) {
   constexpr int64_t kRows = 50, kColumns = 5;
   for (int kind = 0; kind < 4; ++kind) {
@@ -242,7 +252,7 @@ void columns_become_orthonormal_whatever_they_are(void**) {
                                                       : kind == 2 ? same + 1e-4f * any
                                                                   : 0.0f;
       }
-    gsel::orthonormalise(columns.data(), kRows, kColumns, 3);
+    gsel::host::make_orthonormal(columns.data(), kRows, kColumns, 3);
     for (int64_t a = 0; a < kColumns; ++a)
       for (int64_t b = 0; b <= a; ++b) {
         double dot = 0;
@@ -266,6 +276,7 @@ int main() {
       cmocka_unit_test(a_gradient_that_is_not_finite_stays_so_and_leaves_nothing_behind),
       cmocka_unit_test(a_step_that_is_not_taken_leaves_the_error_as_it_was),
       cmocka_unit_test(zero_and_tiny_gradients_do_not_stop_what_comes_after),
+      cmocka_unit_test(random_columns_are_those_of_the_library),
       cmocka_unit_test(columns_become_orthonormal_whatever_they_are),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -2,8 +2,10 @@
 #include "base/dtype.h"
 #include "base/guard.h"
 #include "device/formulas/floats.h"
+#include "device/formulas/low_rank_needs.h"
 #include "device/formulas/optimizer_needs.h"
 #include "device/host/kernels.h"
+#include "device/host/low_rank_kernels.h"
 #include "device/host/optimizer_kernels.h"
 #include "device/host/reduce/kernels.h"
 #include "device/host/stream.h"
@@ -98,6 +100,14 @@ gsel_status optimizer_work(void*, const gsel_optimizer_step* given, gsel_stream*
   });
 }
 
+gsel_status low_rank_work(void*, const gsel_low_rank_step* given, gsel_stream* stream, gsel_error** err) {
+  return guard(err, [&] {
+    const gsel_low_rank_step step = *given;
+    if (const StepProblem problem = problem_of(step); problem.status) fail(problem.status, "{}", problem.text);
+    run_on(stream, [=] { low_rank_step(step); });
+  });
+}
+
 }  // namespace
 
 void add_kernels(gsel_device_v1& table) {
@@ -106,6 +116,7 @@ void add_kernels(gsel_device_v1& table) {
   table.add = add_work;
   table.sum_squares = sum_squares_work;
   table.optimizer_step = optimizer_work;
+  table.low_rank_step = low_rank_work;
 }
 
 }  // namespace gsel::host

@@ -2,7 +2,6 @@
 // reduction itself adds in f32 and rounds its result once.
 #include "train/optimize/compress.h"
 
-#include "device/host/table.h"
 #include "program/shards.h"
 #include "train/optimize/low_rank.h"
 
@@ -77,11 +76,6 @@ std::unique_ptr<Compressor> make_compressor(std::shared_ptr<DeviceContext> devic
     case GSEL_COMPRESS_BF16:
       return std::make_unique<RoundingCompressor>(std::move(device), ledger, program, bucket);
     case GSEL_COMPRESS_LOW_RANK:
-      if (&device->table() != &host_device_table())
-        fail(GSEL_ERR_UNSUPPORTED,
-             "bucket {} is to be reduced in low rank, which works on host memory alone; use f16, bf16 or no "
-             "compression on this device",
-             bucket);
       return std::make_unique<LowRankCompressor>(std::move(device), ledger, program, bucket, seed);
     default:
       fail(GSEL_ERR_PROGRAM, "bucket {} has compression {}, which does not exist", bucket,

@@ -33,7 +33,7 @@ class Compressor {
   int64_t start_ = 0;
 };
 
-// nullptr: the bucket is not compressed. GSEL_ERR_UNSUPPORTED for low rank on a device other than the host.
+// nullptr: the bucket is not compressed. GSEL_ERR_UNSUPPORTED for low rank on a device without kernels for it.
 //   seed  of training: the same on all ranks
 std::unique_ptr<Compressor> make_compressor(std::shared_ptr<DeviceContext> device, Ledger& ledger,
                                             const Program& program, int32_t bucket, uint64_t seed);

@@ -10,13 +10,10 @@
 #include "train/optimize/low_rank.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 #include "base/align.h"
 #include "base/random.h"
-#include "device/host/stream.h"
 
 namespace gsel {
 namespace {
@@ -25,9 +22,9 @@ uint64_t aligned(int64_t elems) {
   return round_up(static_cast<uint64_t>(elems) * sizeof(float), kTensorAlign);
 }
 
-void sum_over_ranks(Communicator& comm, float* data, int64_t count) {
+void sum_over_ranks(Communicator& comm, float* data, int64_t count, gsel_stream* stream) {
   comm.collective(
-      make_collective(GSEL_COLLECTIVE_ALLREDUCE, data, data, static_cast<uint64_t>(count), GSEL_F32, GSEL_SUM));
+      make_collective(GSEL_COLLECTIVE_ALLREDUCE, data, data, static_cast<uint64_t>(count), GSEL_F32, GSEL_SUM), stream);
 }
 
 }  // namespace
@@ -46,10 +43,16 @@ uint64_t LowRankCompressor::bytes(const LowRankParts& parts, bool keeps_two) {
 LowRankCompressor::LowRankCompressor(std::shared_ptr<DeviceContext> device, Ledger& ledger, const Program& program,
                                      int32_t bucket, uint64_t seed)
     : Compressor(program, bucket),
+      device_(std::move(device)),
       parts_(low_rank_parts(program, bucket)),
       keeps_two_(can_skip(program)),
-      memory_(std::move(device), ledger, MemoryPart::compression, bytes(parts_, keeps_two_)) {
+      memory_(device_, ledger, MemoryPart::compression, bytes(parts_, keeps_two_)) {
   if (parts_.matrices.empty()) return;
+  if (!device_->table().low_rank_step)
+    fail(GSEL_ERR_UNSUPPORTED,
+         "bucket {} is to be reduced in low rank, and the device's plugin has no kernels for that; use f16, bf16 or no "
+         "compression",
+         bucket);
   uint64_t offset = 0;
   auto take = [&](int64_t elems) {
     return reinterpret_cast<float*>(memory_.at(std::exchange(offset, offset + aligned(elems))));
@@ -57,35 +60,42 @@ LowRankCompressor::LowRankCompressor(std::shared_ptr<DeviceContext> device, Ledg
   left_ = take(parts_.left_elems + parts_.plain_elems);
   kept_[0] = {take(parts_.matrix_elems), take(parts_.right_elems)};
   if (keeps_two_) kept_[1] = {take(parts_.matrix_elems), take(parts_.right_elems)};
-  std::fill_n(kept_[0].errors, parts_.matrix_elems, 0.0f);
+  device_->enqueue(&gsel_device_v1::zero, static_cast<void*>(kept_[0].errors), aligned(parts_.matrix_elems));
   float* left = left_;
   int64_t error = 0, right = 0;
   for (const BucketMatrix& m : parts_.matrices) {
-    const Shape shape{m.rows, m.cols, parts_.rank};
     const uint64_t key = derive_key(derive_key(seed, "low rank"), program.params[m.param].name);
-    matrices_.push_back({m.first, m.elems(), shape, left, error, right, key});
-    start(matrices_.back(), kept_[0].rights + right);
+    matrices_.push_back({m.first, m.rows, m.cols, left, error, right, key});
+    run(GSEL_LOW_RANK_START, matrices_.back(), nullptr, kept_[0], kept_[0], 1, 1, device_->compute());
     left += m.rows * parts_.rank;
     error += m.elems();
     right += m.cols * parts_.rank;
   }
+  device_->wait();  // reductions run on other streams
 }
 
-void LowRankCompressor::start(const Matrix& matrix, float* right) {
-  for (int64_t k = 0; k < matrix.shape.rank; ++k)
-    fill_column(right + k * matrix.shape.cols, matrix.shape.cols, matrix.key, k);
+void LowRankCompressor::run(int32_t kind, const Matrix& matrix, float* gradients, const Kept& before, const Kept& after,
+                            double scale, int32_t ranks, gsel_stream* stream) const {
+  gsel_low_rank_step step{};
+  step.struct_size = sizeof step;
+  step.kind = kind;
+  step.rows = matrix.rows;
+  step.cols = matrix.cols;
+  step.rank = parts_.rank;
+  step.matrix = gradients ? gradients + matrix.first : nullptr;
+  step.left = matrix.left;
+  step.right = after.rights + matrix.right;
+  step.error = after.errors + matrix.error;
+  step.old_error = before.errors + matrix.error;
+  step.key = kind == GSEL_LOW_RANK_RIGHT ? derive_key(matrix.key, "left") : matrix.key;
+  step.scale = scale;
+  step.ranks = ranks;
+  device_->run(&gsel_device_v1::low_rank_step, static_cast<const gsel_low_rank_step*>(&step), stream);
 }
 
-// Whether every element of the product is finite.
-bool LowRankCompressor::finite(const Matrix& matrix, const float* right) {
-  const auto [rows, cols, rank] = matrix.shape;
-  if (!std::all_of(matrix.left, matrix.left + rows * rank, [](float x) { return std::isfinite(x); })) return false;
-  for (int64_t j = 0; j < cols; ++j) {
-    float sum = 0;  // elements of orthonormal columns are at most 1
-    for (int64_t k = 0; k < rank; ++k) sum += std::fabs(right[k * cols + j]);
-    if (!std::isfinite(sum)) return false;
-  }
-  return true;
+void LowRankCompressor::copy(float* to, const float* from, int64_t elems, gsel_stream* stream) const {
+  device_->run(&gsel_device_v1::copy, static_cast<void*>(to), static_cast<const void*>(from),
+               static_cast<uint64_t>(elems) * sizeof(float), int32_t{GSEL_COPY_ON_DEVICE}, stream);
 }
 
 void LowRankCompressor::end_step(bool taken) {
@@ -93,46 +103,27 @@ void LowRankCompressor::end_step(bool taken) {
 }
 
 void LowRankCompressor::compress(Communicator& comm, float* gradients, double scale, gsel_stream* stream) {
-  host::run_on(stream, [this, &comm, gradients, scale] { reduce(comm, gradients, scale); });
-}
-
-void LowRankCompressor::reduce(Communicator& comm, float* gradients, double scale) {
-  if (matrices_.empty()) return sum_over_ranks(comm, gradients, elems_);
+  if (matrices_.empty()) return sum_over_ranks(comm, gradients, elems_, stream);
   const Kept before = std::exchange(changed_, true) ? next() : kept_[now_], after = next();
-  if (before.rights != after.rights) std::copy_n(before.rights, parts_.right_elems, after.rights);
-  for (const Matrix& m : matrices_) {
-    float *gradient = gradients + m.first, *right = after.rights + m.right;
-    const float* error = before.errors + m.error;
-    for (int64_t i = 0; i < m.elems; ++i) gradient[i] += error[i] * static_cast<float>(scale);
-    orthonormalise(right, m.shape.cols, m.shape.rank, m.key);
-    multiply(m.shape, gradient, right, m.left);
-  }
-  float* plain = left_ + parts_.left_elems;
-  for (const gsel_range& range : parts_.plain) plain = std::copy(gradients + range.begin, gradients + range.end, plain);
-  sum_over_ranks(comm, left_, parts_.left_elems + parts_.plain_elems);
-  plain = left_ + parts_.left_elems;
-  for (const gsel_range& range : parts_.plain) {
-    std::copy_n(plain, range.end - range.begin, gradients + range.begin);
-    plain += range.end - range.begin;
-  }
-  for (const Matrix& m : matrices_) {
-    orthonormalise(m.left, m.shape.rows, m.shape.rank, derive_key(m.key, "left"));
-    multiply_transposed(m.shape, gradients + m.first, m.left, after.rights + m.right);
-  }
-  sum_over_ranks(comm, after.rights, parts_.right_elems);
-  for (const Matrix& m : matrices_) finish_matrix(m, before, gradients + m.first, comm.world_size(), scale);
-}
-
-void LowRankCompressor::finish_matrix(const Matrix& m, const Kept& before, float* gradient, int32_t ranks,
-                                      double scale) const {
-  float *error = next().errors + m.error, *right = next().rights + m.right;
-  if (finite(m, right))
-    return expand(m.shape, m.left, right, 1.0f / static_cast<float>(ranks), static_cast<float>(1 / scale), gradient,
-                  error);
-  // Not finite: the error stays as before the step, and the next step starts with new factors.
-  std::fill_n(gradient, m.elems, std::numeric_limits<float>::quiet_NaN());
-  if (const float* old = before.errors + m.error; old != error) std::copy_n(old, m.elems, error);
-  start(m, right);
+  auto run_all = [&](int32_t kind) {
+    for (const Matrix& m : matrices_) run(kind, m, gradients, before, after, scale, comm.world_size(), stream);
+  };
+  if (before.rights != after.rights) copy(after.rights, before.rights, parts_.right_elems, stream);
+  run_all(GSEL_LOW_RANK_LEFT);
+  auto copy_plain = [&](bool back) {
+    float* plain = left_ + parts_.left_elems;
+    for (const gsel_range& range : parts_.plain) {
+      float *own = gradients + range.begin, *to = back ? own : plain, *from = back ? plain : own;
+      copy(to, from, range.end - range.begin, stream);
+      plain += range.end - range.begin;
+    }
+  };
+  copy_plain(false);
+  sum_over_ranks(comm, left_, parts_.left_elems + parts_.plain_elems, stream);
+  copy_plain(true);
+  run_all(GSEL_LOW_RANK_RIGHT);
+  sum_over_ranks(comm, after.rights, parts_.right_elems, stream);
+  run_all(GSEL_LOW_RANK_FINISH);
 }
 
 }  // namespace gsel

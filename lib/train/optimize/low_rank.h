@@ -5,14 +5,12 @@
 
 #include "program/compression.h"
 #include "train/optimize/compress.h"
-#include "train/optimize/low_rank_kernels.h"
 
 namespace gsel {
 
 // Whether a step may skip its update: if it checks for non-finite gradients, directly or by a norm.
 bool can_skip(const Program& program);
 
-// Works on host memory, in the stream's thread: host device only.
 class LowRankCompressor : public Compressor {
  public:
   LowRankCompressor(std::shared_ptr<DeviceContext> device, Ledger& ledger, const Program& program, int32_t bucket,
@@ -26,8 +24,7 @@ class LowRankCompressor : public Compressor {
  private:
   struct Matrix {
     int64_t first = 0;  // in the bucket
-    int64_t elems = 0;
-    Shape shape;
+    int64_t rows = 0, cols = 0;
     float* left = nullptr;
     int64_t error = 0, right = 0;  // offsets in a Kept
     uint64_t key = 0;
@@ -38,12 +35,12 @@ class LowRankCompressor : public Compressor {
   };
 
   void compress(Communicator& comm, float* gradients, double scale, gsel_stream* stream) override;
-  void reduce(Communicator& comm, float* gradients, double scale);
-  static void start(const Matrix& matrix, float* right);
-  static bool finite(const Matrix& matrix, const float* right);
-  void finish_matrix(const Matrix& matrix, const Kept& before, float* gradient, int32_t ranks, double scale) const;
+  void run(int32_t kind, const Matrix& matrix, float* gradients, const Kept& before, const Kept& after, double scale,
+           int32_t ranks, gsel_stream* stream) const;
+  void copy(float* to, const float* from, int64_t elems, gsel_stream* stream) const;
   const Kept& next() const { return kept_[keeps_two_ ? 1 - now_ : now_]; }
 
+  std::shared_ptr<DeviceContext> device_;
   LowRankParts parts_;
   bool keeps_two_;
   CountedMemory memory_;

@@ -3,6 +3,7 @@
 // are in lib/device/formulas.
 #include "device/formulas/byte_state.h"
 #include "device/formulas/floats.h"
+#include "device/formulas/low_rank.h"
 #include "device/formulas/optimizer_rules.h"
 #include "kernels.h"
 
@@ -178,11 +179,43 @@ __device__ float largest(const float* x, uint64_t n, uint32_t* bits) {
   return result;
 }
 
+// ---- low rank -------------------------------------------------------------------------------------------------------
+
+// The threads of one block.
+struct Block {
+  double* lanes;  // [kTeamLanes] shared
+
+  template <class Body>
+  __device__ void each(int64_t n, Body body) const {
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) body(i);
+  }
+  template <class Term>
+  __device__ double sum(int64_t n, Term term) const {
+    for (int64_t lane = threadIdx.x; lane < kTeamLanes; lane += blockDim.x) {
+      double own = 0;
+      for (int64_t i = lane; i < n; i += kTeamLanes) own += term(i);
+      lanes[lane] = own;
+    }
+    __syncthreads();
+    for (int64_t half = kTeamLanes / 2; half > 0; half /= 2) {
+      for (int64_t lane = threadIdx.x; lane < half; lane += blockDim.x) lanes[lane] += lanes[lane + half];
+      __syncthreads();
+    }
+    const double all = lanes[0];
+    __syncthreads();
+    return all;
+  }
+  __device__ double dot(const float* a, const float* b, int64_t n) const {
+    return sum(n, [=](int64_t i) { return static_cast<double>(a[i]) * b[i]; });
+  }
+};
+
 }  // namespace gsel_cuda_kernels
 
 using namespace gsel_cuda_kernels;
 
 using gsel_cuda::ByteStateMemory;
+using gsel_cuda::LowRankMemory;
 using gsel_cuda::StepMemory;
 
 #define GSEL_KERNEL extern "C" __global__ void __launch_bounds__(256)
@@ -319,4 +352,70 @@ GSEL_KERNEL gsel_step_adamw_8bit(Factors f, ByteStateMemory s) {
     }
     __syncthreads();
   }
+}
+
+GSEL_KERNEL gsel_low_rank_start(LowRankMemory m) {
+  over(m.cols * m.rank, [=](int64_t i) { m.right[i] = random_element(m.key, i / m.cols, i % m.cols); });
+}
+GSEL_KERNEL gsel_low_rank_add_error(LowRankMemory m) {
+  over(m.rows * m.cols, [=](int64_t i) { m.matrix[i] += m.scale * m.old_error[i]; });
+}
+// One block.
+GSEL_KERNEL gsel_low_rank_orthonormal(float* columns, int64_t n, int64_t n_columns, uint64_t key) {
+  __shared__ double lanes[kTeamLanes];
+  orthonormalise(Block{lanes}, columns, n, n_columns, key);
+}
+// Groups of kDotLanes threads have an element of `left` each.
+GSEL_KERNEL gsel_low_rank_left(LowRankMemory m) {
+  __shared__ float sums[256];
+  const int64_t groups = blockDim.x / kDotLanes, group = threadIdx.x / kDotLanes, lane = threadIdx.x % kDotLanes;
+  const int64_t n = m.rows * m.rank;
+  for (int64_t first = blockIdx.x * groups; first < n; first += gridDim.x * groups) {
+    const int64_t at = first + group, row = at / m.rank, k = at % m.rank;
+    float sum = 0;
+    if (at < n)
+      for (int64_t j = lane; j < m.cols; j += kDotLanes) sum += m.matrix[row * m.cols + j] * m.right[k * m.cols + j];
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    if (at < n && lane == 0) {
+      for (int64_t l = 1; l < kDotLanes; ++l) sum += sums[threadIdx.x + l];
+      m.left[k * m.rows + row] = sum;
+    }
+    __syncthreads();
+  }
+}
+GSEL_KERNEL gsel_low_rank_right(LowRankMemory m) {
+  over(m.cols * m.rank, [=](int64_t at) {
+    const int64_t k = at / m.cols, j = at % m.cols;
+    float sum = 0;
+    for (int64_t i = 0; i < m.rows; ++i) sum += m.left[k * m.rows + i] * m.matrix[i * m.cols + j];
+    m.right[at] = sum;
+  });
+}
+// One block: makes the first element of `left` NaN if the product may not be finite.
+GSEL_KERNEL gsel_low_rank_look(LowRankMemory m) {
+  __shared__ double lanes[kTeamLanes];
+  const Block block{lanes};
+  const double bad = block.sum(m.rows * m.rank, [=](int64_t i) { return is_finite(m.left[i]) ? 0.0 : 1.0; }) +
+                     block.sum(m.cols, [=](int64_t j) {
+                       float sum = 0;  // elements of orthonormal columns are at most 1
+                       for (int64_t k = 0; k < m.rank; ++k) sum += std::fabs(m.right[k * m.cols + j]);
+                       return is_finite(sum) ? 0.0 : 1.0;
+                     });
+  if (bad > 0 && threadIdx.x == 0) m.left[0] = float_of(kNanBits);
+}
+GSEL_KERNEL gsel_low_rank_finish(LowRankMemory m) {
+  const bool is_good = is_finite(m.left[0]);
+  over(m.rows * m.cols, [=](int64_t at) {
+    const int64_t i = at / m.cols, j = at % m.cols;
+    const float was = m.matrix[at], old = m.old_error[at];
+    float product = 0;
+    for (int64_t k = 0; k < m.rank; ++k) product += m.left[k * m.rows + i] * m.right[k * m.cols + j];
+    m.matrix[at] = is_good ? product : float_of(kNanBits);
+    m.error[at] = is_good ? (was - product * m.share) * m.unscale : old;
+  });
+}
+GSEL_KERNEL gsel_low_rank_start_again(LowRankMemory m) {
+  if (is_finite(m.left[0])) return;
+  over(m.cols * m.rank, [=](int64_t i) { m.right[i] = random_element(m.key, i / m.cols, i % m.cols); });
 }

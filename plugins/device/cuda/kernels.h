@@ -30,4 +30,13 @@ struct ByteStateMemory {
   gsel_dtype param16_dtype;
 };
 
+// For a low-rank step; see gsel_low_rank_step.
+struct LowRankMemory {
+  float *matrix, *left, *right, *error;
+  const float* old_error;
+  int64_t rows, cols, rank;
+  uint64_t key;
+  float scale, share, unscale;
+};
+
 }  // namespace gsel_cuda

@@ -4,6 +4,8 @@
 
 #include "context.h"
 #include "device/formulas/byte_state.h"
+#include "device/formulas/low_rank.h"
+#include "device/formulas/low_rank_needs.h"
 #include "device/formulas/optimizer_needs.h"
 #include "device/formulas/optimizer_rules.h"
 #include "kernels.h"
@@ -187,6 +189,43 @@ gsel_status optimizer_step(void* ctx, const gsel_optimizer_step* given, gsel_str
   });
 }
 
+// Kernels of one block make columns orthonormal, or look at them.
+gsel_status low_rank_step(void* ctx, const gsel_low_rank_step* given, gsel_stream* stream, gsel_error** err) {
+  return run(ctx, err, [&](Context& c) {
+    const gsel_low_rank_step& s = *given;
+    if (const gsel::StepProblem problem = gsel::problem_of(s); problem.status) fail(problem.status, problem.text);
+    const LowRankMemory memory{s.matrix,
+                               s.left,
+                               s.right,
+                               s.error,
+                               s.old_error,
+                               s.rows,
+                               s.cols,
+                               s.rank,
+                               s.key,
+                               static_cast<float>(s.scale),
+                               1.0f / static_cast<float>(s.ranks),
+                               static_cast<float>(1 / s.scale)};
+    const auto elems = static_cast<uint64_t>(s.rows * s.cols);
+    const auto lefts = static_cast<uint64_t>(s.rows * s.rank), rights = static_cast<uint64_t>(s.cols * s.rank);
+    switch (s.kind) {
+      case GSEL_LOW_RANK_START:
+        return launch(c, "gsel_low_rank_start", rights, stream, memory);
+      case GSEL_LOW_RANK_LEFT:
+        launch(c, "gsel_low_rank_add_error", elems, stream, memory);
+        launch(c, "gsel_low_rank_orthonormal", 1, stream, s.right, s.cols, s.rank, s.key);
+        return launch(c, "gsel_low_rank_left", lefts * gsel::kDotLanes, stream, memory);
+      case GSEL_LOW_RANK_RIGHT:
+        launch(c, "gsel_low_rank_orthonormal", 1, stream, s.left, s.rows, s.rank, s.key);
+        return launch(c, "gsel_low_rank_right", rights, stream, memory);
+      default:
+        launch(c, "gsel_low_rank_look", 1, stream, memory);
+        launch(c, "gsel_low_rank_finish", elems, stream, memory);
+        return launch(c, "gsel_low_rank_start_again", rights, stream, memory);
+    }
+  });
+}
+
 }  // namespace
 
 void add_kernels(gsel_device_v1& table) {
@@ -195,6 +234,7 @@ void add_kernels(gsel_device_v1& table) {
   table.add = add;
   table.sum_squares = sum_squares;
   table.optimizer_step = optimizer_step;
+  table.low_rank_step = low_rank_step;
 }
 
 }  // namespace gsel_cuda

@@ -8,6 +8,7 @@
 namespace fake_cuda {
 StepMemory here(StepMemory s);
 ByteStateMemory here(ByteStateMemory s);
+LowRankMemory here(LowRankMemory m);
 }  // namespace fake_cuda
 
 #include "makers.h"
@@ -24,6 +25,12 @@ ByteStateMemory here(ByteStateMemory s) {
   s.codes0 = here(s.codes0), s.codes1 = here(s.codes1);
   s.scale0 = here(s.scale0), s.scale1 = here(s.scale1);
   return s;
+}
+
+LowRankMemory here(LowRankMemory m) {
+  m.matrix = here(m.matrix), m.left = here(m.left), m.right = here(m.right);
+  m.error = here(m.error), m.old_error = here(m.old_error);
+  return m;
 }
 
 namespace {
@@ -71,24 +78,100 @@ Maker steps_8bit(void (*kernel)(gsel::Factors, ByteStateMemory)) {
   return maker(kernel, touched, true);
 }
 
+struct LowRankBytes {
+  explicit LowRankBytes(const LowRankMemory& m)
+      : matrix(sizeof(float) * static_cast<uint64_t>(m.rows * m.cols)),
+        left(sizeof(float) * static_cast<uint64_t>(m.rows * m.rank)),
+        right(sizeof(float) * static_cast<uint64_t>(m.cols * m.rank)) {}
+  uint64_t matrix, left, right;
+};
+Maker starts(void (*kernel)(LowRankMemory)) {
+  return maker(kernel, [](LowRankMemory m) { return std::vector{writes(m.right, LowRankBytes(m).right)}; });
+}
+Maker adds_error(void (*kernel)(LowRankMemory)) {
+  return maker(kernel, [](LowRankMemory m) {
+    return std::vector{writes(m.matrix, LowRankBytes(m).matrix), reads(m.old_error, LowRankBytes(m).matrix)};
+  });
+}
+Maker orthonormal(void (*kernel)(float*, int64_t, int64_t, uint64_t)) {
+  return maker(
+      kernel,
+      [](float* columns, int64_t n, int64_t n_columns, uint64_t) {
+        return std::vector{writes(columns, sizeof(float) * static_cast<uint64_t>(n * n_columns))};
+      },
+      true);
+}
+Maker makes_left(void (*kernel)(LowRankMemory)) {
+  return maker(
+      kernel,
+      [](LowRankMemory m) {
+        const LowRankBytes bytes(m);
+        return std::vector{reads(m.matrix, bytes.matrix), reads(m.right, bytes.right), writes(m.left, bytes.left)};
+      },
+      true);
+}
+Maker makes_right(void (*kernel)(LowRankMemory)) {
+  return maker(kernel, [](LowRankMemory m) {
+    const LowRankBytes bytes(m);
+    return std::vector{reads(m.matrix, bytes.matrix), reads(m.left, bytes.left), writes(m.right, bytes.right)};
+  });
+}
+Maker looks(void (*kernel)(LowRankMemory)) {
+  return maker(
+      kernel,
+      [](LowRankMemory m) {
+        return std::vector{writes(m.left, LowRankBytes(m).left), reads(m.right, LowRankBytes(m).right)};
+      },
+      true);
+}
+Maker finishes(void (*kernel)(LowRankMemory)) {
+  return maker(kernel, [](LowRankMemory m) {
+    const LowRankBytes bytes(m);
+    return std::vector{writes(m.matrix, bytes.matrix), writes(m.error, bytes.matrix), reads(m.old_error, bytes.matrix),
+                       reads(m.left, bytes.left), reads(m.right, bytes.right)};
+  });
+}
+
 #define NAMED(make, kernel) \
   { #kernel, make(kernel) }
 const std::map<std::string, Maker>& makers() {
   static const std::map<std::string, Maker> all{
-      NAMED(scales, gsel_scale_f32),      NAMED(scales, gsel_scale_f64),
-      NAMED(scales, gsel_scale_f16),      NAMED(scales, gsel_scale_bf16),
-      NAMED(scales, gsel_scale_f8e4m3),   NAMED(scales, gsel_scale_f8e5m2),
-      NAMED(converts, gsel_add_f32),      NAMED(converts, gsel_add_f64),
-      NAMED(converts, gsel_add_f16),      NAMED(converts, gsel_add_bf16),
-      NAMED(converts, gsel_add_f8e4m3),   NAMED(converts, gsel_add_f8e5m2),
-      NAMED(converts, gsel_cast_f32_f16), NAMED(converts, gsel_cast_f32_bf16),
-      NAMED(converts, gsel_cast_f16_f32), NAMED(converts, gsel_cast_bf16_f32),
-      NAMED(converts, gsel_cast_f32_f64), NAMED(converts, gsel_cast_f64_f32),
-      NAMED(sums, gsel_square_sums_f32),  NAMED(sums, gsel_square_sums_f64),
-      NAMED(sums, gsel_sums_f64),         NAMED(steps, gsel_step_sgd),
-      NAMED(steps, gsel_step_momentum),   NAMED(steps, gsel_step_sign_sgd),
-      NAMED(steps, gsel_step_lion),       NAMED(steps, gsel_step_adamw),
-      NAMED(steps, gsel_step_adam),       NAMED(steps_8bit, gsel_step_adamw_8bit),
+      NAMED(scales, gsel_scale_f32),
+      NAMED(scales, gsel_scale_f64),
+      NAMED(scales, gsel_scale_f16),
+      NAMED(scales, gsel_scale_bf16),
+      NAMED(scales, gsel_scale_f8e4m3),
+      NAMED(scales, gsel_scale_f8e5m2),
+      NAMED(converts, gsel_add_f32),
+      NAMED(converts, gsel_add_f64),
+      NAMED(converts, gsel_add_f16),
+      NAMED(converts, gsel_add_bf16),
+      NAMED(converts, gsel_add_f8e4m3),
+      NAMED(converts, gsel_add_f8e5m2),
+      NAMED(converts, gsel_cast_f32_f16),
+      NAMED(converts, gsel_cast_f32_bf16),
+      NAMED(converts, gsel_cast_f16_f32),
+      NAMED(converts, gsel_cast_bf16_f32),
+      NAMED(converts, gsel_cast_f32_f64),
+      NAMED(converts, gsel_cast_f64_f32),
+      NAMED(sums, gsel_square_sums_f32),
+      NAMED(sums, gsel_square_sums_f64),
+      NAMED(sums, gsel_sums_f64),
+      NAMED(steps, gsel_step_sgd),
+      NAMED(steps, gsel_step_momentum),
+      NAMED(steps, gsel_step_sign_sgd),
+      NAMED(steps, gsel_step_lion),
+      NAMED(steps, gsel_step_adamw),
+      NAMED(steps, gsel_step_adam),
+      NAMED(steps_8bit, gsel_step_adamw_8bit),
+      NAMED(starts, gsel_low_rank_start),
+      NAMED(starts, gsel_low_rank_start_again),
+      NAMED(adds_error, gsel_low_rank_add_error),
+      NAMED(orthonormal, gsel_low_rank_orthonormal),
+      NAMED(makes_left, gsel_low_rank_left),
+      NAMED(makes_right, gsel_low_rank_right),
+      NAMED(looks, gsel_low_rank_look),
+      NAMED(finishes, gsel_low_rank_finish),
   };
   return all;
 }

@@ -57,7 +57,6 @@ static void in_16_bits(void** state) {
 static const struct {
   const char *section, *train, *why;
 } kRefused[] = {
-    {"[strategy.data]\nplugin = \"ddp\"\ncompress = \"low_rank\"\n", "", "which works on host memory alone"},
     {"", "check = \"kernels\"\n", "kernels are checked on memory of the host"},
 };
 static void is_refused(rank_run* run) {

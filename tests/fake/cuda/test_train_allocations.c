@@ -114,6 +114,7 @@ static void with_compression(void** state) {
   (void)state;
   expect_none_with(DDP("compress = \"f16\"\n"), TRAIN("8", ""), 2);
   expect_none_with(DDP("compress = \"bf16\"\nbucket_bytes = 100\n"), TRAIN("8", ""), 2);
+  expect_none_with(DDP("compress = \"low_rank\"\ncompress_rank = 1\ncompress_start = 2\n"), TRAIN("8", ""), 2);
 }
 
 /* ---- other axes ---- */

@@ -1010,6 +1010,25 @@ pub struct gsel_optimizer_step {
 unsafe impl crate::Sized32 for gsel_optimizer_step {}
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct gsel_low_rank_step {
+    pub struct_size: u32,
+    pub kind: i32,
+    pub rows: i64,
+    pub cols: i64,
+    pub rank: i64,
+    pub matrix: *mut f32,
+    pub left: *mut f32,
+    pub right: *mut f32,
+    pub error: *mut f32,
+    pub old_error: *const f32,
+    pub key: u64,
+    pub scale: f64,
+    pub ranks: i32,
+    pub reserved: i32,
+}
+unsafe impl crate::Sized32 for gsel_low_rank_step {}
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct gsel_device_options {
     pub struct_size: u32,
     pub flags: u32,
@@ -1078,6 +1097,7 @@ pub struct gsel_device_v1 {
     pub enter: Option<unsafe extern "C" fn(ctx: *mut c_void, before: *mut *mut c_void, err: *mut *mut gsel_error) -> gsel_status>,
     pub leave: Option<unsafe extern "C" fn(ctx: *mut c_void, before: *mut c_void)>,
     pub memory_closed: Option<unsafe extern "C" fn(ctx: *mut c_void, memory: *const c_void, ordinal: i32, closed: *mut i32, err: *mut *mut gsel_error) -> gsel_status>,
+    pub low_rank_step: Option<unsafe extern "C" fn(ctx: *mut c_void, step: *const gsel_low_rank_step, stream: *mut gsel_stream, err: *mut *mut gsel_error) -> gsel_status>,
 }
 unsafe impl crate::Sized32 for gsel_device_v1 {}
 #[repr(C)]
@@ -1616,6 +1636,10 @@ pub const GSEL_LOG_DEBUG: i32 = 4;
 pub const GSEL_LOG_ERROR: i32 = 1;
 pub const GSEL_LOG_INFO: i32 = 3;
 pub const GSEL_LOG_WARN: i32 = 2;
+pub const GSEL_LOW_RANK_FINISH: i32 = 4;
+pub const GSEL_LOW_RANK_LEFT: i32 = 2;
+pub const GSEL_LOW_RANK_RIGHT: i32 = 3;
+pub const GSEL_LOW_RANK_START: i32 = 1;
 pub const GSEL_MAX: i32 = 4;
 pub const GSEL_MAX_AXES: usize = 8;
 pub const GSEL_MAX_DIMS: usize = 6;
@@ -1655,7 +1679,7 @@ pub const GSEL_PLAN_OFFLOAD_STATE: u32 = 4;
 pub const GSEL_PLAN_RECOMPUTE: u32 = 2;
 pub const GSEL_PLAN_SEQUENCE_PARALLEL: u32 = 1;
 pub const GSEL_PLUGIN_ABI_MAJOR: i32 = 1;
-pub const GSEL_PLUGIN_ABI_MINOR: i32 = 8;
+pub const GSEL_PLUGIN_ABI_MINOR: i32 = 9;
 pub const GSEL_PLUGIN_DEVICE: i32 = 3;
 pub const GSEL_PLUGIN_STRATEGY: i32 = 1;
 pub const GSEL_PLUGIN_TRANSPORT: i32 = 5;
