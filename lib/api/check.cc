@@ -82,7 +82,8 @@ gsel_status gsel_model_check(gsel_model* model, const gsel_model_check_options* 
     gsel_optimizer_options optimizer{};
     const gsel_model_check_options given = read_check_options(options, optimizer);
     checked.finish(gsel::Model::Loss::optional);
-    auto report = std::make_unique<gsel_model_check_report>(gsel::check::check_model(checked, given));
+    auto report = std::make_unique<gsel_model_check_report>(
+        gsel::check::check_model(gsel::DeviceContext::open_host(), checked, given));
     const auto& breaches = report->findings.breaches();
     const std::string first = breaches.empty() ? "" : breaches.front().text;
     if (out) *out = report.release();

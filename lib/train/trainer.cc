@@ -62,7 +62,6 @@ void Trainer::refuse_model(const gsel_optimizer_options* optimizer) const {
   model_->finish();
   refuse_own_params(*model_);
   refuse_device();
-  refuse_on_device();
   check_kernels(optimizer);
 }
 
@@ -78,16 +77,6 @@ void Trainer::refuse_device() const {
                   "the trainer without a communicator, or leave train.device out",
                   place_prefix(place), wanted, comm_.rank(), has))
       .at(place);
-}
-
-// What works on memory of the host alone.
-void Trainer::refuse_on_device() const {
-  if (!comm_.accelerator()) return;
-  if (config_.train.check == "kernels")
-    fail(GSEL_ERR_UNSUPPORTED,
-         "train.check is \"kernels\" and the communicator has the accelerator {}; kernels are checked on memory of the "
-         "host: leave train.check out, or join without an accelerator",
-         comm_.accelerator()->name);
 }
 
 Compiled Trainer::compile_own(const Config& config, const gsel_optimizer_options* options) const {
@@ -142,7 +131,7 @@ void Trainer::check_kernels(const gsel_optimizer_options* optimizer) const {
   options.seed = static_cast<uint64_t>(config_.train.seed);
   if (optimizer) check_optimizer_options(*optimizer);
   options.optimizer = optimizer;
-  const check::Findings findings = check::check_model(*model_, options);
+  const check::Findings findings = check::check_model(comm_.device_context(), *model_, options);
   for (const std::string& note : findings.notes()) log(GSEL_LOG_INFO, "check", "{}", note);
   for (const check::Breach& breach : findings.breaches()) log(GSEL_LOG_ERROR, "check", "{}", breach.text);
   log(GSEL_LOG_INFO, "check", "{}", findings.summary());

@@ -52,7 +52,6 @@ class Trainer {
  private:
   void refuse_model(const gsel_optimizer_options* optimizer) const;
   void refuse_device() const;
-  void refuse_on_device() const;
   Compiled compile_own(const Config& config, const gsel_optimizer_options* options) const;
   void make_executor(Compiled own, const std::vector<Program>& programs, const gsel_optimizer_options* options);
   void log_notes(const Compiled& own, const std::vector<Program>& programs) const;

@@ -187,7 +187,8 @@ bool Caller::call(Member& member, const Round& round, int32_t phase) {
   ground.lend(arguments.loans, round.poison);
   if (round.moved) grounds_[0].poison();
   list_tensors(member, round, arguments);
-  const gsel_call call = call_of(member, round, phase, arguments);
+  gsel_call call = call_of(member, round, phase, arguments);
+  call.stream = device_->native_compute();
   log(GSEL_LOG_DEBUG, "check", "layer \"{}\" {}", layer.name, callback_name(round.callback));
   std::string thrown;
   const gsel_status status = call_foreign([&] { return function_of(layer, round.callback)(&call, layer.user_data); },
@@ -197,7 +198,13 @@ bool Caller::call(Member& member, const Round& round, int32_t phase) {
     fail(GSEL_ERR_CALLBACK, "layer \"{}\" {} failed while it was checked: {}", layer.name,
          callback_name(round.callback), reason_of(status, thrown.empty() ? arguments.message.data() : thrown));
   }
-  const bool good = ground.take_back(arguments.loans, round.poison, site, findings_);
+  bool good = false;
+  try {
+    good = ground.take_back(arguments.loans, round.poison, site, findings_);
+  } catch (const Error& error) {  // of what the callback has enqueued
+    fail(error.code(), "layer \"{}\" {} failed while it was checked: {}", layer.name, callback_name(round.callback),
+         error.message());
+  }
   if (!round.moved || grounds_[0].is_poisoned()) return good;
   for (const Loan& loan : arguments.loans)
     if (loan.is_written) {

@@ -13,16 +13,16 @@ namespace {
 
 class DataCheck {
  public:
-  DataCheck(const DataSource& data, std::span<const int64_t> sample_ids, int32_t id, const Buffer& value,
-            Findings& findings)
-      : data_(data), ids_(sample_ids), id_(id), value_(value), findings_(findings) {
+  DataCheck(const std::shared_ptr<DeviceContext>& device, const DataSource& data, std::span<const int64_t> sample_ids,
+            int32_t id, const Buffer& value, Findings& findings)
+      : device_(device), data_(data), ids_(sample_ids), id_(id), value_(value), findings_(findings) {
     value_.role = GSEL_BUFFER_DATA;
     value_.index = id;
     sample_elems_ = value_.elems() / std::max<int64_t>(1, static_cast<int64_t>(ids_.size()));
   }
 
   std::optional<Buffer> run() {
-    Ground here, elsewhere;
+    Ground here(device_), elsewhere(device_);
     bool good = true;
     Buffer first = ask(here, kPoison, good);
     if (!good) return std::nullopt;
@@ -62,6 +62,7 @@ class DataCheck {
     request.dst.data = dst;
     request.message = message.data();
     request.message_capacity = message.size();
+    request.stream = device_->native_compute();
     std::string thrown;
     const gsel_status status =
         call_foreign([&] { return data_.fill(&request, data_.user_data); }, GSEL_ERR_CALLBACK, thrown);
@@ -111,6 +112,7 @@ class DataCheck {
     findings_.breach(kind, site(), buffer, element, what);
   }
 
+  const std::shared_ptr<DeviceContext>& device_;
   const DataSource& data_;
   const std::span<const int64_t> ids_;
   const int32_t id_;
@@ -121,9 +123,9 @@ class DataCheck {
 
 }  // namespace
 
-bool ask_for_data(const DataSource& data, std::span<const int64_t> sample_ids, int32_t id, Buffer& value,
-                  Findings& findings) {
-  const std::optional<Buffer> filled = DataCheck(data, sample_ids, id, value, findings).run();
+bool ask_for_data(const std::shared_ptr<DeviceContext>& device, const DataSource& data,
+                  std::span<const int64_t> sample_ids, int32_t id, Buffer& value, Findings& findings) {
+  const std::optional<Buffer> filled = DataCheck(device, data, sample_ids, id, value, findings).run();
   if (filled) value.bytes = filled->bytes;
   return filled.has_value();
 }

@@ -18,19 +18,29 @@ uint64_t stride_of(const Loan& loan) {
   return round_up(loan.shift + loan.buffer->bytes.size() + loan.guard_bytes, kAlign);
 }
 
-const char* end_of(const Loan& loan) {
-  return static_cast<const char*>(loan.lent) + loan.buffer->bytes.size();
-}
-
 }  // namespace
+
+Ground::Ground(std::shared_ptr<DeviceContext> device) : device_(std::move(device)) {}
 
 void Ground::reserve(uint64_t bytes) {
   if (memory_.size() < bytes + kAlign) {
     memory_.assign(bytes + kAlign, 0);
     const auto at = reinterpret_cast<uintptr_t>(memory_.data());
     begin_ = memory_.data() + (round_up(at, kAlign) - at);
+    if (device_->compute()) on_device_ = Memory(device_, memory_.size());
+    base_ = on_device_.data() ? on_device_.at(0) : begin_;
   }
   bytes_ = bytes;
+}
+
+// All of the memory. To the host: behind the work on the compute stream.
+void Ground::copy(int32_t direction) {
+  if (!on_device_.data()) return;
+  const uint64_t bytes = memory_.size() - static_cast<uint64_t>(begin_ - memory_.data());
+  if (direction == GSEL_COPY_TO_DEVICE)
+    device_->copy(on_device_.data(), begin_, bytes, direction);
+  else
+    device_->copy(begin_, on_device_.data(), bytes, direction);
 }
 
 void Ground::lend(std::span<Loan> loans, unsigned char guard) {
@@ -39,12 +49,13 @@ void Ground::lend(std::span<Loan> loans, unsigned char guard) {
   for (const Loan& loan : loans) bytes += stride_of(loan);
   reserve(bytes);
   std::memset(begin_, guard, bytes_);
-  char* next = begin_ + before;
+  uint64_t next = before;
   for (Loan& loan : loans) {
-    loan.lent = next + loan.shift;
-    std::memcpy(loan.lent, loan.buffer->bytes.data(), loan.buffer->bytes.size());
+    loan.lent = const_cast<char*>(base_) + next + loan.shift;
+    std::memcpy(image_of(loan.lent), loan.buffer->bytes.data(), loan.buffer->bytes.size());
     next += stride_of(loan);
   }
+  copy(GSEL_COPY_TO_DEVICE);
 }
 
 // Changed bytes count towards the nearer loan.
@@ -64,19 +75,20 @@ bool Ground::check_gap(const Loan* before, const Loan* behind, const char* begin
   return false;
 }
 
-bool Ground::take_back(std::span<Loan> loans, unsigned char guard, const Site& site, Findings& findings) const {
+bool Ground::take_back(std::span<Loan> loans, unsigned char guard, const Site& site, Findings& findings) {
+  copy(GSEL_COPY_TO_HOST);
   bool good = true;
   const char* free_from = begin_;
   const Loan* before = nullptr;
   for (const Loan& loan : loans) {
-    good &= check_gap(before, &loan, free_from, static_cast<const char*>(loan.lent), guard, site, findings);
-    free_from = end_of(loan);
+    good &= check_gap(before, &loan, free_from, image_of(loan.lent), guard, site, findings);
+    free_from = image_of(loan.lent) + loan.buffer->bytes.size();
     before = &loan;
   }
   if (before) good &= check_gap(before, nullptr, free_from, begin_ + bytes_, guard, site, findings);
   for (const Loan& loan : loans) {
     std::vector<char>& bytes = loan.buffer->bytes;
-    const char* lent = static_cast<const char*>(loan.lent);
+    const char* lent = image_of(loan.lent);
     if (loan.is_written) {
       std::memcpy(bytes.data(), lent, bytes.size());
       continue;
@@ -93,9 +105,11 @@ bool Ground::take_back(std::span<Loan> loans, unsigned char guard, const Site& s
 
 void Ground::poison() {
   std::memset(memory_.data(), kPoison, memory_.size());
+  copy(GSEL_COPY_TO_DEVICE);
 }
 
-bool Ground::is_poisoned() const {
+bool Ground::is_poisoned() {
+  copy(GSEL_COPY_TO_HOST);
   return std::ranges::all_of(memory_, [](char c) { return static_cast<unsigned char>(c) == kPoison; });
 }
 

@@ -1,10 +1,11 @@
-// train/check/ground.h: memory for the buffers of one call, with guard bytes between them that reveal writes outside
-// the buffers. Does not know what callbacks compute.
+// train/check/ground.h: memory of a device for the buffers of one call, with guard bytes between them that reveal
+// writes outside the buffers. Does not know what callbacks compute.
 #pragma once
 
 #include <span>
 #include <vector>
 
+#include "device/device.h"
 #include "train/check/findings.h"
 
 namespace gsel::check {
@@ -24,25 +25,32 @@ struct Loan {
 
 class Ground {
  public:
+  explicit Ground(std::shared_ptr<DeviceContext> device);
+
   // Places the loans, with guard bytes between them. The same loans get the same addresses every time.
   void lend(std::span<Loan> loans, unsigned char guard);
-  // Copies written loans back to their buffers. A write outside the loans or to a read-only loan is a breach; returns
-  // false if there was one.
-  bool take_back(std::span<Loan> loans, unsigned char guard, const Site& site, Findings& findings) const;
+  // Waits for the device, and copies written loans back to their buffers. A write outside the loans or to a read-only
+  // loan is a breach; returns false if there was one.
+  bool take_back(std::span<Loan> loans, unsigned char guard, const Site& site, Findings& findings);
 
   // poison: overwrites the memory. is_poisoned: nothing has written to it since, as a callback with a kept pointer
   // does.
   void poison();
-  bool is_poisoned() const;
+  bool is_poisoned();
 
  private:
   void reserve(uint64_t bytes);
+  char* image_of(const void* lent) const { return begin_ + (static_cast<const char*>(lent) - base_); }
+  void copy(int32_t direction);
   bool check_gap(const Loan* before, const Loan* behind, const char* begin, const char* end, unsigned char guard,
                  const Site& site, Findings& findings) const;
 
-  std::vector<char> memory_;
-  char* begin_ = nullptr;  // aligned
-  uint64_t bytes_ = 0;     // in use
+  std::shared_ptr<DeviceContext> device_;
+  std::vector<char> memory_;  // what is lent, or on a device without memory of the host its image
+  Memory on_device_;
+  char* begin_ = nullptr;       // in memory_, aligned
+  const char* base_ = nullptr;  // where that is lent
+  uint64_t bytes_ = 0;          // in use
 };
 
 }  // namespace gsel::check

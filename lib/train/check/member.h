@@ -50,7 +50,8 @@ bool must_write(const Buffer& buffer);
 
 class Caller {
  public:
-  explicit Caller(Findings& findings) : findings_(findings) {}
+  Caller(const std::shared_ptr<DeviceContext>& device, Findings& findings)
+      : device_(device), findings_(findings), grounds_{Ground(device), Ground(device)} {}
 
   // Calls the callback of each member, phase by phase; results go to the members. The members are the ranks of one
   // axis. Parameter gradients are poisoned first unless accumulated. False: a callback wrote memory that it must not.
@@ -63,6 +64,7 @@ class Caller {
  private:
   bool call(Member& member, const Round& round, int32_t phase);
 
+  const std::shared_ptr<DeviceContext> device_;
   Findings& findings_;
   std::array<Ground, 2> grounds_;
 };

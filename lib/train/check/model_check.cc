@@ -15,8 +15,11 @@ constexpr double kNoise = 0.1;  // added to initial zeros and ones, which hide m
 
 class ModelCheck {
  public:
-  ModelCheck(const Model& model, const gsel_model_check_options& options)
-      : options_(options), model_(divide(model, Division::none(model, {1.0}), 0)), caller_(findings_) {
+  ModelCheck(const std::shared_ptr<DeviceContext>& device, const Model& model, const gsel_model_check_options& options)
+      : device_(device),
+        options_(options),
+        model_(divide(model, Division::none(model, {1.0}), 0)),
+        caller_(device, findings_) {
     settings_.seed = options.seed ? options.seed : 1;
     settings_.skip = options.skip;
     settings_.differences = options.differences;
@@ -29,7 +32,8 @@ class ModelCheck {
     for (const Value& v : model_.values()) values_.push_back(make_value(v));
     for (const Layer& layer : model_.layers()) check(layer);
     if (options_.optimizer)
-      check_optimizer(model_, *options_.optimizer, settings_.seed, settings_.looks_for(GSEL_BREACH_PIECES), findings_);
+      check_optimizer(device_, model_, *options_.optimizer, settings_.seed, settings_.looks_for(GSEL_BREACH_PIECES),
+                      findings_);
     return std::move(findings_);
   }
 
@@ -38,7 +42,7 @@ class ModelCheck {
     const auto id = static_cast<int32_t>(values_.size());
     Buffer value = make_buffer(GSEL_BUFFER_OUTPUT, id, v.name, value_tensor(v, n_samples(), nullptr));
     const DataSource data{options_.data, options_.data_user_data};
-    if (!v.is_input() || !data.fill || !ask_for_data(data, ids_, id, value, findings_)) draw(value);
+    if (!v.is_input() || !data.fill || !ask_for_data(device_, data, ids_, id, value, findings_)) draw(value);
     return value;
   }
 
@@ -79,6 +83,7 @@ class ModelCheck {
     for (const Divided& divided : divided_) check.check_parts(divided);
   }
 
+  const std::shared_ptr<DeviceContext> device_;
   const gsel_model_check_options& options_;
   const Model model_;  // as one rank has it, undivided
   std::vector<Divided> divided_;
@@ -91,8 +96,9 @@ class ModelCheck {
 
 }  // namespace
 
-Findings check_model(const Model& model, const gsel_model_check_options& options) {
-  return ModelCheck(model, options).run();
+Findings check_model(const std::shared_ptr<DeviceContext>& device, const Model& model,
+                     const gsel_model_check_options& options) {
+  return ModelCheck(device, model, options).run();
 }
 
 }  // namespace gsel::check

@@ -31,9 +31,10 @@ struct Run {
 
 class OptimizerCheck {
  public:
-  OptimizerCheck(const Model& model, int32_t param, const gsel_optimizer_options& optimizer, uint64_t seed,
-                 Findings& findings)
-      : param_(model.params()[static_cast<size_t>(param)]),
+  OptimizerCheck(const std::shared_ptr<DeviceContext>& device, const Model& model, int32_t param,
+                 const gsel_optimizer_options& optimizer, uint64_t seed, Findings& findings)
+      : device_(device),
+        param_(model.params()[static_cast<size_t>(param)]),
         id_(param),
         optimizer_(optimizer),
         findings_(findings),
@@ -47,7 +48,7 @@ class OptimizerCheck {
                                  with_noun(n_, "element"), kMostWhole));
       return true;
     }
-    Ground ground, elsewhere;
+    Ground ground(device_), elsewhere(device_);
     const std::vector<Run> whole{{0, n_}};
     const Work first = steps(whole, ground);
     if (!good_) return true;
@@ -169,6 +170,7 @@ class OptimizerCheck {
     call.update_norm = norms[1];
     call.message = message.data();
     call.message_capacity = message.size();
+    call.stream = device_->native_compute();
     std::string thrown;
     const gsel_status status =
         call_foreign([&] { return optimizer_.step(&call, optimizer_.user_data); }, GSEL_ERR_CALLBACK, thrown);
@@ -199,6 +201,7 @@ class OptimizerCheck {
     return false;
   }
 
+  const std::shared_ptr<DeviceContext>& device_;
   const Param& param_;
   const int32_t id_;
   const gsel_optimizer_options& optimizer_;
@@ -210,11 +213,11 @@ class OptimizerCheck {
 
 }  // namespace
 
-void check_optimizer(const Model& model, const gsel_optimizer_options& optimizer, uint64_t seed, bool checks_pieces,
-                     Findings& findings) {
+void check_optimizer(const std::shared_ptr<DeviceContext>& device, const Model& model,
+                     const gsel_optimizer_options& optimizer, uint64_t seed, bool checks_pieces, Findings& findings) {
   for (size_t p = 0; p < model.params().size(); ++p)
     if (model.params()[p].trainable() &&
-        !OptimizerCheck(model, static_cast<int32_t>(p), optimizer, seed, findings).run(checks_pieces))
+        !OptimizerCheck(device, model, static_cast<int32_t>(p), optimizer, seed, findings).run(checks_pieces))
       return;
 }
 

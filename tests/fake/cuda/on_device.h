@@ -12,8 +12,13 @@ static const char* on_transport; /* of communicators joined from here on; NULL: 
 static int on_card = -1;         /* the device of every rank; -1: that of its number */
 static __thread gpu own_gpu;     /* of the rank that this thread is */
 static __thread int own_world;   /* ranks of its communicator */
+static gsel_layer_fn of_device;  /* a forward that takes memory of the device itself */
 
 /* ---- copies ---- */
+
+/* For kernels with faults: a mirror has what lies this many bytes before and behind, and all that has changed goes
+ * back, also what may only be read. */
+static atomic_size_t mirror_margin;
 
 enum { MOST_MIRRORS = 64 };
 typedef struct mirrors {
@@ -21,6 +26,7 @@ typedef struct mirrors {
   int n;
   struct {
     void *device, *host;
+    char* before; /* as it was copied; NULL without a margin */
     size_t bytes;
   } of[MOST_MIRRORS];
 } mirrors;
@@ -41,13 +47,21 @@ static void* mirror_of(mirrors* m, void* device, size_t bytes) {
   for (int i = 0; i < m->n; ++i)
     if (m->of[i].device == device) return m->of[i].host;
   assert_true(m->n < MOST_MIRRORS);
-  void* host = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  const size_t all = bytes + 2 * mirror_margin;
+  char* host = (char*)aligned_alloc(64, (all + 63) / 64 * 64);
   assert_non_null(host);
   m->of[m->n].device = device;
-  m->of[m->n].host = host;
-  m->of[m->n++].bytes = bytes;
-  mirror_copy(m, host, device, bytes);
-  return host;
+  m->of[m->n].host = host + mirror_margin;
+  m->of[m->n].before = NULL;
+  m->of[m->n].bytes = bytes;
+  mirror_copy(m, host, (char*)device - mirror_margin, all);
+  if (mirror_margin) {
+    m->of[m->n].before = (char*)malloc(all);
+    assert_non_null(m->of[m->n].before);
+    mirror_copy(m, m->of[m->n].before, (char*)device - mirror_margin, all);
+  }
+  ++m->n;
+  return host + mirror_margin;
 }
 static gsel_tensor mirror_tensor(mirrors* m, gsel_tensor t) {
   t.data = mirror_of(m, t.data, (size_t)t.n_elems * gsel_dtype_bytes(t.dtype));
@@ -58,8 +72,17 @@ static void mirror_back(mirrors* m, const void* host) {
     if (m->of[i].host == host) mirror_copy(m, m->of[i].device, host, m->of[i].bytes);
 }
 static void mirror_free(mirrors* m) {
+  for (int i = 0; i < m->n; ++i) {
+    char *host = (char*)m->of[i].host - mirror_margin, *device = (char*)m->of[i].device - mirror_margin;
+    const size_t all = m->of[i].bytes + 2 * mirror_margin;
+    for (size_t k = 0; m->of[i].before && k < all; ++k)
+      if (host[k] != m->of[i].before[k]) mirror_copy(m, device + k, host + k, 1);
+  }
   mirror_wait(m);
-  for (int i = 0; i < m->n; ++i) free(m->of[i].host);
+  for (int i = 0; i < m->n; ++i) {
+    free((char*)m->of[i].host - mirror_margin);
+    free(m->of[i].before);
+  }
 }
 
 /* ---- layers ---- */
@@ -138,7 +161,7 @@ gsel_status gsel_model_add_layer(gsel_model* model, const gsel_layer_options* gi
   host_kernels[i] =
       (host_kernel){given->forward, given->backward_input, given->backward_weight, given->backward, given->user_data};
   options.user_data = &host_kernels[i];
-  if (options.forward) options.forward = mirrored_forward;
+  if (options.forward && options.forward != of_device) options.forward = mirrored_forward;
   if (options.backward_input) options.backward_input = mirrored_backward_input;
   if (options.backward_weight) options.backward_weight = mirrored_backward_weight;
   if (options.backward) options.backward = mirrored_backward;

@@ -54,41 +54,11 @@ static void in_16_bits(void** state) {
   equals_one_rank("nccl", 2, 2, "precision = \"fp16\"\n");
 }
 
-static const struct {
-  const char *section, *train, *why;
-} kRefused[] = {
-    {"", "check = \"kernels\"\n", "kernels are checked on memory of the host"},
-};
-static void is_refused(rank_run* run) {
-  const int i = *(const int*)run->user;
-  char config[1024];
-  gsel_error* err = NULL;
-  session s;
-  snprintf(config, sizeof config, "%s" TRAIN("8", "microbatches = 2\n%s"), kRefused[i].section, kRefused[i].train);
-  trial t = plain(config, NULL);
-  run->user = &t;
-  const gsel_status status = open_session(run, &s, &err);
-  rank_fails(run, status, err, GSEL_ERR_UNSUPPORTED, kRefused[i].why, -1);
-  close_session(&s);
-}
-/* By every rank, and the communicator goes on. */
-static void what_works_on_the_host_alone_is_refused(void** state) {
-  (void)state;
-  on_transport = "nccl";
-  for (int i = 0; i < (int)(sizeof kRefused / sizeof *kRefused); ++i) as_threads(2, is_refused, &i);
-  no_violations();
-  on_transport = NULL;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(over_nccl),
-      cmocka_unit_test(through_host_memory),
-      cmocka_unit_test(recomputed),
-      cmocka_unit_test(moved),
-      cmocka_unit_test(clipped),
-      cmocka_unit_test(in_16_bits),
-      cmocka_unit_test(what_works_on_the_host_alone_is_refused),
+      cmocka_unit_test(over_nccl),  cmocka_unit_test(through_host_memory),
+      cmocka_unit_test(recomputed), cmocka_unit_test(moved),
+      cmocka_unit_test(clipped),    cmocka_unit_test(in_16_bits),
   };
   return cmocka_run_group_tests_name("train", tests, NULL, NULL);
 }
