@@ -256,7 +256,14 @@ EXPORT int cuLaunchKernel(Any function, unsigned blocks, unsigned, unsigned, uns
       const int error = at == std::string::npos ? static_cast<int>(kIllegalAddress) : atoi(sticky.c_str() + at + 1);
       operation.work = [error] { end_cuda(error); };
     }
-    if (!is_captured(stream)) machine.enqueue(stream, std::move(operation));
+    for (const Access& access : operation.accesses)
+      if (access.begin < access.end && machine.is_of_host(access.begin)) {  // ends CUDA in this process
+        const auto& callback = callback_state().callback;
+        machine.violation(operation.name + (callback ? " of " + callback->name : "") +
+                          " is given memory of the host that is not page-locked");
+        operation.work = [] { end_cuda(kIllegalAddress); };
+      }
+    if (!is_captured(stream)) enqueue_watched(machine, stream, std::move(operation));
     return kOk;
   });
 }
@@ -270,7 +277,18 @@ struct Name {
   int version;  // of the interface
   void* address;
 };
-#define KNOWN(base, version, symbol, parameters) {#base, version, reinterpret_cast<void*>(fake_cuda::symbol)},
+// The library asks for addresses, programs of tests take names.
+template <auto function>
+struct ByLibrary;
+template <class... Args, int (*function)(Args...)>
+struct ByLibrary<function> {
+  static int call(Args... args) {
+    const OfLibrary mark;
+    return function(args...);
+  }
+};
+#define KNOWN(base, version, symbol, parameters) \
+  {#base, version, reinterpret_cast<void*>(ByLibrary<&fake_cuda::symbol>::call)},
 const Name kNames[] = {FAKE_CUDA_FUNCTIONS(KNOWN)};
 
 bool is_lacking(const char* name) {

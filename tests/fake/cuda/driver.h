@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "callbacks.h"
 #include "cuda_api.h"
 #include "machine.h"
 
@@ -40,6 +41,7 @@ int call(Body&& body) {
   if (!is_alive(current())) return kContextDestroyed;
   const int result = body(machine);
   if (result != kOk && result != kNotReady) return result;
+  if (is_left_to_library()) return result;
   return machine.take_violation().empty() ? result : static_cast<int>(kUnknown);
 }
 

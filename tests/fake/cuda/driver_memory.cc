@@ -15,7 +15,7 @@ Any context_of(const Allocation& a) {
 }
 
 void take(Machine& machine, Stream& stream, Operation operation) {
-  if (!is_captured(stream)) machine.enqueue(stream, std::move(operation));
+  if (!is_captured(stream)) enqueue_watched(machine, stream, std::move(operation));
 }
 
 void* here(Pointer at) {
@@ -40,6 +40,7 @@ EXPORT int cuMemAlloc_v2(Pointer* out, size_t bytes) {
   return call([&](Machine& machine) {
     if (breaks_capture()) return kCaptureUnsupported;
     if (bytes == 0) return kInvalidValue;
+    look_at_wait(machine, "cuMemAlloc");
     *out = machine.alloc(bytes, current());
     return *out ? kOk : kOutOfMemory;
   });
@@ -49,6 +50,8 @@ EXPORT int cuMemFree_v2(Pointer memory) {
   return call([&](Machine& machine) {
     if (breaks_capture()) return kCaptureUnsupported;
     ++thread_state().waits;
+    if (!look_at_free(machine, memory)) return kInvalidValue;
+    look_at_wait(machine, "cuMemFree");
     return machine.free(memory, false) ? kOk : kInvalidValue;
   });
 }
@@ -56,6 +59,7 @@ EXPORT int cuMemFree_v2(Pointer memory) {
 EXPORT int cuMemHostAlloc(void** out, size_t bytes, unsigned) {
   return call([&](Machine& machine) {
     if (breaks_capture()) return kCaptureUnsupported;
+    look_at_wait(machine, "cuMemHostAlloc");
     *out = machine.alloc_pinned(bytes, current());
     return *out ? kOk : kOutOfMemory;
   });
@@ -64,6 +68,8 @@ EXPORT int cuMemHostAlloc(void** out, size_t bytes, unsigned) {
 EXPORT int cuMemFreeHost(void* memory) {
   return call([&](Machine& machine) {
     ++thread_state().waits;
+    if (!look_at_free(machine, reinterpret_cast<uintptr_t>(memory))) return kInvalidValue;
+    look_at_wait(machine, "cuMemFreeHost");
     return machine.free(reinterpret_cast<uintptr_t>(memory), true) ? kOk : kInvalidValue;
   });
 }

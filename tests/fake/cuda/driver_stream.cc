@@ -112,6 +112,7 @@ EXPORT int cuStreamSynchronize(Any handle) {
       return static_cast<int>(kCaptureUnsupported);
     }
     ++thread_state().waits;
+    look_at_wait(machine, "cuStreamSynchronize");
     machine.finish(stream);
     return ended();
   });
@@ -204,6 +205,7 @@ EXPORT int cuEventSynchronize(Any handle) {
   return on_event(handle, [&](Machine& machine, Event& event) {
     if (breaks_capture()) return static_cast<int>(kCaptureUnsupported);
     ++thread_state().waits;
+    look_at_wait(machine, "cuEventSynchronize");
     machine.finish(event);
     return ended();
   });

@@ -144,6 +144,7 @@ class Machine {
   void* alloc_pinned(uint64_t bytes, uintptr_t context);
   bool free(uintptr_t address, bool pinned);
   const Allocation* find(uintptr_t address) const;
+  bool is_of_host(uintptr_t address) const;  // and not page-locked
   uint64_t free_bytes() const;
   // Where work finds memory of the device; other memory is where it is.
   void* here(const void* memory) const;

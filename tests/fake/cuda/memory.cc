@@ -146,6 +146,13 @@ const Allocation* Machine::find(uintptr_t address) const {
   return address < at->second.end && !at->second.freed ? &at->second : nullptr;
 }
 
+bool Machine::is_of_host(uintptr_t address) const {
+  const bool is_of_device = address >= space_ && address < space_ + kSpace;
+  const auto at = allocations_.upper_bound(address);
+  const bool is_known = at != allocations_.begin() && address < std::prev(at)->second.end;
+  return !is_of_device && !is_known;
+}
+
 bool Machine::has_peers() const {
   return setting("GSEL_FAKE_CUDA_PEERS", "") != "none";
 }
