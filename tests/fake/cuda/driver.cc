@@ -4,6 +4,7 @@
 #include "driver.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -21,11 +22,28 @@ int ended_by = kOk;
 std::atomic<int> n_calls;  // that reached the driver at all
 std::atomic<int> n_loads;
 
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
 }  // namespace
 
 ThreadState& thread_state() {
   thread_local ThreadState state;
   return state;
+}
+
+Inside::Inside() {
+  ThreadState& state = thread_state();
+  if (state.depth++ > 0) return;
+  ++state.entries;
+  began_ns_ = now_ns();
+}
+
+Inside::~Inside() {
+  ThreadState& state = thread_state();
+  if (--state.depth == 0) state.inside_ns += now_ns() - began_ns_;
 }
 
 int ended() {
@@ -66,6 +84,13 @@ EXPORT int fake_cuda_waits() {
 EXPORT int fake_cuda_allocations() {
   const std::lock_guard lock(Machine::get().mutex());
   return Machine::get().allocations;
+}
+// How often this thread has called the driver or NCCL, and for how many seconds it was inside.
+EXPORT int64_t fake_cuda_entries() {
+  return thread_state().entries;
+}
+EXPORT double fake_cuda_seconds() {
+  return static_cast<double>(thread_state().inside_ns) * 1e-9;
 }
 
 // Contexts that are current on this thread: none outside a call, unless the program has made one so.
@@ -184,6 +209,7 @@ EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) 
 }
 
 EXPORT int cuCtxPushCurrent_v2(Any context) {
+  const Inside inside;
   const std::lock_guard lock(Machine::get().mutex());
   if (!is_alive(reinterpret_cast<uintptr_t>(context))) return kInvalidContext;
   thread_state().current.push_back(reinterpret_cast<uintptr_t>(context));
@@ -191,6 +217,7 @@ EXPORT int cuCtxPushCurrent_v2(Any context) {
 }
 
 EXPORT int cuCtxPopCurrent_v2(Any* context) {
+  const Inside inside;
   auto& stack = thread_state().current;
   if (stack.empty()) return kInvalidContext;
   *context = reinterpret_cast<Any>(stack.back());

@@ -2,6 +2,7 @@
 // call looks at before its work.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace fake_cuda {
 
 struct ThreadState {
   int waits = 0;  // for a stream or an event
+  int depth = 0;  // calls that this thread is in
+  int64_t entries = 0, inside_ns = 0;
   std::vector<uintptr_t> current;
   int capture_mode = kCaptureGlobal;
 };
@@ -24,6 +27,18 @@ int ended();  // the error that has ended CUDA in this process; kOk: none has
 void end_cuda(int error);
 bool is_alive(uintptr_t context);
 
+// The time that a thread spends in this double, which does with the processor what a GPU does beside it.
+class Inside {
+ public:
+  Inside();
+  ~Inside();
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  int64_t began_ns_ = 0;
+};
+
 inline uintptr_t current() {
   return thread_state().current.back();
 }
@@ -31,6 +46,7 @@ inline uintptr_t current() {
 // Every call with a context: it is current, CUDA has not ended, and what the work before did wrong comes out here.
 template <class Body>
 int call(Body&& body) {
+  const Inside inside;
   Machine& machine = Machine::get();
   const std::lock_guard lock(machine.mutex());
   if (ended()) return ended();

@@ -27,13 +27,12 @@
 #include <deque>
 #include <mutex>
 
+#include "driver.h"
 #include "nccl_api.h"
 #include "nccl_bootstrap.h"
 
 using fake_cuda::Machine;
 using namespace fake_nccl;
-
-#define EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace fake_nccl {
 
@@ -245,6 +244,7 @@ EXPORT int ncclCommInitRankConfig(Handle* out, int n_ranks, UniqueId id, int ran
 
 EXPORT int ncclCommGetAsyncError(Handle handle, int* out) {
   Comm& comm = of(handle);
+  const fake_cuda::Inside timed;
   const Inside inside(comm, "ncclCommGetAsyncError");
   bool is_under_way;
   {
