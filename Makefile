@@ -14,7 +14,10 @@
 #   make bench-plan  the planner beside what this machine then does; writes bench/results/plan-host.md
 #   make bench-rust  what a call from Rust costs over C; writes bench/results/rust.md
 #   make bench-go   what a call from Go costs over C; writes bench/results/go.md
-#   make bench-device  kernels of the cuda device beside a copy; writes bench/results/device.md
+#   make bench-gpu  on a machine with a card: kernels beside a copy, calls beside NCCL's own, a step of examples/gpt beside
+#                   a loop by hand and PyTorch; writes bench/results/gpu-NAME.md with the card's name
+#   make bench-executor  host time of the executor for an instruction; writes bench/results/executor.md
+#   make bench-device  kernels of the cuda device beside a copy, on the screen
 #   make bench-tensor  a model that two ranks share: decoding, training; writes bench/results/tensor.md
 #   make table      trains examples/gpt with every strategy; writes the table of its README
 #   make deb        Debian packages, in build-deb/packages
@@ -27,11 +30,14 @@
 #   make matrix-hosts  conformance and strategies on two hosts with two ranks each, over gloo and each MPI (root);
 #                   writes bench/results/matrix-hosts.md
 #   make soak       the nets of tests/nets for SOAK_MINUTES=60, with seeds of their own
+#   make test-gpu   the tests that a machine with a card can run, on it
+#   make gpu-bundle  what test-gpu and bench-gpu run, as a folder for a machine that cannot build: build/gpu-bundle
 #   make asan       the tests under the address and undefined-behaviour sanitizers
 #   make tsan       the tests under the thread sanitizer
 #   make docs       the pages of docs/ and the interface as HTML, by Doxygen, into build/docs/html
 #   make tidy       clang-tidy over lib/, plugins/ and bindings/, with the checks of .clang-tidy
 #
+# DOUBLE=1 lets test-gpu and bench-gpu run over a double of CUDA's driver, where there is no card.
 # GSEL_NO_INSTALL=1 names missing packages and stops. DATA=file gives `make run` another text to train on.
 # COMM=options goes to the driver of bench-comm, such as COMM=--short; build/bin/bench_comm --help lists them. The same
 # of TRAIN and bench-train: TRAIN=--short; bench/train/run.py --help.
@@ -43,7 +49,7 @@ export GSEL_NO_INSTALL
 export NINJA_STATUS = gsel: step %f of %t: 
 
 .PHONY: all build dev packages packages-run packages-test packages-peers packages-train packages-tidy packages-docs docs data run table picture matrix matrix-device matrix-hosts test asan \
-        tsan tidy bench bench-build bench-comm bench-hosts bench-train bench-pipeline bench-plan bench-tensor bench-rust bench-go bench-device bench-fresh install install-debug deb reproducible packages-deb clean soak
+        tsan tidy bench bench-build bench-comm bench-hosts bench-train bench-pipeline bench-plan bench-tensor bench-rust bench-go bench-device bench-executor bench-gpu bench-fresh test-gpu gpu-bundle install install-debug deb reproducible packages-deb clean soak
 
 all: build
 
@@ -169,11 +175,29 @@ bench-train: data packages-train
 bench-build: packages-test
 	@bench/build.sh bench/results/build.md && echo "gsel: wrote bench/results/build.md"
 
-# The page stays as it is where there is no GPU.
 bench-device: packages
-	$(call build,default)
-	@build/bin/bench_device build/lib/gsel/plugins-1/cuda.so > build/bench-device.md && \
-	  cp build/bench-device.md bench/results/device.md && echo "gsel: wrote bench/results/device.md"
+	$(call build,default,bench_device gsel_plugin_cuda)
+	@build/bin/bench_device build/lib/gsel/plugins-1/cuda.so
+
+bench-executor: packages
+	$(call build,default,gpu_parts)
+	@bench/executor.sh build bench/results/executor.md && echo "gsel: wrote bench/results/executor.md"
+
+# Nothing is installed for these two. A page of the double is no result, so it stays in build/.
+bench-gpu:
+	@GSEL_NO_INSTALL=1 .ci/packages build
+	$(call build,default,gpu_parts)
+	@bench/gpu/run.sh build $(if $(DOUBLE),build,bench/results) . $(if $(DOUBLE),double)
+
+test-gpu:
+	@GSEL_NO_INSTALL=1 .ci/packages build
+	$(call build,default,gpu_parts)
+	@tests/gpu/run.sh build . $(if $(DOUBLE),double)
+
+gpu-bundle:
+	@GSEL_NO_INSTALL=1 .ci/packages build
+	$(call build,default,gpu_parts)
+	@bench/gpu/bundle.sh build build/gpu-bundle
 
 bench-fresh:
 	@bench/fresh.sh bench/results/fresh.md && echo "gsel: wrote bench/results/fresh.md"

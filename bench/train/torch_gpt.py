@@ -17,7 +17,7 @@ import tomllib
 
 import numpy as np
 
-LAYERS, WIDTH, HEADS, CONTEXT, VOCAB = 4, 256, 4, 128, 256
+LAYERS, WIDTH, HEADS, CONTEXT, VOCAB = 4, 256, 4, 128, 256  # but for VOCAB, what --sizes says
 
 
 # ---- gsel's random numbers: Philox 4x32-10, keyed by (seed, name, element); lib/base/random.cc ----
@@ -78,9 +78,9 @@ class Text:
 # ---- the model: examples/gpt/model.c ----
 
 
-def make_model(torch):
+def make_model(torch, device):
     nn, functional = torch.nn, torch.nn.functional
-    mask = torch.full((CONTEXT, CONTEXT), float("-inf")).triu(1)
+    mask = torch.full((CONTEXT, CONTEXT), float("-inf")).triu(1).to(device)
 
     class Block(nn.Module):
         def __init__(self):
@@ -182,24 +182,33 @@ def peak_rss():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def set_sizes(sizes):
+    global LAYERS, WIDTH, HEADS, CONTEXT
+    LAYERS, WIDTH, HEADS, CONTEXT = sizes
+
+
 def train(rank, args, settings, results):
     import torch
 
+    set_sizes(args.sizes)
     torch.set_num_threads(1)
-    blas = check_blas()
+    blas = check_blas() if args.device == "cpu" else ""
     if args.ranks > 1:
         torch.distributed.init_process_group("gloo", rank=rank, world_size=args.ranks)
     seed, share = settings["seed"], settings["batch"] // args.ranks
     text = Text(args.data, seed)
-    bare = make_model(torch)
+    bare = make_model(torch, args.device)
     initialise(torch, bare, seed)
+    bare.to(args.device)
     model = torch.nn.parallel.DistributedDataParallel(bare, gradient_as_bucket_view=True) if args.ranks > 1 else bare
     optimizer = make_optimizer(torch, bare, settings, args.mode)
     losses, seconds, cpu = [], [], []
     for step in range(args.steps):
+        ids = step * settings["batch"] + rank * share, share
+        ready = text.samples(*ids) if args.device == "cuda" else None  # as by a loader, while the card computes
         began, cpu_began = time.perf_counter(), time.process_time()
-        tokens, targets = text.samples(step * settings["batch"] + rank * share, share)
-        loss = model(torch.from_numpy(tokens), torch.from_numpy(targets))
+        tokens, targets = ready or text.samples(*ids)
+        loss = model(torch.from_numpy(tokens).to(args.device), torch.from_numpy(targets).to(args.device))
         optimizer.zero_grad(set_to_none=args.ranks == 1)
         loss.backward()
         if settings.get("clip_norm", 0) > 0:
@@ -231,7 +240,11 @@ def main():
     parser.add_argument("--mode", choices=["single", "ddp", "zero"], default="single")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--json", required=True)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: one rank, f32 without TF32")
+    parser.add_argument("--sizes", type=lambda text: tuple(map(int, text.split(","))), default=(4, 256, 4, 128))
     args = parser.parse_args()
+    if args.device == "cuda" and args.ranks > 1:
+        parser.error("--device cuda is for one rank")
     if (args.mode == "single") != (args.ranks == 1):
         parser.error("--mode single is for one rank, ddp and zero for more")
     with open(args.config, "rb") as file:

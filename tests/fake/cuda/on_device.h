@@ -255,10 +255,11 @@ gsel_status gsel_comm_init(const gsel_comm_options* given, gsel_comm** out, gsel
   const int card = on_card < 0 ? (int)given->rank : on_card;
   own_gpu = open_gpu(card);
   char accelerator[32];
-  snprintf(accelerator, sizeof accelerator, "cuda:%d", card);
+  snprintf(accelerator, sizeof accelerator, "cuda:%d", device_of_rank(card));
+  const int shares = cuda.n_devices > 0 && given->world_size > cuda.n_devices; /* which NCCL refuses */
   gsel_comm_options options = *given;
   options.accelerator = gsel_str_from(accelerator);
-  options.transport = gsel_str_from(on_transport);
+  options.transport = gsel_str_from(shares ? "host" : on_transport);
   return init(&options, out, err);
 }
 

@@ -1,5 +1,6 @@
 /* fake/cuda/program.h: what the tests of communicators on devices share: the double of the driver as a program uses it,
- * with streams of its own, and ranks with a device each. */
+ * with streams of its own, and ranks with a device each. With GSEL_TEST_GPU the driver is this machine's;
+ * tests/gpu/run.sh has the programs that can run there. */
 #ifndef GSEL_TESTS_PROGRAM_H
 #define GSEL_TESTS_PROGRAM_H
 
@@ -28,15 +29,37 @@ typedef struct driver {
   const char* (*violation)(int i);
   int (*waits)(void);
   int (*current)(void);
+  int n_devices; /* of a driver; ranks share them */
 } driver;
 static driver cuda;
+
+static inline int is_on_card(void) {
+  return getenv("GSEL_TEST_GPU") != NULL;
+}
+static inline int no_violation(void) {
+  return 0; /* a driver does not tell */
+}
 
 static inline void* module(const char* file) {
   char path[4096];
   snprintf(path, sizeof path, "%s/tests/fixtures/%s", getenv("GSEL_TEST_BIN"), file);
+  if (is_on_card()) snprintf(path, sizeof path, "%s", strstr(file, "cuda") ? "libcuda.so.1" : "libnccl.so.2");
   void* opened = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
   if (!opened) fprintf(stderr, "%s\n", dlerror());
   return opened;
+}
+
+/* Ends a program that has no card. */
+static inline void count_devices(void* library) {
+  int (*start)(unsigned) = NULL;
+  int (*count)(int*) = NULL;
+  if (library) {
+    *(void**)&start = dlsym(library, "cuInit");
+    *(void**)&count = dlsym(library, "cuDeviceGetCount");
+  }
+  if (start && count && start(0) == 0 && count(&cuda.n_devices) == 0 && cuda.n_devices > 0) return;
+  fprintf(stderr, "there is no CUDA driver with a card\n");
+  exit(77);
 }
 
 /* What a test needs besides. */
@@ -53,6 +76,7 @@ static inline void find_all(void* library) {
   FIND(copy, "cuMemcpyAsync");
   FIND(alloc, "cuMemAlloc_v2");
   FIND(violations, "fake_cuda_violations");
+  if (!cuda.violations) cuda.violations = no_violation;
   FIND(violation, "fake_cuda_violation");
   FIND(waits, "fake_cuda_waits");
   FIND(current, "fake_cuda_current");
@@ -63,6 +87,7 @@ static inline void load_doubles(const char* nccl) {
   static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_lock(&loading);
   void* library = module("fake_libcuda.so");
+  if (is_on_card() && !cuda.n_devices) count_devices(library);
   if (library != cuda.library) find_all(library);
   module(nccl);
   pthread_mutex_unlock(&loading);
@@ -74,9 +99,13 @@ typedef struct gpu {
   void* stream;
 } gpu;
 
+static inline int device_of_rank(int rank) {
+  return cuda.n_devices ? rank % cuda.n_devices : rank;
+}
+
 static inline gpu open_gpu(int device) {
   gpu g;
-  cuda.retain(&g.context, device);
+  cuda.retain(&g.context, device_of_rank(device));
   cuda.push(g.context);
   cuda.create(&g.stream, 1, 0);
   cuda.pop(&(void*){NULL});
