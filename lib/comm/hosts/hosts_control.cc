@@ -256,11 +256,27 @@ namespace {
 struct Wish {
   int32_t colour, key;
 };
+// Of the first rank of a group on several hosts. Has no padding, since its bytes are signed.
 struct FoundingOfSplit {
-  gsel_unique_id job;
-  uint16_t port;  // 0: the first rank of the group cannot listen
-  char why[126];
+  uint64_t number = 0;  // random
+  uint32_t port = 0;
+  uint32_t fails = 0;  // 1: it cannot listen
 };
+struct WhyNot {
+  char text[126] = {};
+};
+
+// The id of a group follows from the number, which is shorter.
+gsel_unique_id job_of_group(const Secret& secret, const gsel_unique_id& parent, const FoundingOfSplit& founding) {
+  static constexpr uint8_t kOfGroup[] = "the job of a group";
+  gsel_unique_id job;
+  static_assert(sizeof job.bytes % sizeof(Bytes32) == 0);
+  for (uint8_t i = 0; i < sizeof job.bytes / sizeof(Bytes32); ++i) {
+    const Bytes32 part = secret.sign({kOfGroup, bytes_of(parent), bytes_of(founding), {&i, 1}});
+    std::memcpy(job.bytes + i * sizeof part, &part, sizeof part);
+  }
+  return job;
+}
 
 // By rank of the group.
 std::vector<int32_t> members_of(const std::vector<Wish>& wishes, int32_t colour) {
@@ -280,17 +296,22 @@ std::unique_ptr<Control> HostsControl::split_in_turn(int32_t colour, int32_t key
   exchange_in_turn(&own, wishes.data(), sizeof own, asked, 0);
   const std::vector<int32_t> members = members_of(wishes, colour);
   HostTable table = table_of(roster_, members);
-  FoundingOfSplit founding{};
+  FoundingOfSplit founding;
+  WhyNot why;
   std::optional<Listener> listener;
   if (table.names.size() > 1 && members.front() == rank()) try {
       listener = Listener::at_any_port();
       founding.port = listener->port();
-      os::random_bytes(founding.job.bytes, sizeof founding.job.bytes);
+      os::random_bytes(&founding.number, sizeof founding.number);
     } catch (const Error& error) {
-      error.message().copy(founding.why, sizeof founding.why - 1);
+      founding.fails = 1;
+      error.message().copy(why.text, sizeof why.text - 1);
     }
   std::vector<FoundingOfSplit> foundings(roster_.ranks());
   exchange_in_turn(&founding, foundings.data(), sizeof founding, asked, 0);
+  std::vector<WhyNot> whys(roster_.ranks());
+  if (std::ranges::any_of(foundings, [](const FoundingOfSplit& of) { return of.fails != 0; }))
+    exchange_in_turn(&why, whys.data(), sizeof why, asked, 0);
   const auto place = std::ranges::find(members, rank());
   const auto number = static_cast<int32_t>(place - members.begin());
   const auto shown = [&](int32_t q) {  // a communicator made for the caller numbers its ranks anew
@@ -304,9 +325,10 @@ std::unique_ptr<Control> HostsControl::split_in_turn(int32_t colour, int32_t key
   if (members.empty()) return nullptr;
   if (table.names.size() == 1) return local;
   const FoundingOfSplit& founder = foundings[static_cast<size_t>(members.front())];
-  if (founder.port == 0) throw Error(GSEL_ERR_IO, founder.why).about_rank(members.front());
-  table.job = founder.job;
-  table.port = founder.port;
+  if (founder.fails != 0)
+    throw Error(GSEL_ERR_IO, whys[static_cast<size_t>(members.front())].text).about_rank(members.front());
+  table.job = job_of_group(facts_->secret, roster_.table().job, founder);
+  table.port = static_cast<uint16_t>(founder.port);
   if (!label.empty())
     for (const int32_t q : members) table.shown_ranks.push_back(shown(q));
   return std::make_unique<HostsControl>(
