@@ -149,7 +149,7 @@ class Divider {
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (outputs[i].placement == Placement::shard)
         fail(GSEL_ERR_MODEL,
-             "layer \"{}\" is to write a part of value \"{}\", and has all of its inputs and parameters; give one of "
+             "layer \"{}\" is to write a shard of value \"{}\", and has all of its inputs and parameters; give one of "
              "its "
              "parameters a shard rule, or flag the value with GSEL_VALUE_REPLICATE_IF_FEW",
              layer.name, from_.values()[layer.outputs[i]].name);
@@ -226,7 +226,7 @@ class Divider {
       const Value& v = from_.values()[layer.outputs[i]];
       if (outputs[i].placement == Placement::replicate && !reduces(layer.forward_phases))
         fail(GSEL_ERR_MODEL,
-             "layer \"{}\" has a part of its inputs or parameters and writes value \"{}\" whole; declare the value "
+             "layer \"{}\" has a shard of an input or parameter and writes value \"{}\" whole; declare the value "
              "GSEL_PLACEMENT_SHARD or GSEL_PLACEMENT_PARTIAL, or reduce in phases over the {} axis",
              layer.name, v.name, axis_name(division_.axis));
       if (outputs[i].placement != Placement::partial || v.is_scalar()) continue;
@@ -330,7 +330,7 @@ class Divider {
       if (!param.shard.is_whole() || !divided || !param.trainable()) continue;
       if (whole)
         fail(GSEL_ERR_MODEL,
-             "parameter \"{}\" is used by layer \"{}\", of which each rank of the {} axis has a part, and by layer "
+             "parameter \"{}\" is used by layer \"{}\", of which each rank of the {} axis has a shard, and by layer "
              "\"{}\", which all run alike; their gradients cannot be summed as one",
              param.name, divided->name, axis_name(division_.axis), whole->name);
       param.partial_gradient = true;

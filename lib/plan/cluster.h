@@ -43,7 +43,6 @@ struct Cluster {
   Link network;                    // from one node to the others, all its adapters together, one direction
   double host_memory_bytes = 0;    // per node; 0: unknown
   std::vector<std::string> notes;  // assumptions about the devices
-  int32_t cores_per_node = 0;      // of devices that are CPUs, whose ranks share cores; 0: devices share nothing
 
   int32_t size() const { return static_cast<int32_t>(devices.size()); }
   int32_t nodes() const { return (size() + per_node - 1) / per_node; }

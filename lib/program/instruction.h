@@ -80,7 +80,6 @@ struct InstrForm {
 
   bool is_bucket_collective() const { return work == InstrWork::params || work == InstrWork::gradients; }
   bool is_send() const { return work == InstrWork::message && !writes_value; }
-  bool is_receive() const { return work == InstrWork::message && writes_value; }
 };
 
 inline constexpr size_t kInstrKinds = GSEL_INSTR_POST_VALIDATE + 1;

@@ -314,11 +314,11 @@ static void mistakes_of_the_description_are_refused(void** state) {
     int mistake, tensor;
     const char* why;
   } rows[] = {
-      {TM_LOSS_NOT_REDUCED, 2, "layer \"loss\" has a part of its inputs or parameters and writes value \"loss\" whole"},
+      {TM_LOSS_NOT_REDUCED, 2, "layer \"loss\" has a shard of an input or parameter and writes value \"loss\" whole"},
       {TM_PARTIAL_TAKEN_AS_REPLICATED, 2,
-       "layer \"down\" has a part of its inputs or parameters and writes value \"y\" whole"},
+       "layer \"down\" has a shard of an input or parameter and writes value \"y\" whole"},
       {TM_SHARD_TAKEN_AS_REPLICATED, 2,
-       "layer \"head\" has a part of its inputs or parameters and writes value \"logits\" whole"},
+       "layer \"head\" has a shard of an input or parameter and writes value \"logits\" whole"},
       {TM_BIAS_PER_RANK, 2, "layer \"project\" writes partial sums of value \"o\" and has all of parameter \"bo\""},
       {TM_LINEARS_NOT_BY_POSITION, 9,
        "cp: layer \"project\" reads values in parts and has all of parameter \"wo\"; flag it GSEL_LAYER_POSITIONWISE"},

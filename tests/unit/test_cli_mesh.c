@@ -220,7 +220,7 @@ static void placements_of_values_are_a_table(void** state) {
   snprintf(command, sizeof command, "program --placements %s/programs/tensor.1", getenv("GSEL_TEST_DATA"));
   check_gsel(command, 0);
   check_part(out, "rank 1: coordinate 1 of 2 on the tensor axis; bytes sent are those of micro-batch 0, 4 samples\n");
-  check_part(out, "\ndown             32  0:4-8/8  of its part\n");
+  check_part(out, "\ndown             32  0:4-8/8  of its shard\n");
   check_part(out, "\n  x@copy          32  copy       all      -              0  all-reduce   128\n");
   check_part(out, "\n  y@replicate     32  replicate  all      all-reduce   128  -              0\n");
   check_gsel("program --placements ./nosuch", 2);

@@ -217,7 +217,7 @@ void a_replicated_output_of_a_divided_layer_is_refused_unless_it_reduces(void**)
     else
       assert_refused(
           gsel::divide(d.model, as_declared(d.model, {1, 1}), 0), GSEL_ERR_MODEL,
-          "layer \"l\" has a part of its inputs or parameters and writes value \"y\" whole; declare the value "
+          "layer \"l\" has a shard of an input or parameter and writes value \"y\" whole; declare the value "
           "GSEL_PLACEMENT_SHARD or GSEL_PLACEMENT_PARTIAL, or reduce in phases over the tensor axis");
   }
 }
@@ -239,7 +239,7 @@ void a_part_that_nothing_makes_is_refused(void**) {
   d.param({"w", {8, 6}}).value({"x", {8}, 0, 0, 1, 1, 0, kInput}).value({"y", {6}, GSEL_PLACEMENT_SHARD, 1});
   d.layer({"l", {"x"}, {"y"}, {"w"}}).loss({"y"});
   assert_refused(gsel::divide(d.model, as_declared(d.model, {1, 1}), 0), GSEL_ERR_MODEL,
-                 "layer \"l\" is to write a part of value \"y\", and has all of its inputs and parameters; give one of "
+                 "layer \"l\" is to write a shard of value \"y\", and has all of its inputs and parameters; give one of "
                  "its parameters a shard rule, or flag the value with GSEL_VALUE_REPLICATE_IF_FEW");
 }
 
@@ -256,7 +256,7 @@ void a_whole_parameter_of_divided_and_undivided_layers_is_refused(void**) {
       assert_false(named(gsel::divide(d.model, division, 0).params(), "b").partial_gradient);
     else
       assert_refused(gsel::divide(d.model, division, 0), GSEL_ERR_MODEL,
-                     "parameter \"b\" is used by layer \"l\", of which each rank of the tensor axis has a part, and by "
+                     "parameter \"b\" is used by layer \"l\", of which each rank of the tensor axis has a shard, and by "
                      "layer \"k\", which all run alike; their gradients cannot be summed as one");
   }
 }

@@ -198,7 +198,7 @@ void the_table_has_placements_collectives_and_bytes(void**) {
   const char* const expected =
       "rank 1: coordinate 1 of 2 on the tensor axis; bytes sent are those of micro-batch 0, 3 samples\n\n"
       "parameter  elements  here     gradient\n"
-      "w                 8  1:2-4/4  of its part\n"
+      "w                 8  1:2-4/4  of its shard\n"
       "b                 4  all      partial: allreduce_partial\n"
       "f                 3  all      none\n\n"
       "value      bytes  placement  here     forward         sent  backward    sent\n"

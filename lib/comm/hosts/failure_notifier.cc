@@ -159,7 +159,8 @@ void FailureNotifier::receive_from(size_t host) {
     std::string text(std::min(notice->bytes, kMostNoticeText), '\0');
     const Stream::Came came = watch.await(text.data(), text.size(), os::now_ns() + kNoticeNs);
     if (came == Stream::Came::end) return lose(host, shm::kEnded);
-    if (came != Stream::Came::all) text = roster_.named(roster_.on(host).front()) + " tells of a failure, and not why";
+    if (came != Stream::Came::all)
+      text = roster_.named(roster_.on(host).front()) + " reports a failure without its cause";
     peers_[host].has_left = true;  // it may end after that
     local_.break_with(Error(notice->code, one_line(text)).about_rank(notice->about));
   }

@@ -98,7 +98,7 @@ class PmiStore : public AddressStore {
              place_.text, in_quotes(question));
       poll(&item, 1, milliseconds_until(deadline_ns_));
     }
-    fail(GSEL_ERR_IO, "{} says more than a line", place_.text);
+    fail(GSEL_ERR_IO, "{} sends more than one line", place_.text);
   }
 
   const MeetingPlace place_;

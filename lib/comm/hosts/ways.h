@@ -25,7 +25,7 @@ Way way_of(const shm::Call& call, const Spread& spread);
 // A small allreduce without copies, if each rank is alone on its host.
 bool goes_in_frames(const shm::Call& call, const Spread& spread);
 
-// Limits of small calls: payload of one rank by the tree, in frames, and in frames for an allreduce; and
+// Limits of small calls: the payload of one rank that goes by the tree, in frames, and in frames for an allreduce.
 constexpr uint64_t kSmallBytes = 4096, kSmallInFrames = 8192, kSmallSum = 16384;
 constexpr uint64_t kSmallInAll = 131072;  // of all ranks together: beyond it each rank should get only what it needs
 

@@ -73,7 +73,7 @@ class Table {
       rows.push_back({p.name, fmt::to_string(p.n_elems), here(p.shard),
                       !p.trainable          ? "none"
                       : p.partial_gradient  ? "partial: allreduce_partial"
-                      : !p.shard.is_whole() ? "of its part"
+                      : !p.shard.is_whole() ? "of its shard"
                                             : "alike on every rank"});
     return aligned(rows);
   }

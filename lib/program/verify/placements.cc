@@ -67,7 +67,7 @@ class Outline {
     const bool has_parts = std::ranges::any_of(l.inputs, [&](int32_t v) { return placement(v) == Placement::shard; }) ||
                            std::ranges::any_of(l.params, [&](int32_t p) { return !param(p).shard.is_whole(); });
     if (has_parts && !l.divided)
-      refuse("layer \"{}\" has a part of an input or parameter and is not said to be divided", l.name);
+      refuse("layer \"{}\" has a shard of an input or parameter and is not marked as divided", l.name);
     if (!has_parts && l.divided)
       refuse("layer \"{}\" is said to be divided and has all of its inputs and parameters", l.name);
     for (int32_t v : l.inputs) l.divided ? check_input_of_divided(l, v) : check_whole(l, v, "reads");
@@ -94,7 +94,7 @@ class Outline {
           l.name, axis(), value(v).name);
     if (placement(v) == Placement::replicate && contributes && !reduces(l.backward_phases))
       refuse(
-          "layer \"{}\" has a part of its values, and what it contributes to the gradient of the whole value \"{}\" "
+          "layer \"{}\" has shards of its values, and what it contributes to the gradient of the whole value \"{}\" "
           "is never summed over the {} axis; it would read a copy, or reduce in a phase of its backward",
           l.name, value(v).name, axis());
   }
@@ -104,7 +104,7 @@ class Outline {
       case Placement::replicate:
         if (reduces(l.forward_phases)) return;
         refuse(
-            "layer \"{}\" has a part of its inputs or parameters and writes value \"{}\" whole, without a phase over "
+            "layer \"{}\" has a shard of an input or parameter and writes value \"{}\" whole, without a phase over "
             "the {} axis that would make it so",
             l.name, value(v).name, axis());
       case Placement::copy:
@@ -136,7 +136,7 @@ class Outline {
       const bool is_partial = divided && param.trainable && param.shard.is_whole();
       if (is_partial && !param.partial_gradient)
         refuse(
-            "parameter \"{}\" is whole and used by layer \"{}\", of which each rank of the {} axis has a part; "
+            "parameter \"{}\" is whole and used by layer \"{}\", of which each rank of the {} axis has a shard; "
             "its gradient is partial and not said to be",
             param.name, divided->name, axis());
       if (!is_partial && param.partial_gradient)
@@ -152,7 +152,7 @@ class Outline {
     for (const ProgramLayer& l : program_.layers)
       if (!l.divided && std::ranges::count(l.params, p))
         refuse(
-            "parameter \"{}\" is used by layer \"{}\", of which each rank of the {} axis has a part, and by "
+            "parameter \"{}\" is used by layer \"{}\", of which each rank of the {} axis has a shard, and by "
             "layer \"{}\", which all run alike; their gradients cannot be summed as one",
             param(p).name, divided.name, axis(), l.name);
   }
@@ -261,7 +261,7 @@ void check_redistribution(const Program& program, const ProgramLayer& l) {
   if (l.inputs.size() != 1 || l.outputs.size() != 1 || !l.params.empty() || !l.forward_phases.empty() ||
       !l.backward_phases.empty() || l.is_loss || l.needs_backward_weight)
     refuse("and is more than that: it has one input and one output, no parameters, no phases and no loss");
-  if (!l.divided) refuse("and is not said to be divided");
+  if (!l.divided) refuse("and is not marked as divided");
   const ProgramValue &in = program.values[l.inputs.front()], &out = program.values[l.outputs.front()];
   const bool makes_sense =
       in.placement != Placement::copy && out.placement != Placement::partial && in.placement != out.placement;

@@ -97,6 +97,9 @@ void begin_messages(State& s);
 // Before an instruction: the receives that come before it in the order of launching.
 void launch_receives(State& s);
 void settle_messages(State& s);
+
+// ---- the end of a run: calls.cc -------------------------------------------------------------------------------------
+
 // Waits until the device has finished the run, then records the times of its calls. Throws the error of a broken
 // communicator.
 void settle_device(State& s);

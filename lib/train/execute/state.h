@@ -163,9 +163,9 @@ struct Communication {
   std::vector<BucketState> buckets;
   std::deque<AsyncCall> async_calls;      // of the run; memory of earlier runs is used again
   size_t n_async = 0;                     // of them
-  std::unique_ptr<Stream> comm_stream;    // declared last: its destructor waits for work that uses those above
-  std::array<int64_t, kAxes> last_async;  // by axis: index of its last call on that stream; -1: none
+  std::array<int64_t, kAxes> last_async;  // by axis: index of its last call on comm_stream; -1: none
   CallCounts counts;
+  std::unique_ptr<Stream> comm_stream;  // declared last: its destructor waits for work that uses those above
 };
 
 // Progress of training: written when the outcome of a step is known (end_update in non_finite.cc), after a run
