@@ -44,6 +44,7 @@ struct TraceOptions {
   std::vector<std::string> sources;
   std::string chrome, svg, rsh, remote_gsel;
   size_t last = 5;
+  bool parts = false;
 };
 
 // ---- reading ----
@@ -128,7 +129,8 @@ Documents read_all(const TraceOptions& options) {
 int print_trace(const TraceOptions& options, bool as_json) {
   try {
     const Documents documents = read_all(options);
-    const std::vector<Json> communicators = join_parts(merge_recordings(documents.recordings));
+    std::vector<Json> communicators = merge_recordings(documents.recordings);
+    if (!options.parts || !as_json) communicators = join_parts(std::move(communicators));
     const std::vector<Json> steps = merge_steps(documents.steps);
     Json all;
     if (!documents.recordings.empty()) all["communicators"] = communicators;
@@ -164,6 +166,8 @@ Command trace_command(CommandLine& line) {
   parser.option("--svg", options->svg, "FILE", "Write a picture to this file, and no text.");
   parser.option("--chrome", options->chrome, "FILE",
                 "Write a timeline for Perfetto or chrome://tracing to this file, and no text.");
+  parser.flag("--parts", options->parts,
+              "With --json, do not take the parts of a communicator over several hosts together.");
   parser.option("--rsh", options->rsh, "COMMAND",
                 "The remote shell for HOST:, with its options; default: GSEL_RSH, or ssh, which must not ask for "
                 "anything.");

@@ -78,6 +78,26 @@ std::string clock_text(const Json& host) {
   return text;
 }
 
+// Which ranks were not read; empty: all were.
+std::string missing_text(const Json& communicator) {
+  if (!communicator.contains("missing")) return {};
+  const size_t read = communicator.at("ranks").size(), all = communicator.at("world_size").get<size_t>();
+  if (read >= all) return {};
+  std::string hosts;
+  size_t named = 0;
+  for (const Json& part : communicator["missing"]) {
+    const size_t ranks = part.at("ranks");
+    const std::string first = "rank " + part.at("first_rank").dump();
+    hosts += (hosts.empty() ? "" : ", ") + part.at("host").get<std::string>() + " (" +
+             (ranks > 1 ? with_noun(ranks, "rank") + " from " : "") + first + ")";
+    named += ranks;
+  }
+  if (read + named < all) hosts += hosts.empty() ? "other hosts" : " and other hosts";
+  const bool is_known = !communicator.at("late").empty() || !communicator.at("failure").is_null();
+  return coloured(Colour::bad, "missing:") + " the recordings of " + hosts + "; " + std::to_string(read) + " of " +
+         with_noun(all, "rank") + " are shown" + (is_known ? "" : ", and who holds them up is not known") + "\n";
+}
+
 std::string calls_text(const Json& rank, size_t last) {
   const Json& calls = rank.at("calls");
   std::vector<Row> rows;
@@ -124,6 +144,7 @@ std::string communicator_text(const Json& communicator, size_t last) {
   for (const Json& reader : communicator.at("readers"))
     if (!reader.at("error").is_null() && communicator.at("failure").is_null())
       out += "rank " + reader.at("rank").dump() + " got: " + reader["error"].at("text").get<std::string>() + "\n";
+  out += missing_text(communicator);
   for (const Json& host : communicator.value("hosts", Json::array()))
     if (host.at("clock_us") != 0)
       out += "clock of " + host.at("host").get<std::string>() + ": " + clock_text(host) + "\n";

@@ -2,11 +2,18 @@
 // collective labelled "#4711 allreduce", followed by a broadcast that the first rank of a host enters only after every
 // host's has entered the collective. So each such call bounds the difference of two clocks, and all calls together give
 // tight bounds.
+//
+// The numbers in these labels also say who holds up whom. A rank goes on to the next number when all hosts have begun
+// the last one. So ranks that are not at the least number wait for those that are.
 #include "trace_hosts.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 
 #include "client.h"
@@ -15,6 +22,28 @@ namespace gsel::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// While one rank is in the next call of all hosts for this long, a rank that is not holds it up.
+constexpr double kLongUs = 20'000;
+constexpr int64_t kNumbers = 100'000;  // of labels, which begin again then
+
+// The number in "#4711 allreduce".
+std::optional<int64_t> all_hosts_number(const Json& call) {
+  const std::string label = call.value("label", "");
+  int64_t number = 0;
+  if (!label.starts_with("#")) return {};
+  const auto result = std::from_chars(label.data() + 1, label.data() + label.size(), number);
+  if (result.ec != std::errc() || number < 0 || number >= kNumbers) return {};
+  return number;
+}
+
+// The latest call of all hosts that a rank has begun; nullptr: its recording has none.
+const Json* begun_by(const Json& rank) {
+  const Json* begun = nullptr;
+  for (const Json& call : rank.at("calls"))
+    if (all_hosts_number(call)) begun = &call;
+  return begun;
+}
 
 // When the first rank of a host began a call of all hosts, and when it knew that all hosts had begun it; nanoseconds of
 // its own clock.
@@ -26,19 +55,23 @@ std::map<std::string, Moments> moments_of(const Json& part) {
   std::map<std::string, Moments> moments;
   const double zero = part.at("made_ns");
   const auto ns = [&](const Json& us) { return zero + us.get<double>() * 1e3; };
-  const Json* begun = nullptr;
+  // A rank that is alone on its host tells the others before it notes its call, and makes no broadcast: it began after
+  // the call before, and continues once all hosts have begun.
+  const bool is_alone = part.at("ranks").size() == 1;
+  const Json *begun = nullptr, *before = nullptr;
+  double begun_ns = 0;
   for (const Json& call : part.at("ranks").at(0).at("calls")) {
-    const std::string label = call.value("label", "");
-    if (label.starts_with("#")) {
-      // A host with one rank makes no broadcast; it continues once all hosts have begun the previous call.
-      if (begun && begun->at("failed") == false)
-        moments[begun->at("label")] = {ns(begun->at("entered_us")), ns(call.at("entered_us"))};
-      begun = &call;
+    if (all_hosts_number(call)) {
+      if (begun && begun->at("failed") == false) moments[begun->at("label")] = {begun_ns, ns(call.at("entered_us"))};
+      const bool has_before = before && !before->at("left_us").is_null();
+      begun = is_alone && !has_before ? nullptr : &call;
+      begun_ns = ns(is_alone && has_before ? before->at("left_us") : call.at("entered_us"));
     } else if (begun && call.at("kind") == "broadcast") {
       if (!call.at("left_us").is_null() && call.at("failed") == false)
-        moments[begun->at("label")] = {ns(begun->at("entered_us")), ns(call.at("left_us"))};
+        moments[begun->at("label")] = {begun_ns, ns(call.at("left_us"))};
       begun = nullptr;
     }
+    before = &call;
   }
   return moments;
 }
@@ -80,31 +113,70 @@ void shift_times(Json& rank, double us, const std::map<int64_t, int64_t>& number
   if (!rank["awaits"].is_null()) rank["awaits"] = numbers.at(rank["awaits"].get<int64_t>());
 }
 
-// Of the ranks that delay their own hosts (dead ones, if any), those with the fewest calls: the rest wait for them.
-Json last_of(const std::vector<int64_t>& late, const Json& ranks) {
-  const auto calls_of = [&](int64_t number) {
-    for (const Json& rank : ranks)
-      if (rank.at("rank") == number) return rank.at("call").get<int64_t>();
-    return std::numeric_limits<int64_t>::max();
-  };
-  const auto is_out = [&](int64_t number) {
-    for (const Json& rank : ranks)
-      if (rank.at("rank") == number) return rank.at("alive") == false;
-    return false;
-  };
-  int64_t fewest = std::numeric_limits<int64_t>::max();
-  const bool somebody_is_out = std::ranges::any_of(late, is_out);
-  for (const int64_t number : late)
-    if (!somebody_is_out || is_out(number)) fewest = std::min(fewest, calls_of(number));
-  Json out = Json::array();
-  for (const int64_t number : late)
-    if (calls_of(number) == fewest && (!somebody_is_out || is_out(number))) out.push_back(number);
-  return out;
-}
-
 // Number of the part's first rank among all ranks; identifies parts, since hosts may have the same name.
 int64_t first_rank(const Json& part) {
   return part.at("ranks").at(0).at("shown_as");
+}
+
+// How far a rank is in the calls of all hosts, compared with another: negative if it is behind. A call's number counts,
+// then whether the rank has left its labelled collective.
+int64_t compare_progress(const Json& one, const Json& other) {
+  const auto number = [](const Json& call) { return *all_hosts_number(call); };
+  const int64_t ahead = (number(one) - number(other) + kNumbers + kNumbers / 2) % kNumbers - kNumbers / 2;
+  if (ahead != 0) return ahead;
+  return int64_t{!one.at("left_us").is_null()} - int64_t{!other.at("left_us").is_null()};
+}
+
+// Whether ranks of other hosts wait for this one: they are further in the calls of all hosts, and have been for long
+// when this rank's recording was read. ranks: with the time of one clock, and "read_us", the time when each was read.
+bool is_late(const Json& rank, const std::vector<Json>& ranks) {
+  const Json* begun = begun_by(rank);
+  if (!begun || !rank.at("awaits").is_null()) return false;
+  const int64_t number = *all_hosts_number(*begun), next = (number + 1) % kNumbers;
+  const double read_us = rank.at("read_us").get<double>() - rank.at("clock_error_us").get<double>() - kLongUs;
+  return std::ranges::any_of(ranks, [&](const Json& other) {
+    if (other.at("part") == rank.at("part")) return false;
+    return std::ranges::any_of(other.at("calls"), [&](const Json& call) {
+      const auto theirs = all_hosts_number(call);
+      const bool has_left = theirs == number && begun->at("left_us").is_null() && !call.at("left_us").is_null();
+      if (theirs != next && !has_left) return false;
+      const double ahead_us = call.at(has_left ? "left_us" : "entered_us");
+      return ahead_us + other.at("clock_error_us").get<double>() < read_us;
+    });
+  });
+}
+
+// The ranks that hold up all others. late: those that others of their hosts wait for. Of these and of those that other
+// hosts wait for, the dead ones if there are any, else those that are behind the rest. While a recording is missing its
+// ranks may be behind all of these, so that only the dead ones are certain.
+Json last_of(const std::set<int64_t>& late, const std::vector<Json>& ranks, bool is_whole) {
+  std::vector<const Json*> found;
+  for (const Json& rank : ranks)
+    if (late.contains(rank.at("rank").get<int64_t>()) || is_late(rank, ranks)) found.push_back(&rank);
+  const auto is_out = [](const Json* rank) { return rank->at("alive") == false; };
+  if (!is_whole || std::ranges::any_of(found, is_out)) {
+    std::erase_if(found, [&](const Json* rank) { return !is_out(rank); });
+  } else {
+    const Json* last = nullptr;
+    for (const Json* rank : found)
+      if (const Json* begun = begun_by(*rank); begun && (!last || compare_progress(*begun, *last) < 0)) last = begun;
+    std::erase_if(found, [&](const Json* rank) {
+      const Json* begun = begun_by(*rank);
+      return last && (!begun || compare_progress(*begun, *last) > 0);
+    });
+  }
+  Json out = Json::array();
+  for (const Json* rank : found) out.push_back(rank->at("rank"));
+  return out;
+}
+
+// The parts that were not read, as far as they are known.
+Json missing_parts(const std::vector<Json>& parts) {
+  Json missing = Json::array();
+  for (const Json& part : parts.front().at("part").value("parts", Json::array()))
+    if (std::ranges::find(parts, part.at("first_rank").get<int64_t>(), first_rank) == parts.end())
+      missing.push_back(part);
+  return missing;
 }
 
 // Joins the parts in order of their lowest rank.
@@ -116,12 +188,12 @@ Json joined_parts(std::vector<Json> parts) {
   whole["hosts"] = Json::array();
   whole["readers"] = Json::array();
   std::vector<Json> ranks;
-  std::vector<int64_t> late;
+  std::set<int64_t> late;
   for (Json& part : parts) {
     const Shift shift = &part == &parts.front() ? Shift{0, 0} : shift_of(parts.front(), part);
     const double us = (part.at("made_ns").get<double>() + shift.ns - zero) * 1e-3;
     Json host{{"host", part.at("part").at("host")}, {"clock_us", shift.ns * 1e-3}, {"clock_error_us", nullptr}};
-    if (shift.error_ns < std::numeric_limits<double>::infinity()) host["clock_error_us"] = shift.error_ns * 1e-3;
+    if (std::isfinite(shift.error_ns)) host["clock_error_us"] = shift.error_ns * 1e-3;
     whole["hosts"].push_back(std::move(host));
     std::map<int64_t, int64_t> numbers;
     for (const Json& rank : part.at("ranks")) numbers[rank.at("rank")] = rank.at("shown_as");
@@ -129,19 +201,26 @@ Json joined_parts(std::vector<Json> parts) {
       if (!reader.at("rank").is_null()) reader["rank"] = numbers.at(reader.at("rank").get<int64_t>());
       whole["readers"].push_back(reader);
     }
-    for (const Json& one : part.at("late")) late.push_back(numbers.at(one.get<int64_t>()));
+    for (const Json& one : part.at("late")) late.insert(numbers.at(one.get<int64_t>()));
     if (whole.at("failure").is_null()) whole["failure"] = part.at("failure");
     whole["taken_us"] = std::max(whole.at("taken_us").get<double>(), part.at("taken_us").get<double>() + us);
     for (Json rank : part.at("ranks")) {
       rank["rank"] = rank.at("shown_as");
       rank["host"] = part.at("part").at("host");
       shift_times(rank, us, numbers);
+      rank["part"] = first_rank(part);
+      rank["read_us"] = part.at("taken_us").get<double>() + us;
+      rank["clock_error_us"] = std::isfinite(shift.error_ns) ? shift.error_ns * 1e-3 : 0.0;
       ranks.push_back(std::move(rank));
     }
   }
   std::ranges::sort(ranks, {}, [](const Json& rank) { return rank.at("rank").get<int64_t>(); });
+  const bool is_whole = static_cast<int64_t>(ranks.size()) >= whole.at("world_size").get<int64_t>();
+  whole["missing"] = missing_parts(parts);
+  whole["late"] = last_of(late, ranks, is_whole);
+  for (Json& rank : ranks)
+    for (const char* key : {"part", "read_us", "clock_error_us"}) rank.erase(key);
   whole["ranks"] = ranks;
-  whole["late"] = last_of(late, whole["ranks"]);
   whole["part"] = nullptr;
   return whole;
 }
@@ -161,8 +240,7 @@ std::vector<Json> join_parts(std::vector<Json> communicators) {
     const auto same = std::ranges::find(known, first_rank(communicator), first_rank);
     (same == known.end() ? known : out).push_back(std::move(communicator));
   }
-  for (auto& [of, parts] : families)
-    out.push_back(parts.size() == 1 ? std::move(parts.front()) : joined_parts(std::move(parts)));
+  for (auto& [of, parts] : families) out.push_back(joined_parts(std::move(parts)));
   return out;
 }
 

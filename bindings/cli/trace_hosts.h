@@ -7,7 +7,8 @@
 
 namespace gsel::cli {
 
-// Merges parts that belong together; a recording without other parts stays unchanged.
+// Merges parts that belong together. Parts that were not read are named in "missing"; while there are any, only ranks
+// that have died are said to hold up the others. Recordings that are no parts stay unchanged.
 std::vector<nlohmann::ordered_json> join_parts(std::vector<nlohmann::ordered_json> communicators);
 
 }  // namespace gsel::cli

@@ -26,7 +26,7 @@ constexpr int kNotFoundThere = 127;
 class Asked {
  public:
   Asked(const RemoteShell& shell, const SourcesOfHost& what) : host_(what.host), shell_(shell.name()) {
-    std::vector<std::string> words{"trace", "--json", "--"};
+    std::vector<std::string> words{"trace", "--json", "--parts", "--"};
     words.insert(words.end(), what.sources.begin(), what.sources.end());
     int out[2], err[2];
     if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0)

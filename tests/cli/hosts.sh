@@ -335,3 +335,58 @@ status=0
 wait $job || status=$?
 [ $status = 143 ] || fail "a job that hung: expected status 143, got $status: $(cat "$work/err")"
 nobody_left "a job that hung"
+
+# A rank that is alone on its host is seen as the others are, and is named where it holds them up. While it is stopped
+# its host is silent.
+export GSEL_HOST_TIMEOUT=600
+stopped_alone() { # HOSTS RANK: the last one, on b
+  # shellcheck disable=SC2086
+  GSEL_FAULT=stop@enter:rank=$2:call=100 "$gsel" run --hosts "$1" $place -- $calls > "$work/out2" 2> "$work/err" &
+  job=$!
+  turns=0
+  until "$gsel" trace $job > "$work/out" 2> "$work/err2" &&
+    grep -q "^rank $2 on [a-z0-9]* (pid [0-9]*) holds up the others: it is in " "$work/out"; do
+    turns=$((turns + 1))
+    [ $turns -lt 200 ] || fail "$1, a job that hangs: $(cat "$work/out" "$work/err" "$work/err2")"
+    sleep 0.05
+  done
+  said out "^communicator world of $(($2 + 1)) ranks"
+  [ "$(grep -c 'holds up' "$work/out")" = 1 ] || fail "$1: others are blamed: $(cat "$work/out")"
+  ! grep -q '^missing' "$work/out" || fail "$1: $(cat "$work/out")"
+  on_a=a:$(of_host a) on_b=b:$(of_host b)
+}
+ended_alone() {
+  kill -TERM $job
+  status=0
+  wait $job || status=$?
+  [ $status = 143 ] || fail "$1: expected status 143, got $status: $(cat "$work/err")"
+  nobody_left "$1"
+}
+stopped_alone a:1,b:1 1
+ended_alone "two hosts with one rank each"
+stopped_alone a:2,b:1 2
+"$gsel" trace "$on_a" "$on_b" --remote-gsel "$work/agent" > "$work/out" 2> "$work/err2" || fail "$(cat "$work/err2")"
+said out "^communicator world of 3 ranks"
+said out "^rank 2 on [a-z0-9]* (pid [0-9]*) holds up the others: it is in "
+# One of them alone accuses nobody.
+"$gsel" trace "$on_a" --remote-gsel "$work/agent" > "$work/out" 2> "$work/err2" || fail "$(cat "$work/err2")"
+said out "^communicator world of 3 ranks"
+said out "^missing: the recordings of [a-z0-9]* (rank 2); 2 of 3 ranks are shown, and who holds them up is not known"
+! grep -q 'holds up' "$work/out" || fail "blamed without the recording of b: $(cat "$work/out")"
+ended_alone "a host with one rank"
+unset GSEL_HOST_TIMEOUT
+# Where it dies, its recording dies with it; the failure says who it was.
+rm -rf "$folder"
+mkdir "$folder"
+if [ $hosts_are = namespaces ]; then for host in a b; do hosts_on $host sh -c "rm -f '$folder'/*"; done; fi
+status=0
+# shellcheck disable=SC2086
+GSEL_TRACE=$folder GSEL_FAULT=kill@enter:rank=1:call=100 \
+  "$gsel" run --wait 30 --hosts a:1,b:1 $place -- $calls > "$work/out" 2> "$work/err" || status=$?
+[ $status = 137 ] || fail "a killed rank, alone on its host: status $status: $(cat "$work/out" "$work/err")"
+"$gsel" trace "$folder" > "$work/out" 2> "$work/err" || fail "gsel trace: $(cat "$work/err")"
+said out "^communicator world of 2 ranks"
+said out "^broken: rank 1 .*ended without gsel_comm_free"
+said out "^missing: the recordings of [a-z0-9]* (rank 1); 1 of 2 ranks are shown\$"
+! grep -q 'holds up' "$work/out" || fail "blamed without the recording of b: $(cat "$work/out")"
+nobody_left "hosts with one rank each"

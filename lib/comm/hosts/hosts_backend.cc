@@ -63,7 +63,12 @@ void HostsBackend::run_now(const gsel_collective& checked) {
     return;
   }
   require_transport(checked.kind);
-  messages_->run({&checked, 1}, timeout_ns());
+  try {
+    messages_->run({&checked, 1}, timeout_ns());
+  } catch (const Error& error) {
+    local_.note_failure(error);
+    throw;
+  }
 }
 
 void HostsBackend::group(std::span<const gsel_collective> checked) {

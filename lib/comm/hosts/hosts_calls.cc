@@ -28,8 +28,13 @@ void HostsBackend::make(const gsel_collective& given) {
     else
       make_large(call, plan);
   } catch (const Error& error) {
-    if (error.code() == GSEL_ERR_CALLBACK) fail_in_operation(error);
-    throw;
+    try {
+      if (error.code() == GSEL_ERR_CALLBACK) fail_in_operation(error);
+      throw;
+    } catch (const Error& told) {
+      local_.note_failure(told);
+      throw;
+    }
   }
   count(call.kind, plan.sent_bytes());
 }

@@ -40,6 +40,16 @@ os::Fd wake_fd() {
   return fd;
 }
 
+std::vector<shm::PartOfHost> parts_of(const Roster& roster) {
+  std::vector<shm::PartOfHost> parts(roster.hosts());
+  for (size_t h = 0; h < parts.size(); ++h) {
+    roster.table().names[h].copy(parts[h].host, shm::kHostBytes - 1);
+    parts[h].first_rank = roster.shown(roster.on(h).front());
+    parts[h].ranks = static_cast<int32_t>(roster.on(h).size());
+  }
+  return parts;
+}
+
 }  // namespace
 
 HostsControl::HostsControl(Place place)
@@ -101,8 +111,7 @@ void HostsControl::connect(const Founding& founding, const std::optional<Listene
   if (!roster_.leads()) return;
   uint64_t of = 0;
   std::memcpy(&of, roster_.table().job.bytes, sizeof of);
-  local_->note_part(of, static_cast<int32_t>(roster_.ranks()), static_cast<int32_t>(roster_.hosts()),
-                    roster_.table().names[roster_.own_host()]);
+  local_->note_part(of, static_cast<int32_t>(roster_.ranks()), parts_of(roster_), roster_.own_host());
   relay_.emplace(roster_, lines_, wake_.get());
   failure_notifier_ = std::make_unique<FailureNotifier>(roster_, *local_, lines_, facts_->silence_ns, wake_);
   backend_.notify_failures_with([this] { failure_notifier_->await_notified(); });
@@ -199,6 +208,7 @@ void HostsControl::run_in_turn(const std::function<void()>& body) {
     serial_->run(body);
   } catch (...) {
     if (failure_notifier_ && is_broken()) failure_notifier_->await_notified();
+    if (is_broken()) local_->note_failure(current_error());
     throw;
   }
 }

@@ -105,12 +105,22 @@ std::unique_ptr<Control> Endpoint::split(int32_t colour, int32_t key, std::strin
   return place ? made(std::move(*place)) : nullptr;
 }
 
-void Endpoint::note_part(uint64_t of, int32_t ranks, int32_t hosts, std::string_view host) const noexcept {
+void Endpoint::note_part(uint64_t of, int32_t ranks, std::span<const PartOfHost> parts, size_t own) const noexcept {
   ArenaHeader& header = members_.arena().header();
   header.part_ranks = ranks;
-  header.part_hosts = hosts;
-  host.copy(header.part_host, kHostBytes - 1);
+  header.part_hosts = static_cast<int32_t>(parts.size());
+  std::ranges::copy(parts[own].host, header.part_host);
+  std::ranges::copy(parts.first(std::min(parts.size(), kPartsNamed)), header.parts);
   header.part_of.store(of, std::memory_order_release);
+}
+
+void Endpoint::note_failure(const Error& error) noexcept {
+  if (!members_.is_own_process()) return;
+  try {
+    const Engine::Turn turn(*engine_, Engine::Thread::may_sleep);  // its thread may note a failure as well
+    recorder_.note_failure(error, 0);
+  } catch (const std::exception&) {  // the failure itself is reported
+  }
 }
 
 std::unique_ptr<Endpoint> Endpoint::split_shown(int32_t colour, int32_t key, std::string_view label,

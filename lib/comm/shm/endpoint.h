@@ -45,8 +45,10 @@ class Endpoint final : public Control, public Backend {
   }
   gsel_comm_count counts(gsel_collective_kind kind) const override { return recorder_.counts(kind); }
   std::string trace() const override { return recorder_.trace(); }
-  // Notes for recordings that this is the part on `host` of a communicator over several hosts.
-  void note_part(uint64_t of, int32_t ranks, int32_t hosts, std::string_view host) const noexcept;
+  // Notes for recordings that this is one part of a communicator over several hosts; parts: of all hosts.
+  void note_part(uint64_t of, int32_t ranks, std::span<const PartOfHost> parts, size_t own) const noexcept;
+  // A call of that communicator has failed on this rank, in which no call of this one has: writes the recording.
+  void note_failure(const Error& error) noexcept;
   void set_timeout(double seconds) override;
   std::unique_ptr<Control> split(int32_t colour, int32_t key, std::string_view label) override;
   // The same; errors of the new communicator show this communicator's ranks by the numbers `shown`.

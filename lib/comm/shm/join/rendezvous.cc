@@ -215,7 +215,7 @@ Joined join_alone(const JoinOptions& join) {
   members[0].process = os::process_token();
   const Seat seat{members[0].pid, 0, shown_rank(join, 0)};
   return {std::make_shared<Family>(nullptr, std::move(members), 0, os::Life()),
-          Arena::alone(join.order, seat, founded_name(view(join.name)))};
+          Arena::alone(join.order, seat, founded_name(view(join.name)), all_ranks(join) > 1)};
 }
 
 }  // namespace

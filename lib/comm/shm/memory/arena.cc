@@ -9,6 +9,7 @@
 
 #include "base/align.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "comm/shm/memory/shared_memory.h"
 
@@ -16,12 +17,32 @@ namespace gsel::shm {
 namespace {
 
 constexpr uint64_t kMagic = 0x616e657261734c67;
-constexpr uint32_t kVersion = 12;
+constexpr uint32_t kVersion = 13;
 constexpr size_t kStagingOfAll = size_t{48} << 20;
 constexpr size_t kStagingOfOne = size_t{512} << 10;
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free,
               "flags are shared between processes");
+
+std::shared_ptr<char> memory_from_heap(const Layout& layout) {
+  const size_t bytes = round_up(layout.total_bytes, kPage);
+  std::shared_ptr<char> memory(static_cast<char*>(std::aligned_alloc(kPage, bytes)), std::free);
+  if (!memory) throw std::bad_alloc();
+  std::memset(memory.get(), 0, bytes);
+  return memory;
+}
+
+// nullptr: there is none, or no descriptor for it.
+std::shared_ptr<char> memory_for_one(const Layout& layout) {
+  try {
+    const os::Fd fd = SharedMemory::create(layout.reserved_bytes(), layout.total_bytes, 1);
+    const std::shared_ptr<SharedMemory> memory = SharedMemory::map(fd.get(), layout.total_bytes);
+    return {memory, memory->control()};
+  } catch (const Error& error) {
+    log(GSEL_LOG_WARN, "comm", "gsel trace will not find the rank: {}", error.message());
+    return nullptr;
+  }
+}
 
 }  // namespace
 
@@ -41,17 +62,16 @@ Layout::Layout(int32_t ranks) : world_size(ranks) {
   total_bytes = slots_at + pairs * kChannelSlots * slot_bytes;
 }
 
-std::shared_ptr<Arena> Arena::alone(int32_t order, const Seat& seat, std::string_view name) {
+std::shared_ptr<Arena> Arena::alone(int32_t order, const Seat& seat, std::string_view name, bool is_shared) {
   const Layout layout(1);
-  auto* base = static_cast<char*>(std::aligned_alloc(kPage, round_up(layout.total_bytes, kPage)));
-  if (!base) throw std::bad_alloc();
-  std::memset(base, 0, layout.total_bytes);
+  std::shared_ptr<char> memory = is_shared ? memory_for_one(layout) : nullptr;
+  if (!memory) memory = memory_from_heap(layout);
   ArenaHeader facts{};
   facts.cores = 1;
   facts.order = order;
   facts.asymmetric = 1;  // no other rank sleeps
-  create(base, layout, facts, {seat}, name);
-  return std::shared_ptr<Arena>(new Arena(layout, base, nullptr, 0));
+  create(memory.get(), layout, facts, {seat}, name);
+  return at(memory.get(), layout, memory);
 }
 
 void Arena::create(char* base, const Layout& layout, const ArenaHeader& facts, const std::vector<Seat>& seats,
@@ -83,10 +103,6 @@ std::shared_ptr<Arena> Arena::at(char* base, const Layout& layout, std::shared_p
     fail(GSEL_ERR_VERSION, "shared memory has layout {}, this libgsel knows {}; all ranks must use one libgsel",
          header.version, kVersion);
   return std::shared_ptr<Arena>(new Arena(layout, base, std::move(keep), place));
-}
-
-Arena::~Arena() {
-  if (!keep_) std::free(base_);
 }
 
 const std::atomic<uint64_t>* Arena::flag_at(uint64_t offset) const {

@@ -1,6 +1,7 @@
 // comm/shm/memory/arena.h: the arena of a communicator, its control memory, and the layout of the arena. The arena is
-// in the shared memory of a family (family.h), or on the heap for a communicator of one rank. The pages of its first
-// part are reserved at creation, those of staging memory and channels when a rank first writes there. Does not know the
+// in the shared memory of a family (family.h). That of a communicator of one rank is on the heap, unless it is a part
+// of a communicator over several hosts, whose recordings are read from outside. The pages of its first part are
+// reserved at creation, those of staging memory and channels when a rank first writes there. Does not know the
 // protocols.
 #pragma once
 
@@ -31,8 +32,9 @@ constexpr uint64_t kJointCalls = 16;       // remembered for each rank, see join
 constexpr size_t kLabelBytes = 16;
 constexpr size_t kOuterCallBytes = 256;
 constexpr size_t kHostBytes = 64;
-constexpr size_t kNameBytes = 64;  // of a communicator's name, with NUL
-constexpr size_t kWaits = 8;       // published waits of a rank at a time, see chain.h
+constexpr size_t kPartsNamed = 32;  // of a communicator over several hosts, for recordings
+constexpr size_t kNameBytes = 64;   // of a communicator's name, with NUL
+constexpr size_t kWaits = 8;        // published waits of a rank at a time, see chain.h
 
 // Posted first by every rank in every collective. The sequence is written last: a rank that sees it sees the payload.
 struct alignas(64) HeaderLine {
@@ -194,6 +196,13 @@ struct alignas(128) Channel {
   alignas(128) DeviceMessages device_receives;
 };
 
+// The part on one host of a communicator over several hosts, for recordings.
+struct PartOfHost {
+  char host[kHostBytes];  // its name
+  int32_t first_rank;     // in texts
+  int32_t ranks;          // 0: not known
+};
+
 struct ArenaHeader {
   std::atomic<uint64_t> magic;
   uint32_t version;
@@ -225,7 +234,8 @@ struct ArenaHeader {
   std::atomic<uint64_t> part_of;
   int32_t part_ranks;  // on all hosts
   int32_t part_hosts;
-  char part_host[kHostBytes];  // the name of this host
+  char part_host[kHostBytes];     // the name of this host
+  PartOfHost parts[kPartsNamed];  // of the first hosts, in the order of their first ranks
 };
 
 // A member of a communicator: process id, rank in the family, and rank in texts.
@@ -248,8 +258,9 @@ struct Layout {
 
 class Arena {
  public:
-  static std::shared_ptr<Arena> alone(int32_t order, const Seat& seat,
-                                      std::string_view name);  // for a world size of 1, on the heap
+  // For a world size of 1: on the heap, or in shared memory of its own, which recordings are read from; a lack of such
+  // memory is a line of the log.
+  static std::shared_ptr<Arena> alone(int32_t order, const Seat& seat, std::string_view name, bool is_shared = false);
   // Writes the header of a new arena into zeroed memory, magic last.
   static void create(char* base, const Layout& layout, const ArenaHeader& facts, const std::vector<Seat>& seats,
                      std::string_view name);
@@ -257,7 +268,6 @@ class Arena {
   // layout or version differs.
   static std::shared_ptr<Arena> at(char* base, const Layout& layout, std::shared_ptr<const void> keep,
                                    uint64_t place = 0);
-  ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -299,7 +309,7 @@ class Arena {
 
   Layout layout_;
   char* base_;
-  std::shared_ptr<const void> keep_;  // nullptr: base_ is on the heap
+  std::shared_ptr<const void> keep_;  // owns the memory
   uint64_t place_;
 };
 

@@ -51,6 +51,7 @@ class Regroup {
   std::string name_of_next(Asked asked, std::string_view label, int32_t colour);
   uint64_t create_arena(const std::vector<int32_t>& members, const std::string& name, const Numbering* numbering) const;
   void keep_while_used(uint64_t offset, int32_t ranks) const;
+  std::shared_ptr<Arena> arena_of_one(const std::string& name, const Numbering* numbering) const;
   MemberPlace place_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name,
                        std::shared_ptr<const Numbering> numbering) const;
 

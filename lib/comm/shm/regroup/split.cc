@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/log.h"
 #include "comm/shm/members/membership.h"
 #include "comm/shm/regroup/regroup.h"
 
@@ -157,13 +158,29 @@ void Regroup::keep_while_used(uint64_t offset, int32_t ranks) const {
                                      family = &at_.family()] { return nobody_in(*arena, *family); });
 }
 
+// What is made from a part of a communicator over several hosts may be such a part as well, so that its recording has
+// to be found from outside: in the memory of the family, or in memory of its own where this rank is the family.
+std::shared_ptr<Arena> Regroup::arena_of_one(const std::string& name, const Numbering* numbering) const {
+  const bool may_be_part = at_.header().part_of.load(std::memory_order_acquire) != 0;
+  if (may_be_part && at_.family().memory()) try {
+      const uint64_t offset = create_arena({at_.rank()}, name, numbering);
+      keep_while_used(offset, 1);
+      const auto& memory = at_.family().memory();
+      return Arena::at(memory->at(offset), Layout(1), memory, offset);
+    } catch (const Error& error) {
+      log(GSEL_LOG_WARN, "comm", "gsel trace will not find {}: {}", name, error.message());
+    }
+  const int32_t joined = at_.mine().family_rank;
+  const int32_t in_text = numbering ? numbering->of_family[static_cast<size_t>(joined)] : 0;
+  return Arena::alone(at_.header().order, {at_.mine().pid, joined, in_text}, name,
+                      may_be_part && !at_.family().memory());
+}
+
 MemberPlace Regroup::place_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name,
                               std::shared_ptr<const Numbering> numbering) const {
   MemberPlace place{at_.shared_family(), nullptr, 0, signals_.timeout_ns(), threads_allowed_, {}, std::move(numbering)};
   if (members.size() == 1) {
-    const int32_t joined = at_.mine().family_rank;
-    const int32_t in_text = place.numbering ? place.numbering->of_family[static_cast<size_t>(joined)] : 0;
-    place.arena = Arena::alone(at_.header().order, {at_.mine().pid, joined, in_text}, name);
+    place.arena = arena_of_one(name, place.numbering.get());
     return place;
   }
   const int32_t founder = members.front();

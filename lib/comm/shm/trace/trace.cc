@@ -173,13 +173,23 @@ Json failure_json(const ArenaHeader& header) {
   return {{"code", status_name(header.broken_code)}, {"rank", header.broken_rank}, {"text", text}};
 }
 
+std::string host_name(const char (&name)[kHostBytes]) {
+  return std::string(name, strnlen(name, kHostBytes));
+}
+
 Json part_json(const ArenaHeader& header) {
   const uint64_t of = header.part_of.load(std::memory_order_acquire);
   if (of == 0) return {};
-  return {{"of", fmt::format("{:016x}", of)},
-          {"host", std::string(header.part_host, strnlen(header.part_host, kHostBytes))},
-          {"hosts", header.part_hosts},
-          {"world_size", header.part_ranks}};
+  Json parts = Json::array();
+  for (const PartOfHost& part : header.parts)
+    if (part.ranks > 0)
+      parts.push({{"host", host_name(part.host)}, {"first_rank", part.first_rank}, {"ranks", part.ranks}});
+  Json json{{"of", fmt::format("{:016x}", of)},
+            {"host", host_name(header.part_host)},
+            {"hosts", header.part_hosts},
+            {"world_size", header.part_ranks}};
+  json.set("parts", std::move(parts));
+  return json;
 }
 
 Json reader_json(const TraceReader& reader) {

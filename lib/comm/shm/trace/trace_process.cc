@@ -162,6 +162,7 @@ void add_family(int fd, int32_t asked, Json& communicators) {
     const bool joined = source.begin == SharedMemory::kControlAt;
     if (joined) known = has_process(*arena, asked);
     if (!joined && !somebody_in(*arena, known)) continue;
+    if (arena->layout().world_size == 1 && arena->header().part_of.load(std::memory_order_acquire) == 0) continue;
     const auto alive = [&arena, known](int32_t q) { return is_alive(arena->rank(q).pid, known); };
     communicators.push(communicator_json(*arena, {-1, GSEL_OK, {}, alive}));
   }
