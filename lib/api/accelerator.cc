@@ -1,11 +1,15 @@
 // api/accelerator.cc: see accelerator.h.
 #include "api/accelerator.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 
 #include "base/text.h"
+#include "comm/launch/launcher.h"
+#include "comm/launch/pmi.h"
 #include "plugin/loader.h"
 #include "plugin/registry.h"
 
@@ -131,20 +135,18 @@ std::shared_ptr<const Accelerator> open_accelerator(const gsel_comm_options& giv
   return accelerator;
 }
 
-// The transport of the MPI whose launcher started this rank; nullptr if there was none.
-const char* transport_of_launcher() {
-  const auto is_set = [](const char* name) {
-    const char* value = secure_getenv(name);
-    return value && *value;
-  };
-  if (is_set("OMPI_COMM_WORLD_SIZE")) return "mpi_openmpi";
-  return is_set("MPI_LOCALNRANKS") ? "mpi_mpich" : nullptr;
+// A launcher may speak the protocol of an MPI that is not installed, as srun --mpi=pmix does.
+void require_library(const gsel_transport_description& can) {
+  const std::string file = text(can.library);
+  if (!file.empty() && !dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL)) fail(GSEL_ERR_NOT_FOUND, "{}", dlerror());
 }
 
 void try_plugin(Accelerator& accelerator, const char* name, int32_t dlpack_type) {
   try {
     add_plugin(accelerator, load_plugin(GSEL_PLUGIN_TRANSPORT, name), dlpack_type);
+    require_library(accelerator.can);
   } catch (const Error& e) {
+    accelerator.transport.reset();
     accelerator.others = fmt::format("{}: {}", name, e.message());
   }
 }
@@ -162,11 +164,16 @@ std::shared_ptr<const Accelerator> open_between_hosts(const gsel_comm_options& g
   const gsel_device_description device = host->device->describe();
   host->name = "host";
   host->is_named = transport != "auto";
-  const char* mpi = transport_of_launcher();
+  const char* mpi = mpi_of_launcher(transport == "mpi");
+  if (pmi::is_taken_from_mpi() && (transport == "mpi" || transport == "mpi_mpich"))
+    fail(GSEL_ERR_CONFIG,
+         "transport {}: the ranks have met by the process manager at PMI_FD, and Slurm answers no second client in a "
+         "process, such as MPICH; set GSEL_RENDEZVOUS to another place",
+         in_quotes(transport));
   if (transport == "mpi" && !mpi)
     fail(GSEL_ERR_CONFIG,
-         "transport \"mpi\" is that of the MPI whose launcher starts the ranks, and none did; start them by mpirun, or "
-         "name mpi_openmpi or mpi_mpich");
+         "transport \"mpi\" is that of the MPI whose launcher starts the ranks, and none did; start them by mpirun, by "
+         "srun --mpi=pmix (Open MPI) or srun --mpi=pmi2 (MPICH), or name mpi_openmpi or mpi_mpich");
   if (transport == "mpi")
     add_plugin(*host, load_plugin(GSEL_PLUGIN_TRANSPORT, mpi), device.dlpack_type);
   else if (transport != "auto" && transport != "host")

@@ -94,6 +94,18 @@ EOT
     export GSEL_LOG=info
     run hosts mpiexec.hydra -launcher fork -hosts node0,node1 -ppn 2 -n 4 sh -c "exec '$work/rank' hosts \$PMI_RANK"
     compare hosts "two hosts" PMI_FD
+    # Two jobs with one place and one token: rank 0 of the first waits there, and rank 1 of the second is turned away.
+    export GSEL_RENDEZVOUS="tcp://127.0.0.1:$((20000 + $$ % 10000))" GSEL_TOKEN_FILE="$work/token"
+    only() { # RANK OF WHICH JOB COMMAND: the other rank of the job does not come
+      exec timeout 60 mpiexec.hydra -n 2 sh -c "[ \$PMI_RANK = $1 ] || exit 0; exec '$bin/gsel' bench allreduce -b 8 -e 8 --time 0.01 --joined"
+    }
+    (only 0) > "$work/first.out" 2>&1 &
+    first=$!
+    (only 1) > "$work/second.out" 2>&1 && fail "rank 1 of the second job joined the first: $(cat "$work/second.out")"
+    kill "$first"
+    wait "$first" || :
+    grep -q 'rank 1 on .* is of job "PMI=.*", and rank 0 on .*, of job "PMI=' "$work/second.out" || fail "$(cat "$work/second.out")"
+    echo "mpiexec.hydra: two jobs at one place do not meet"
     ;;
   torchrun)
     python=$(sed -n '1s/^#!//p' "$(command -v torchrun)")
@@ -139,15 +151,46 @@ EOT
     else
       echo "left out: srun --mpi=pmix, which this Slurm does not have"
     fi
-    # An MPI that srun does not start: n worlds of one rank.
-    "$bin/gsel" plugins | grep -q mpi_mpich || exit 0
-    printf '[comm]\ntransport = "mpi_mpich"\n' > "$work/mpi.toml"
-    export GSEL_RENDEZVOUS="file://$work/place" GSEL_CONFIG="$work/mpi.toml"
-    if timeout 60 srun --mpi=none -n 2 sh -c \
-      "GSEL_HOST_ID=\$SLURM_PROCID exec '$bin/gsel' bench allreduce -b 8K -e 8K --time 0.01 --joined" > "$work/alone" 2>&1; then
-      fail "worlds of one rank were taken"
+    # The MPI that srun starts is the transport of its ranks, and an MPI that it does not start is refused on each of them.
+    unset GSEL_RENDEZVOUS
+    bench() { # NAME HOW TRANSPORT: what two ranks on two hosts say
+      printf '[comm]\ntransport = "%s"\n' "$3" > "$work/mpi.toml"
+      GSEL_RENDEZVOUS=${place-"file://$work/place"} GSEL_CONFIG="$work/mpi.toml" timeout 100 srun --mpi="$2" -n 2 sh -c \
+        "GSEL_HOST_ID=\$SLURM_PROCID exec '$bin/gsel' bench allreduce -b 8K -e 8K --time 0.01 --joined" > "$work/$1.out" 2>&1
+    }
+    takes() { # HOW TRANSPORT IMPLEMENTATION
+      bench takes "$1" "$2" || fail "transport $2 with --mpi=$1: $(cat "$work/takes.out")"
+      started=$(sed -n 's/.*, initialised here: \(.*\), threads .*/\1/p' "$work/takes.out" | sort | uniq -c | tr -s ' ' | sed 's/^ //')
+      [ "$started" = "$3" ] || fail "transport $2 with --mpi=$1 started \"$started\", not \"$3\": $(cat "$work/takes.out")"
+      echo "srun: --mpi=$1 and transport $2: ${3:-no MPI}"
+    }
+    refuses() { # HOW TRANSPORT TEXT
+      if bench refuses "$1" "$2"; then fail "transport $2 with --mpi=$1 was taken"; fi
+      [ "$(grep -c -- "$3" "$work/refuses.out")" -ge 2 ] || fail "transport $2 with --mpi=$1: no \"$3\" of two ranks: $(cat "$work/refuses.out")"
+      echo "srun: --mpi=$1 and transport $2 is refused"
+    }
+    takes none auto ""
+    refuses none mpi "is that of the MPI whose launcher starts the ranks, and none did; .*srun --mpi=pmi2"
+    if "$bin/gsel" plugins | grep -q mpi_mpich; then
+      takes pmi2 mpi "2 MPICH"
+      takes pmi2 auto "2 MPICH"
+      (export TORCHELASTIC_RUN_ID=none && takes pmi2 auto "") # as under torchrun in a task of srun
+      for transport in mpi mpi_mpich; do # Slurm answers one client in a process
+        (place=env:// && refuses pmi2 $transport "the ranks have met by the process manager at PMI_FD")
+      done
+      (place=env:// && takes pmi2 auto "")
+      refuses none mpi_mpich "task of srun (SLURM_PROCID is set), and srun gives it no PMI, .*; start it with srun --mpi=pmi2, or mpirun.mpich"
+      ! srun --mpi=list 2>&1 | grep -q pmix || refuses pmix mpi_mpich "the communicator has 2 ranks and the world of MPI 1 rank; .*srun --mpi=list"
     fi
-    grep -q "the communicator has 2 ranks and the world of MPI 1 rank; .*srun --mpi=list" "$work/alone" || fail "$(cat "$work/alone")"
+    if "$bin/gsel" plugins | grep -q mpi_openmpi; then
+      for how in none pmi2; do
+        refuses $how mpi_openmpi "task of srun (SLURM_PROCID is set), and srun gives it no PMIx, .*; start it with srun --mpi=pmix, or mpirun.openmpi"
+      done
+      if srun --mpi=list 2>&1 | grep -q pmix; then
+        takes pmix mpi "2 Open MPI"
+        takes pmix auto "2 Open MPI"
+      fi
+    fi
     echo "srun: worlds of one rank are refused by name"
     ;;
 esac

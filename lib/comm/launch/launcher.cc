@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "comm/launch/pmi.h"
 #include "comm/launch/pmix.h"
 
 namespace gsel {
@@ -39,6 +40,12 @@ constexpr std::string_view kNotOfJob[] = {"MASTER_ADDR", "MASTER_PORT", "TORCHEL
 constexpr Convention kPmix = {"PMIX_RANK", "the size that the process manager tells", {}, {"PMIX_NAMESPACE"}, nullptr};
 const Convention &kTorch = kConventions[0], &kOpenMpi = kConventions[1], &kPmi = kConventions[2],
                  &kSlurm = kConventions[3], &kKubernetes = kConventions[4];
+
+// torchrun calls a job without --rdzv_id "none".
+bool names_no_job(std::string_view name) {
+  return std::ranges::count(kNotOfJob, name) != 0 ||
+         (name == "TORCHELASTIC_RUN_ID" && std::strcmp(variable("TORCHELASTIC_RUN_ID"), "none") == 0);
+}
 
 // Whether a set of variables counts as absent. Of Kubernetes one variable is not enough: the tasks of a Job may be
 // unrelated.
@@ -158,9 +165,11 @@ std::string job_variables(const Convention& convention) {
 
 std::string job_identity() {
   const auto of = [](const Convention& c) {
+    if (&c == &kPmi)
+      if (const std::string name = pmi::job_name(); !name.empty()) return "PMI=" + name;
     std::string text;
     for (const char* name : c.job)
-      if (name && variable(name) && std::ranges::count(kNotOfJob, std::string_view(name)) == 0)
+      if (name && variable(name) && !names_no_job(name))
         text += fmt::format("{}{}={}", text.empty() ? "" : ", ", name, variable(name));
     return text;
   };

@@ -65,4 +65,9 @@ struct LaunchPlace {
 };
 LaunchPlace place_of_launcher(const World& world);
 
+// Name of the transport of the MPI that the launcher starts in this process: mpirun, mpiexec, or srun with the --mpi of
+// that MPI. nullptr: there is none. is_asked_for: also where only a process manager with PMIx is known, of which Open
+// MPI may not be a client. launcher_mpi.cc
+const char* mpi_of_launcher(bool is_asked_for);
+
 }  // namespace gsel

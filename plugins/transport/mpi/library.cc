@@ -67,6 +67,36 @@ void refuse_the_other() {
                               ", or take the other transport");
 }
 
+bool is_set(const char* name) {
+  const char* value = secure_getenv(name);
+  return value && *value;
+}
+
+#ifdef OPEN_MPI
+// An Open MPI that was configured with Slurm's PMI has a component for it beside the library.
+bool can_start_under_srun(const Library& mpi) {
+  if (is_set("OMPI_COMM_WORLD_SIZE") || is_set("PMIX_NAMESPACE")) return true;
+  const std::string folder = mpi.path.substr(0, mpi.path.rfind('/') + 1) + "openmpi/mca_pmix_s";
+  return is_set("PMI_FD") &&
+         (access((folder + "1.so").c_str(), R_OK) == 0 || access((folder + "2.so").c_str(), R_OK) == 0);
+}
+constexpr const char *kWhatMissing = "srun gives it no PMIx, without which Open MPI ends the process",
+                     *kSrun = "srun --mpi=pmix";
+#else
+bool can_start_under_srun(const Library&) {
+  return is_set("PMI_FD") || is_set("PMI_PORT") || is_set("PMIX_NAMESPACE");
+}
+constexpr const char *kWhatMissing = "srun gives it no PMI, without which MPICH makes each process a world of its own",
+                     *kSrun = "srun --mpi=pmi2";
+#endif
+
+// MPI_Init of a process that srun has started fails without the protocol of that MPI, and ends the process.
+void refuse_srun(const Library& mpi) {
+  if (!is_set("SLURM_PROCID") || !is_set("SLURM_STEP_ID") || can_start_under_srun(mpi)) return;
+  fail(GSEL_ERR_PLUGIN, std::string(kPlugin) + ": this process is a task of srun (SLURM_PROCID is set), and " +
+                            kWhatMissing + "; start it with " + kSrun + ", or " + kStart);
+}
+
 // RTLD_GLOBAL, since components of Open MPI do not link to it and take its symbols from the global scope.
 Library load() {
   Library mpi;
@@ -154,6 +184,11 @@ void initialise(const gsel_host_v1* host, Library& mpi) {
   warn_about_level(host, mpi);
 }
 
+bool is_initialised(const Library& mpi) {
+  int is_there = 0;
+  return mpi.MPI_Initialized(&is_there) == MPI_SUCCESS && is_there;
+}
+
 std::mutex mutex;
 Library* found;  // lives as long as the process, like MPI itself
 bool is_started;
@@ -167,6 +202,7 @@ void find() {
     found = new Library(load());
   }
   if (is_finalised(*found)) fail(GSEL_ERR_STATE, std::string(kPlugin) + kOver);
+  if (!is_initialised(*found)) refuse_srun(*found);
 }
 
 const Library& started(const gsel_host_v1* host) {

@@ -40,8 +40,8 @@ extern const char* const kPlugin;
 extern const int kVersion;
 extern const char* const kFile;
 
-// Loads the library. Throws if there is none, if another implementation is in use in this process, or after
-// MPI_Finalize.
+// Loads the library. Throws if there is none, if another implementation is in use in this process, if srun has started
+// this process without the protocol of this MPI, or after MPI_Finalize.
 void find();
 // After find(): the library, initialised by the first call unless the program has done that. If this plugin has
 // initialised it, it is finalised at exit. Waits for all ranks of the launcher.
