@@ -184,9 +184,11 @@ struct Jobs {
   const char* parts[2];  // and what is said of it
 };
 
+const char* launcher[] = {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"};  // its variables of rank and world size
+
 void set_launcher(const rank_run* run) {
-  setenv("SLURM_PROCID", std::to_string(run->rank).c_str(), 1);
-  setenv("SLURM_STEP_NUM_TASKS", std::to_string(run->world_size).c_str(), 1);
+  setenv(launcher[0], std::to_string(run->rank).c_str(), 1);
+  setenv(launcher[1], std::to_string(run->world_size).c_str(), 1);
 }
 
 void finds_another_job(rank_run* run) {
@@ -242,6 +244,19 @@ void test_jobs_at_one_place_do_not_meet(void**) {
           {"7", "8"},
           {"is of job \"SLURM_JOB_ID=8\"", "of job \"SLURM_JOB_ID=7\"; give each job another place"}};
   as_processes(2, finds_another_job, &jobs);
+  launcher[0] = "PMI_RANK", launcher[1] = "PMI_SIZE";
+  jobs = {jobs.job,
+          "PMI_JOBID",
+          {"7.0", "8.0"},
+          {"is of job \"PMI=8.0\"", "of job \"PMI=7.0\"; give each job another place"}};
+  as_processes(2, finds_another_job, &jobs);
+  launcher[0] = "RANK", launcher[1] = "WORLD_SIZE";  // torchrun's "none" is no name
+  jobs = {jobs.job,
+          "TORCHELASTIC_RUN_ID",
+          {"none", "one"},
+          {"is of job \"TORCHELASTIC_RUN_ID=one\"", "of a job without a name; give each job another place"}};
+  as_processes(2, finds_another_job, &jobs);
+  launcher[0] = "SLURM_PROCID", launcher[1] = "SLURM_STEP_NUM_TASKS";
   // A name wins over the launcher's, and a rank of another job does no harm to this one.
   setenv("GSEL_JOB_NAME", "one", 1);
   as_processes(2, joins_of_two_launches, &jobs.job);
@@ -456,6 +471,23 @@ void one_has_a_bigger_world(rank_run* run) {
   gsel_comm* comm = nullptr;
   rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_MISMATCH, "world of 4 ranks, rank 0 one of 3", 2);
 }
+// Rank 0 has heard all of its own world when rank 1 has come: rank 2 comes after that, and is told the same.
+struct SmallerRoot {
+  Job job;
+  int pipe[2];
+};
+void has_a_bigger_world_than_rank_0(rank_run* run) {
+  auto* smaller = static_cast<SmallerRoot*>(run->user);
+  char byte = 0;
+  if (run->rank == 2) rank_check(run, read(smaller->pipe[0], &byte, 1) == 1);
+  run->user = &smaller->job;
+  run->world_size = run->rank == 0 ? 2 : 3;
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  const gsel_status status = join(run, &comm, &err);
+  if (run->rank == 1) rank_check(run, write(smaller->pipe[1], &byte, 1) == 1);
+  rank_fails(run, status, err, GSEL_ERR_MISMATCH, " joins a world of 3 ranks, rank 0 one of 2", 1);
+}
 void are_on_one_host(rank_run* run) {
   setenv("GSEL_HOST_ID", "one", 1);
   joins(run);
@@ -471,7 +503,36 @@ void test_what_ends_a_job_is_named_on_every_rank(void**) {
   job.twice = -1, job.bigger = 2;
   as_processes(3, one_has_a_bigger_world, &job);
   job.bigger = -1;
+  SmallerRoot smaller{job, {-1, -1}};
+  assert_int_equal(pipe(smaller.pipe), 0);
+  as_processes(3, has_a_bigger_world_than_rank_0, &smaller);
+  for (const int fd : smaller.pipe) close(fd);
   as_processes(3, are_on_one_host, &job);
+}
+
+// Ranks 0 and 2 are both called rank 0. Which one listens first is open; it and rank 1 name the other one.
+void has_two_rank_0(rank_run* run) {
+  const auto* job = static_cast<const Job*>(run->user);
+  gsel_comm_options options;
+  gsel_comm_options_init(&options, sizeof options);
+  options.rank = run->rank == 1 ? 1 : 0;
+  options.world_size = run->world_size;
+  options.id = &run->id;
+  options.join_timeout_s = 4;
+  options.rendezvous = gsel_str_from(job->place);
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  const gsel_status status = gsel_comm_init(&options, &comm, &err);
+  const char* part = "; a second rank 0 on ";
+  if (run->rank != 1 && status == GSEL_ERR_IO)
+    part = "a rank 0 waits there already; rank 0 is given twice: to a process on ";
+  rank_fails(run, status, err, status == GSEL_ERR_IO && run->rank != 1 ? GSEL_ERR_IO : GSEL_ERR_TIMEOUT, part,
+             status == GSEL_ERR_IO ? 0 : 2);
+}
+
+void test_a_second_rank_0_is_named_on_every_rank(void**) {
+  Job job = job_at(free_port());
+  as_processes(3, has_two_rank_0, &job);
 }
 
 void test_the_missing_rank_is_named_whoevers_time_is_up_first(void**) {
@@ -547,6 +608,7 @@ void test_a_name_that_nobody_knows_is_named(void**) {
 struct Resolver {
   Job job;
   char folder[32];
+  const char* answer = "the resolver does not answer";
 };
 
 bool has_silent_resolver(const char* folder) {
@@ -575,7 +637,7 @@ void gets_no_address(rank_run* run) {
   run->user = const_cast<Job*>(&resolver->job);
   run->join_timeout_s = 1;
   rank_fails(run, join(run, &comm, &err), err, run->rank == 0 ? GSEL_ERR_IO : GSEL_ERR_TIMEOUT,
-             "node0.example is not known: the resolver does not answer", 0);
+             (std::string("node0.example is not known: ") + resolver->answer).c_str(), 0);
 }
 
 void test_a_resolver_that_does_not_answer_holds_nobody_up(void**) {
@@ -594,6 +656,10 @@ void test_a_resolver_that_does_not_answer_holds_nobody_up(void**) {
   if (child == 0) _exit(has_silent_resolver(resolver.folder) ? 0 : 1);
   int status = 0;
   waitpid(child, &status, 0);
+  if (status == 0) as_processes(2, gets_no_address, &resolver);
+  // One that answers at once, each time but the last, which the deadline cuts.
+  write_file("/nsswitch.conf", "hosts: files\n");
+  resolver.answer = "Name or service not known";
   if (status == 0) as_processes(2, gets_no_address, &resolver);
   for (const char* name : {"/resolv.conf", "/nsswitch.conf"}) unlink((resolver.folder + std::string(name)).c_str());
   rmdir(resolver.folder);
@@ -811,6 +877,7 @@ int main() {
       cmocka_unit_test(test_what_ends_a_job_is_named_on_every_rank),
       cmocka_unit_test(test_the_missing_rank_is_named_whoevers_time_is_up_first),
       cmocka_unit_test(test_who_ends_between_the_meeting_and_the_connections_is_named),
+      cmocka_unit_test(test_a_second_rank_0_is_named_on_every_rank),
       cmocka_unit_test(test_a_port_that_is_taken_is_named),
       cmocka_unit_test(test_a_name_that_nobody_knows_is_named),
       cmocka_unit_test(test_a_resolver_that_does_not_answer_holds_nobody_up),

@@ -1,7 +1,6 @@
 // comm/hosts/joiner.cc: the side of ranks other than 0 in a meeting. One rank of each host connects and speaks for the
 // others (host_proxy.h).
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -25,21 +24,14 @@ constexpr int64_t kStrangerNs = 3'000'000'000;
 class Joiner {
  public:
   Joiner(const Meeting& meeting, AddressStore* address_store)
-      : meeting_(meeting), address_store_(address_store), proxy_name_(proxy_name(meeting)) {
+      : meeting_(meeting),
+        address_store_(address_store),
+        proxy_name_(proxy_name(meeting)),
+        own_(own_greeting(meeting)) {
     os::random_bytes(&own_.nonce, sizeof own_.nonce);
   }
 
   Met run() {
-    own_.rank = meeting_.rank;
-    own_.world_size = meeting_.world_size;
-    own_.pid = getpid();
-    write_text(own_.host, host_name());
-    own_.identity = key_of(host_identity());
-    own_.space = key_of(name_space());
-    write_text(own_.version, version_text());
-    write_job(own_.job, meeting_.job_name);
-    own_.order = meeting_.order;
-    own_.accelerator = meeting_.accelerator;
     if (address_store_ && address_store_->asks_all()) seats_ = read_seats();
     int64_t pause = kFirstPauseNs;
     for (;;) {
@@ -70,11 +62,12 @@ class Joiner {
       for (const Seat& seat : seats_) {
         stranger_.answers = false;
         int failure = 0;
-        if (auto stream = connect_to(seat.place, meeting_.deadline_ns, &why_, &failure)) {
+        std::string why;
+        if (auto stream = connect_to(seat.place, meeting_.deadline_ns, &why, &failure)) {
           if (const auto session = be_welcomed(*stream, seat))
             return proxy_->represent(meeting_, *stream, *session, own_);
-        } else if (failure == ECONNREFUSED && address_store_) {
-          why_ += seat.posted;
+        } else {
+          set_reason(why + (failure == ECONNREFUSED && address_store_ ? seat.posted : ""));
         }
         if (!address_store_) count_stranger();
       }
@@ -85,6 +78,13 @@ class Joiner {
       proxy_->notify_all(failed_word(current_error()));
       throw;
     }
+  }
+
+  // A try that the deadline has cut tells less than one that was answered before.
+  void set_reason(std::string why) {
+    const bool is_cut = os::now_ns() >= meeting_.deadline_ns;
+    if (!is_cut || !was_answered_) why_ = std::move(why);
+    was_answered_ |= !is_cut;
   }
 
   // A stranger that answers repeatedly at rank 0's address is assumed to stay there.
@@ -121,7 +121,8 @@ class Joiner {
     if (!address_store_) return {{meeting_.place, *meeting_.secret, false, {}}};
     std::vector<Seat> out;
     refusal_.reset();
-    for (const Endpoint& posted : address_store_->read(meeting_.deadline_ns, &why_)) {
+    std::string why;
+    for (const Endpoint& posted : address_store_->read(meeting_.deadline_ns, &why)) {
       if (posted.token.empty() && !meeting_.secret)
         throw Error(GSEL_ERR_PERMISSION,
                     fmt::format("rank 0 on {} has a token of its own and rank {} none; name the same file in "
@@ -141,6 +142,7 @@ class Joiner {
                          "has ended",
                          one_line(posted.host), posted.pid, posted.path.empty() ? meeting_.place.text : posted.path)});
     }
+    if (out.empty()) set_reason(std::move(why));
     return out;
   }
 
@@ -212,6 +214,7 @@ class Joiner {
   } stranger_;
   Greeting own_;
   std::string why_ = "nobody listens", strangers_word_;
+  bool was_answered_ = false;  // why_ is of a try that the deadline has not cut
 };
 
 }  // namespace

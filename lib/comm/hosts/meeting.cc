@@ -1,6 +1,8 @@
 // comm/hosts/meeting.cc: see meeting.h.
 #include "comm/hosts/meeting.h"
 
+#include <unistd.h>
+
 namespace gsel::hosts {
 
 namespace {
@@ -22,6 +24,21 @@ std::unique_ptr<AddressStore> address_store_of(const Meeting& meeting) {
 }
 
 }  // namespace
+
+Greeting own_greeting(const Meeting& meeting) {
+  Greeting own;
+  own.rank = meeting.rank;
+  own.world_size = meeting.world_size;
+  own.pid = getpid();
+  write_text(own.host, host_name());
+  own.identity = key_of(host_identity());
+  own.space = key_of(name_space());
+  write_text(own.version, version_text());
+  write_job(own.job, meeting.job_name);
+  own.order = meeting.order;
+  own.accelerator = meeting.accelerator;
+  return own;
+}
 
 Met meet(const Meeting& meeting) {
   std::unique_ptr<AddressStore> address_store = address_store_of(meeting);

@@ -15,6 +15,7 @@
 #include "comm/hosts/place.h"
 #include "comm/hosts/roster.h"
 #include "comm/hosts/secret.h"
+#include "comm/hosts/wire.h"
 
 namespace gsel::hosts {
 
@@ -32,6 +33,9 @@ struct Meeting {
   int32_t order = 0;          // of reductions, and
   bool accelerator = false;   // whether there is one: the same on every rank
 };
+
+// Says who this rank is; without a nonce.
+Greeting own_greeting(const Meeting& meeting);
 
 struct Met {
   HostTable table;

@@ -16,22 +16,43 @@ namespace {
 constexpr int64_t kLookWhoNs = 1'000'000'000;
 constexpr int64_t kReasonNs = 2'000'000'000;  // time for which a reason stays posted
 
-bool is_rank_0_there(const MeetingPlace& place) {
+// How another process with rank 0 answers, if one listens there. It is shown this one, so that it can name both.
+struct OtherRoot {
+  bool is_there = false;
+  std::string said;  // what it says of the two, signed; empty: it has another token
+};
+
+OtherRoot ask_other_root(const Meeting& meeting, const MeetingPlace& place, const Secret& secret) {
   const int64_t end = os::now_ns() + kLookWhoNs;
   std::string why;
   Challenge challenge;
+  OtherRoot other;
   auto stream = connect_to(place, end, &why);
-  return stream && stream->await(challenge, end) == Stream::Came::all &&
-         (challenge.magic == kMagic || challenge.magic == __builtin_bswap64(kMagic));
+  if (!stream || stream->await(challenge, end) != Stream::Came::all) return other;
+  other.is_there = challenge.magic == kMagic || challenge.magic == __builtin_bswap64(kMagic);
+  if (challenge.magic != kMagic || challenge.protocol != kMeetingProtocol) return other;
+  SignedGreeting own;
+  own.greeting = own_greeting(meeting);
+  os::random_bytes(&own.greeting.nonce, sizeof own.greeting.nonce);
+  own.signature = secret.sign({kByJoiner, bytes_of(challenge.nonce), bytes_of(own.greeting)});
+  Word word;
+  if (stream->send(own, end) && stream->await(word, end) == Stream::Came::all &&
+      Session{secret, own.greeting.nonce, challenge.nonce}.is_signed(word) && word.kind == WordKind::failed)
+    other.said = "; " + read_text(word.text);
+  return other;
 }
 
-Opening open_at_place(const Meeting& meeting) {
+Opening open_at_place(const Meeting& meeting, const Secret& secret) {
   auto listener = Listener::at(meeting.place, meeting.deadline_ns);
   if (listener) return {std::move(*listener), {}};
-  fail(GSEL_ERR_IO, "rank 0 cannot listen at {}: {}", meeting.place.text,
-       is_rank_0_there(meeting.place)
-           ? "a rank 0 waits there already; give each job a port of its own, and no two processes rank 0"
-           : "the port is in use; choose another one, the same on every rank");
+  const OtherRoot other = ask_other_root(meeting, meeting.place, secret);
+  if (!other.is_there)
+    fail(GSEL_ERR_IO, "rank 0 cannot listen at {}: the port is in use; choose another one, the same on every rank",
+         meeting.place.text);
+  fail(GSEL_ERR_IO,
+       "rank 0 cannot listen at {}: a rank 0 waits there already{}; give each job a port of its own, and no two "
+       "processes rank 0",
+       meeting.place.text, other.said);
 }
 
 Endpoint own_endpoint(const Meeting& meeting, const Secret& secret) {
@@ -57,6 +78,18 @@ void post_failure(const Meeting& meeting, AddressStore& address_store, const Sec
   }
 }
 
+// Lets each rank 0 that has posted its address there know of this one.
+void show_other_roots(const Meeting& meeting, AddressStore& address_store) {
+  std::string why;
+  for (const Endpoint& posted : address_store.read(meeting.deadline_ns, &why))
+    for (const std::string& address : posted.addresses)
+      if (!posted.token.empty() || meeting.secret)
+        if (ask_other_root(meeting, {.text = {}, .host = address, .port = std::to_string(posted.port)},
+                           meeting.secret ? *meeting.secret : Secret(posted.token))
+                .is_there)
+          break;
+}
+
 Opening open_and_post(const Meeting& meeting, AddressStore& address_store, const Secret& secret) {
   std::vector<std::string> addresses;
   std::optional<Listener> listener;
@@ -70,7 +103,12 @@ Opening open_and_post(const Meeting& meeting, AddressStore& address_store, const
   Endpoint own = own_endpoint(meeting, secret);
   own.addresses = std::move(addresses);
   own.port = listener->port();
-  address_store.post(own, meeting.deadline_ns);
+  try {
+    address_store.post(own, meeting.deadline_ns);
+  } catch (const Error& error) {
+    if (error.code() == GSEL_ERR_MISMATCH) show_other_roots(meeting, address_store);
+    throw;
+  }
   return {std::move(*listener), own.addresses.front()};
 }
 
@@ -78,7 +116,7 @@ Opening open_and_post(const Meeting& meeting, AddressStore& address_store, const
 
 Opening open_meeting(const Meeting& meeting, AddressStore* address_store, const Secret& secret) {
   try {
-    return address_store ? open_and_post(meeting, *address_store, secret) : open_at_place(meeting);
+    return address_store ? open_and_post(meeting, *address_store, secret) : open_at_place(meeting, secret);
   } catch (const Error& e) {
     throw Error(e).about_rank(0);
   }

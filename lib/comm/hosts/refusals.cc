@@ -80,6 +80,12 @@ Error other_job(const Greeting& g, const Greeting& root, const std::string& plac
       .about_rank(g.rank);
 }
 
+Error second_rank_0(const Greeting& g, const Greeting& root) {
+  return Error(GSEL_ERR_MISMATCH,
+               fmt::format("rank 0 is given twice: to a process on {} and to one on {}", seat_of(root), seat_of(g)))
+      .about_rank(0);
+}
+
 void fail_late(const Meeting& meeting, const std::vector<int32_t>& late, bool have_come,
                const std::vector<const Greeting*>& here, const std::string& refused, const Waiter* waiter) {
   const std::string seconds = seconds_text(waiter ? waiter->seconds : meeting.seconds),
@@ -119,6 +125,10 @@ bool Refused::add_other_token(const std::string& address) {
   return is_new;
 }
 
+bool Refused::add_rank_0(const std::string& seat) {
+  return std::exchange(rank_0_, seat) != seat;
+}
+
 std::string Refused::text() const {
   std::string text;
   for (size_t i = 0; i < addresses_.size(); ++i)
@@ -126,6 +136,8 @@ std::string Refused::text() const {
   if (!text.empty())
     text = fmt::format("{} at {}{} showed another token", addresses_.size() == 1 ? "a process" : "processes", text,
                        has_more_ ? " and others" : "");
+  if (!rank_0_.empty())
+    text += fmt::format("{}a second rank 0 on {} was turned away", text.empty() ? "" : "; ", rank_0_);
   if (!other_job_.empty()) text += (text.empty() ? "turned away: " : "; turned away: ") + other_job_;
   return text;
 }

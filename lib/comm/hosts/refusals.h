@@ -21,6 +21,8 @@ std::string seat_of(const Greeting& greeting);  // "node2 (pid 4711)"
 void check_greeting(const Greeting& greeting, const Greeting& root, const Greeting* other, const Greeting* same_host);
 // For a rank of another job, which rank 0 sends away.
 Error other_job(const Greeting& greeting, const Greeting& root, const std::string& place);
+// For a second process with rank 0, which the first one sends away.
+Error second_rank_0(const Greeting& greeting, const Greeting& root);
 // Whose join timeout has passed, if it is not rank 0's.
 struct Waiter {
   const Greeting& greeting;
@@ -36,6 +38,7 @@ class Refused {
  public:
   // true: for the first time.
   bool add_other_token(const std::string& address);
+  bool add_rank_0(const std::string& seat);
   void add_other_job(std::string text) { other_job_ = std::move(text); }
   std::string text() const;
 
@@ -43,7 +46,7 @@ class Refused {
   static constexpr size_t kMostAddresses = 4;
   std::vector<std::string> addresses_;  // that showed another token
   bool has_more_ = false;
-  std::string other_job_;
+  std::string other_job_, rank_0_;  // rank_0_: seat of another process with rank 0
 };
 
 }  // namespace gsel::hosts

@@ -32,16 +32,10 @@ class Root {
       : meeting_(meeting),
         address_store_(std::move(address_store)),
         secret_(meeting.secret ? *meeting.secret : Secret(random_token())),
+        own_(own_greeting(meeting)),
         by_rank_(static_cast<size_t>(meeting.world_size)),
-        greetings_(static_cast<size_t>(meeting.world_size)) {
-    own_.world_size = meeting.world_size;
-    own_.pid = getpid();
-    write_text(own_.host, host_name());
-    own_.identity = key_of(host_identity());
-    own_.space = key_of(name_space());
-    write_job(own_.job, meeting.job_name);
-    own_.order = meeting.order;
-    own_.accelerator = meeting.accelerator;
+        greetings_(static_cast<size_t>(meeting.world_size)),
+        largest_world_(greetings_.size()) {
     greetings_[0] = own_;
     first_of_host_.emplace(own_.identity, 0);
   }
@@ -81,7 +75,7 @@ class Root {
       if (joiner->is_known) tell(*joiner);
     const int64_t end = std::min(os::now_ns() + kLingerNs, meeting_.deadline_ns);
     try {
-      while (listener_ && (known_ > 0 || have_spoken_ + 1 < greetings_.size()) && os::now_ns() < end) poll_once();
+      while (listener_ && (known_ > 0 || have_spoken_ + 1 < largest_world_) && os::now_ns() < end) poll_once();
     } catch (...) {  // the ranks then time out
     }
   }
@@ -188,6 +182,7 @@ class Root {
   // Adds a rank of the joiner's host.
   void take(Joiner& joiner, const Greeting& greeting) {
     ++have_spoken_;
+    if (greeting.world_size > 0) largest_world_ = std::max(largest_world_, static_cast<size_t>(greeting.world_size));
     const bool is_rank = greeting.rank >= 0 && greeting.rank < meeting_.world_size;
     auto* const place = is_rank ? &greetings_[static_cast<size_t>(greeting.rank)] : nullptr;
     const auto first = first_of_host_.find(greeting.identity);
@@ -231,6 +226,11 @@ class Root {
       refused_.add_other_job(error.message());
       log(GSEL_LOG_WARN, "comm", "turned away: {}", error.message());
       return turn_away(joiner, error);
+    }
+    if (g.rank == 0) {
+      if (refused_.add_rank_0(seat_of(g)))
+        log(GSEL_LOG_WARN, "comm", "rank 0 of {}: {}", own_.world_size, refused_.text());
+      return turn_away(joiner, second_rank_0(g, own_));
     }
     joiner.is_known = true;
     ++known_;
@@ -290,7 +290,7 @@ class Root {
   const Meeting& meeting_;
   std::unique_ptr<AddressStore> address_store_;
   const Secret secret_;
-  Greeting own_;
+  const Greeting own_;
   std::optional<Listener> listener_;
   std::string address_;                         // a posted address
   std::list<std::unique_ptr<Joiner>> joiners_;  // in order of arrival
@@ -299,6 +299,7 @@ class Root {
   std::vector<std::optional<Greeting>> greetings_;
   size_t has_come_ = 0;                       // ranks, without rank 0
   size_t have_spoken_ = 0;                    // processes that know the secret, also such as do not match
+  size_t largest_world_;                      // that a process has named: so many may still come to hear of a failure
   std::map<Bytes32, int32_t> first_of_host_;  // by identity: the rank that came first
   Refused refused_;
   std::optional<Word> failed_;  // sent to all ranks from now on

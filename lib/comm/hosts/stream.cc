@@ -177,7 +177,8 @@ std::optional<Listener> Listener::at(const MeetingPlace& place, int64_t deadline
   Resolved addresses = resolve(place, AI_PASSIVE, deadline_ns);
   while (addresses.failure == EAI_AGAIN && os::now_ns() < deadline_ns) {  // names of pods may resolve late
     usleep(kResolveAgainNs / 1000);
-    addresses = resolve(place, AI_PASSIVE, deadline_ns);
+    Resolved again = resolve(place, AI_PASSIVE, deadline_ns);
+    if (!again.is_late) addresses = std::move(again);  // else the last answer is the reason
   }
   if (addresses.failure != 0)
     fail(GSEL_ERR_IO, "rank 0 cannot listen at {}: {} is not known: {}; give an address of rank 0's host", place.text,
