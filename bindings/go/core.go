@@ -152,3 +152,11 @@ func NewUniqueID() (UniqueID, error) {
 	status := C.gsel_unique_id_create((*C.gsel_unique_id)(unsafe.Pointer(&id)), &err)
 	return id, check(status, &err)
 }
+
+// ListenUniqueID returns an id by which ranks on several hosts meet: this process listens, and joins as rank 0 with it.
+func ListenUniqueID() (UniqueID, error) {
+	var id UniqueID
+	var err *C.gsel_error
+	status := C.gsel_unique_id_listen((*C.gsel_unique_id)(unsafe.Pointer(&id)), &err)
+	return id, check(status, &err)
+}

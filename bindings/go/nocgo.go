@@ -145,6 +145,7 @@ func ShardRange(n, parts, index int64) Range             { return *new(Range) }
 func RandomUniform(key, counter uint64) float32          { return *new(float32) }
 func RandomNormal(key, counter uint64) float32           { return *new(float32) }
 func NewUniqueID() (UniqueID, error)                     { return *new(UniqueID), ErrNoCgo }
+func ListenUniqueID() (UniqueID, error)                  { return *new(UniqueID), ErrNoCgo }
 
 type DLPackDevice struct{ Type, ID int32 }
 

@@ -145,7 +145,8 @@ gsel_selection_free v(p)
 gsel_plan_create i(ppp) gsel_plan_estimate i(ppp) gsel_plan_text s(p) gsel_plan_json s(p) gsel_plan_toml i(pipp)
 gsel_plan_free v(p)
 gsel_config_load i(spp) gsel_config_parse i(sspp) gsel_config_get s(ps) gsel_config_set i(pssp) gsel_config_free v(p)
-gsel_unique_id_create i(pp) gsel_comm_init i(ppp) gsel_comm_rank i(p) gsel_comm_world_size i(p) gsel_comm_name s(p)
+gsel_unique_id_create i(pp) gsel_unique_id_listen i(pp) gsel_comm_init i(ppp) gsel_comm_rank i(p)
+gsel_comm_world_size i(p) gsel_comm_name s(p)
 gsel_comm_run i(ppp) gsel_comm_set_stream i(ppp) gsel_comm_synchronize i(pp) gsel_comm_set_timeout i(pdp)
 gsel_comm_split i(piipp) gsel_comm_dup i(ppp) gsel_comm_shrink i(ppp) gsel_comm_resync i(pp) gsel_comm_abort v(ps)
 gsel_comm_grow i(pppp) gsel_comm_merge i(pippp)
@@ -675,10 +676,11 @@ class Op(_Closable):
     __del__ = close
 
 
-def unique_id():
-    """128 random bytes that identify a communicator; one rank makes them, and the program passes them to the others."""
+def unique_id(listen=False):
+    """128 bytes that identify a communicator; one rank makes them, and the program passes them to the others. With listen
+    ranks on several hosts meet by them: this process listens from now on, and joins as rank 0 with them."""
     made = _c.create_string_buffer(128)
-    _call("gsel_unique_id_create", made)
+    _call("gsel_unique_id_listen" if listen else "gsel_unique_id_create", made)
     return made.raw
 
 

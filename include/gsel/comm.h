@@ -47,6 +47,14 @@ typedef struct gsel_unique_id {
 /* Fills *out with a fresh random id. GSEL_ERR_IO when the system has no randomness. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err);
 
+/* Like gsel_unique_id_create, with the addresses of this process in the id, as ncclGetUniqueId does: the ranks may be on
+ * several hosts, and meet by the id alone, at a port of this process, if gsel_comm_options.rendezvous is not given. This
+ * process listens from now on, until it has joined as rank 0 with the id, which only it can, or until it ends; a child that
+ * it forks does not listen. The id is of one communicator and is secret: whoever knows it may join. GSEL_INTERFACE selects
+ * the network interface. GSEL_ERR_IO: no port is free. GSEL_ERR_CONFIG: there is no such interface. Any thread.
+ * Since 0.1. */
+GSEL_API gsel_status gsel_unique_id_listen(gsel_unique_id *out, gsel_error **err);
+
 /* How to join. Zero fields take defaults.
  *   rank, world_size  0 <= rank < world_size; world_size 0: both from the environment
  *   id                borrowed; NULL: from the environment
@@ -96,7 +104,8 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *                     rank 0 publishes in the rendezvous file or through the launcher. The proof is required once per
  *                     connection; later calls are neither signed nor encrypted. All calls work with ranks on several
  *                     hosts (docs/communicator.md); gsel_comm_free waits at most two seconds for data in flight to
- *                     other hosts. Not given: if rank and size are also read from the environment, the variable
+ *                     other hosts. Not given: the address in `id` if
+ *                     gsel_unique_id_listen has made it; else, if rank and size are also read from the environment, the variable
  *                     GSEL_RENDEZVOUS, else "env://" if the launcher says that ranks are on several hosts; else all
  *                     ranks are on this host */
 #define GSEL_ORDER_RANKS 0 /* (((x0 + x1) + x2) + x3) */

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "comm/call/operation.h"
 #include "comm/communicator.h"
+#include "comm/hosts/listening_id.h"
 #include "comm/shm/trace/trace.h"
 
 struct gsel_trace {
@@ -62,6 +63,10 @@ extern "C" {
 
 gsel_status gsel_unique_id_create(gsel_unique_id* out, gsel_error** err) {
   return gsel::guard(err, [&] { gsel::os::random_bytes(gsel::required(out, "out").bytes, sizeof out->bytes); });
+}
+
+gsel_status gsel_unique_id_listen(gsel_unique_id* out, gsel_error** err) {
+  return gsel::guard(err, [&] { gsel::required(out, "out") = gsel::hosts::listen_for_id(); });
 }
 
 void gsel_comm_options_init(gsel_comm_options* options, size_t struct_size) {

@@ -2,13 +2,17 @@
 // where rank 0 listens, join, and leave nothing behind; what another job has left is named and never taken.
 #include <dirent.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/hosts/address_store.h"
+#include "comm/launch/unique_id.h"
 #include "fake/torchrun/store.h"
 #include "support/beside.h"
 #include "support/port.h"
@@ -250,6 +254,37 @@ void test_two_jobs_at_one_file_are_refused(void**) {
   assert_int_equal(folder.names().size(), 1);
 }
 
+// Ranks 0 and 2 are both called rank 0; rank 2 comes when the other one has posted its address.
+void has_two_rank_0_at_a_file(rank_run* run) {
+  auto* job = static_cast<Job*>(run->user);
+  set_environment(*job, run->rank == 2 ? 0 : run->rank);
+  const std::string folder = job->part;
+  const auto is_posted = [&] {
+    DIR* open = opendir(folder.c_str());
+    bool found = false;
+    while (const dirent* entry = readdir(open))
+      found = found || (entry->d_name[0] != '.' && !std::string_view(entry->d_name).ends_with(".new"));
+    closedir(open);
+    return found;
+  };
+  while (run->rank == 2 && !is_posted()) usleep(1000);
+  run->join_timeout_s = 5;
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  if (run->rank == 2)
+    rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_MISMATCH, "waits at file://", 0);
+  else
+    rank_fails(run, join(run, &comm, &err), err, GSEL_ERR_TIMEOUT, "; a second rank 0 on ", 2);
+}
+
+void test_a_second_rank_0_at_a_file_is_named_on_every_rank(void**) {
+  const Folder folder;
+  Job job = by_file(folder);
+  snprintf(job.part, sizeof job.part, "%s", folder.path().c_str());
+  as_processes(3, has_two_rank_0_at_a_file, &job);
+  assert_int_equal(folder.names().size(), 0);
+}
+
 void test_a_file_of_another_user_is_not_read(void**) {
   if (geteuid() != 0) skip();  // only root can give a file away
   const Folder folder;
@@ -271,6 +306,143 @@ void test_places_that_only_launchers_give_are_refused_of_others(void**) {
             2, -1, GSEL_ERR_CONFIG, fmt::format("GSEL_RENDEZVOUS is \"{}\"; column 1: expected \"tcp://\"", place));
 }
 
+// ---- ids that tell where rank 0 listens -------------------------------------------------------------------------
+
+// In memory of all ranks: the id of rank 0, and how far they are.
+struct SharedId {
+  gsel_unique_id id;
+  std::atomic<int> step;
+  std::atomic<int> pid;  // of rank 1
+};
+
+gsel_status join_by(const gsel_unique_id& id, const rank_run* run, gsel_comm** comm, gsel_error** err) {
+  gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
+  options.rank = run->rank;
+  options.world_size = run->world_size;
+  options.id = &id;
+  options.join_timeout_s = run->join_timeout_s > 0 ? run->join_timeout_s : 20;
+  return gsel_comm_init(&options, comm, err);
+}
+
+void meets_by_id(rank_run* run) {
+  auto* shared = static_cast<SharedId*>(run->user);
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  if (run->rank == 0) {
+    rank_ok(run, gsel_unique_id_listen(&shared->id, &err), err);
+    shared->step = 1;
+    usleep(100'000);  // others may connect before rank 0 joins
+  }
+  while (shared->step != 1) usleep(1000);
+  const gsel_unique_id id = shared->id;
+  rank_ok(run, join_by(id, run, &comm, &err), err);
+  int32_t sum = run->rank;
+  rank_ok(run, gsel_allreduce(comm, &sum, &sum, 1, GSEL_I32, GSEL_SUM, &err), err);
+  rank_check(run, sum == run->world_size * (run->world_size - 1) / 2 && gsel_comm_rank(comm) == run->rank);
+  gsel_comm_free(comm);
+  if (run->rank == 0)  // an id is of one communicator
+    rank_fails(run, join_by(id, run, &comm, &err), err, GSEL_ERR_ARG, "gsel_unique_id_listen is called by rank 0", 0);
+}
+
+void meets_by_id_on_hosts(rank_run* run) {
+  setenv("GSEL_HOST_ID", std::to_string(run->rank / 2).c_str(), 1);
+  meets_by_id(run);
+}
+
+SharedId* shared_id() {
+  return new (shared_memory(sizeof(SharedId))) SharedId{};
+}
+
+void test_ranks_meet_by_an_id_alone(void**) {
+  for (const auto& [ranks, body] : {std::pair<int32_t, rank_body>(3, meets_by_id), {4, meets_by_id_on_hosts}}) {
+    if (body == meets_by_id_on_hosts && !on_hosts) continue;
+    SharedId* shared = shared_id();
+    as_processes(ranks, body, shared);
+    munmap(shared, sizeof *shared);
+  }
+  SharedId* shared = shared_id();
+  as_threads(3, meets_by_id, shared);
+  munmap(shared, sizeof *shared);
+}
+
+// Ranks 0 and 1 in network namespaces of their own, with a cable between.
+void meets_by_id_from_afar(rank_run* run) {
+  auto* shared = static_cast<SharedId*>(run->user);
+  const auto sh = [](const std::string& command) { return system(command.c_str()) == 0; };
+  rank_check(run, unshare(CLONE_NEWNET) == 0);
+  if (run->rank == 1) {
+    shared->pid = getpid();
+    while (shared->step != 2) usleep(1000);
+    rank_check(run, sh("ip address add 10.9.0.2/24 dev eth1 && ip link set eth1 up && ip link set lo up"));
+    shared->step = 3;
+  } else {
+    while (shared->pid == 0) usleep(1000);
+    rank_check(run, sh(fmt::format("ip link add eth0 type veth peer name eth1 netns {} && ip link set lo up && "
+                                   "ip address add 10.9.0.1/24 dev eth0 && ip link set eth0 up",
+                                   shared->pid.load())));
+    shared->step = 2;
+    while (shared->step != 3) usleep(1000);
+  }
+  meets_by_id(run);
+}
+
+void test_ranks_of_two_networks_meet_by_an_id_alone(void**) {
+  const pid_t child = fork();  // whether this may be had here
+  if (child == 0)
+    _exit(unshare(CLONE_NEWNET) != 0 || system("ip link add test0 type veth peer name test1 2> /dev/null") != 0);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (status != 0 || !on_hosts) {
+    print_message("left out: two networks, which cannot be made here, or no transport between them\n");
+    skip();  // an interface needs a network namespace, which only root can make
+  }
+  SharedId* shared = shared_id();
+  as_processes(2, meets_by_id_from_afar, shared);
+  munmap(shared, sizeof *shared);
+}
+
+// The process that made the id does not join; a child of it is no rank 0.
+void has_an_id_of_its_parent(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  run->join_timeout_s = 1;
+  const auto* id = static_cast<const gsel_unique_id*>(run->user);
+  if (run->rank == 0)
+    rank_fails(run, join_by(*id, run, &comm, &err), err, GSEL_ERR_ARG,
+               fmt::format("with an id by which process {} on the host of ", getppid()).c_str(), 0);
+  else
+    rank_fails(run, join_by(*id, run, &comm, &err), err, GSEL_ERR_TIMEOUT, "for rank 0 to listen at the port ", 0);
+}
+
+void makes_no_id(rank_run* run) {
+  setenv("GSEL_INTERFACE", "nosuch0", 1);
+  gsel_error* err = nullptr;
+  gsel_unique_id id;
+  rank_fails(run, gsel_unique_id_listen(&id, &err), err, GSEL_ERR_CONFIG, "GSEL_INTERFACE is \"nosuch0\"", -1);
+}
+
+void test_an_id_is_of_the_process_that_made_it(void**) {
+  gsel_unique_id id;
+  assert_int_equal(gsel_unique_id_listen(&id, nullptr), GSEL_OK);
+  as_processes(2, has_an_id_of_its_parent, &id);
+  as_processes(1, makes_no_id, nullptr);
+  assert_int_equal(gsel_unique_id_listen(nullptr, nullptr), GSEL_ERR_ARG);
+}
+
+void test_an_address_is_read_from_an_id_as_it_was_written(void**) {
+  const gsel::AddressInId written{4711, 77, {"10.0.0.1", "fd00::1", "192.168.7.9"}};
+  const auto read = gsel::address_of(gsel::id_with(written));
+  assert_true(read && read->port == 4711 && read->pid == 77 && read->addresses == written.addresses);
+  const gsel::AddressInId many{1, 1, std::vector<std::string>(20, "fd00:1:2:3:4:5:6:7")};
+  const auto some = gsel::address_of(gsel::id_with(many));
+  assert_true(some && !some->addresses.empty() && some->addresses.size() < 20);
+  gsel_unique_id id = gsel::id_with(written), other = gsel::id_with(written);
+  assert_true(memcmp(id.bytes, other.bytes, sizeof id.bytes) != 0);
+  id.bytes[14] = 255;  // more addresses than there is room for
+  assert_false(gsel::address_of(id).has_value());
+  assert_int_equal(gsel_unique_id_create(&id, nullptr), GSEL_OK);
+  assert_false(gsel::address_of(id).has_value());
+}
 // ---- schedulers -------------------------------------------------------------------------------------------------
 
 void test_ranks_meet_at_the_first_host_of_a_scheduler(void**) {
@@ -491,9 +663,14 @@ int main() {
       cmocka_unit_test(test_the_file_of_a_killed_rank_0_is_never_taken),
       cmocka_unit_test(test_a_token_that_only_rank_0_has_is_named),
       cmocka_unit_test(test_two_jobs_at_one_file_are_refused),
+      cmocka_unit_test(test_a_second_rank_0_at_a_file_is_named_on_every_rank),
       cmocka_unit_test(test_a_file_of_another_user_is_not_read),
       cmocka_unit_test(test_a_folder_that_is_not_there_is_named),
       cmocka_unit_test(test_places_that_only_launchers_give_are_refused_of_others),
+      cmocka_unit_test(test_ranks_meet_by_an_id_alone),
+      cmocka_unit_test(test_ranks_of_two_networks_meet_by_an_id_alone),
+      cmocka_unit_test(test_an_id_is_of_the_process_that_made_it),
+      cmocka_unit_test(test_an_address_is_read_from_an_id_as_it_was_written),
       cmocka_unit_test(test_ranks_meet_at_the_first_host_of_a_scheduler),
       cmocka_unit_test(test_pods_find_the_one_of_index_0_by_their_own_names),
       cmocka_unit_test(test_a_host_that_knows_its_name_as_a_loopback_is_reached),

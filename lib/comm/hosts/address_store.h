@@ -62,5 +62,7 @@ std::unique_ptr<AddressStore> file_store(const MeetingPlace& place, const std::s
 std::unique_ptr<AddressStore> torchrun_store(const MeetingPlace& place, const std::string& job);
 std::unique_ptr<AddressStore> pmi_store(const MeetingPlace& place);
 std::unique_ptr<AddressStore> pmix_store();
+// The address is in the id, the job's secret.
+std::unique_ptr<AddressStore> id_store(const Secret& id);
 
 }  // namespace gsel::hosts

@@ -68,7 +68,9 @@ std::unique_ptr<Control> join(const JoinOptions& join) {
   const int64_t silence_ns = host_timeout_ns();
   std::optional<Listener> listener;
   if (join.rank == 0) listener = Listener::at_any_port();
-  const MeetingPlace place = parse_meeting_place(join.rendezvous, join.rendezvous_source, join.is_launchers_place);
+  const MeetingPlace place =
+      join.meets_by_id ? MeetingPlace{.text = join.rendezvous, .host = {}, .port = {}, .kind = MeetingPlace::Kind::id}
+                       : parse_meeting_place(join.rendezvous, join.rendezvous_source, join.is_launchers_place);
   auto [table, secret] = meet({join.rank, join.world_size, place, secret_of(join, place), job_of(join),
                                join.join_timeout_s, deadline, listener ? listener->port() : uint16_t{0}, host_fanout(),
                                silence_ns, join.job, join.order, join.accelerator});

@@ -19,6 +19,8 @@ std::unique_ptr<AddressStore> address_store_of(const Meeting& meeting) {
       return pmi_store(meeting.place);
     case MeetingPlace::Kind::pmix:
       return pmix_store();
+    case MeetingPlace::Kind::id:
+      return id_store(*meeting.secret);
   }
   return nullptr;
 }

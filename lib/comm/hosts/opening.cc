@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "base/error.h"
+#include "comm/hosts/listening_id.h"
 #include "comm/hosts/wire.h"
 
 namespace gsel::hosts {
@@ -90,6 +91,17 @@ void show_other_roots(const Meeting& meeting, AddressStore& address_store) {
           break;
 }
 
+// The address in the id was known before this meeting.
+Opening open_of_id(const Meeting& meeting, AddressStore& address_store, const Secret& secret) {
+  std::string why;
+  try {
+    return {take_listener(secret), address_store.read(meeting.deadline_ns, &why).front().addresses.front()};
+  } catch (const Error&) {
+    show_other_roots(meeting, address_store);
+    throw;
+  }
+}
+
 Opening open_and_post(const Meeting& meeting, AddressStore& address_store, const Secret& secret) {
   std::vector<std::string> addresses;
   std::optional<Listener> listener;
@@ -116,6 +128,7 @@ Opening open_and_post(const Meeting& meeting, AddressStore& address_store, const
 
 Opening open_meeting(const Meeting& meeting, AddressStore* address_store, const Secret& secret) {
   try {
+    if (meeting.place.kind == MeetingPlace::Kind::id) return open_of_id(meeting, *address_store, secret);
     return address_store ? open_and_post(meeting, *address_store, secret) : open_at_place(meeting, secret);
   } catch (const Error& e) {
     throw Error(e).about_rank(0);

@@ -8,7 +8,7 @@
 namespace gsel::hosts {
 
 struct MeetingPlace {
-  enum class Kind { address, file, torchrun, pmi, pmix };
+  enum class Kind { address, file, torchrun, pmi, pmix, id };
   std::string text;  // for errors
   std::string host;  // a name or an address
   std::string port;  // decimal

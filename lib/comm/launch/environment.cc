@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "comm/launch/join_options.h"
 #include "comm/launch/launcher.h"
+#include "comm/launch/unique_id.h"
 
 namespace gsel {
 namespace {
@@ -140,7 +141,7 @@ void find_job(JoinOptions& join, const World& world) {
                                                         in_quotes(text), kMostJobName));
     join.job = text;
     join.launch = fmt::format("GSEL_JOB_NAME={}\n", text);
-  } else if (!variable("GSEL_JOB")) {
+  } else if (!variable("GSEL_JOB") && !join.rendezvous.empty()) {
     join.job = job_identity();
     join.launch = world.convention ? job_variables(*world.convention) : job_variables();
   }
@@ -178,6 +179,12 @@ JoinOptions complete_join(const gsel_comm_options& options) {
   join.name = checked_name(options.name);
   join.rendezvous = view(options.rendezvous);
   join.rendezvous_source = "gsel_comm_options.rendezvous";
+  const auto in_id = options.id && join.rendezvous.empty() ? address_of(*options.id) : std::nullopt;
+  if (in_id) {
+    join.meets_by_id = true;
+    join.rendezvous = fmt::format("the port {} of {} in the id", in_id->port, in_id->addresses.front());
+    join.rendezvous_source = "gsel_comm_options.id";
+  }
   if (const char* place = rendezvous_of_environment(); place && join.rendezvous.empty() && options.world_size == 0) {
     join.rendezvous = place;
     join.rendezvous_source = "GSEL_RENDEZVOUS";

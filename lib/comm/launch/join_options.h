@@ -30,6 +30,7 @@ struct JoinOptions {
   std::string rendezvous;              // where the ranks of several hosts meet; empty: all are on this host
   const char* rendezvous_source = "";  // the option or variable that `rendezvous` is from
   bool is_launchers_place = false;     // `rendezvous` is from the launcher
+  bool meets_by_id = false;            // at the address in `id`, of which `rendezvous` is a text
   std::string launch;                  // text that the ranks of this launch share, on all hosts; may be empty
   std::string job;                     // text that identifies the job, for users; may be empty
   bool id_is_given = false;            // by the caller

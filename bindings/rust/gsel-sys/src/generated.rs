@@ -1235,6 +1235,7 @@ extern "C" {
     pub fn gsel_config_set(config: *mut gsel_config, key: gsel_str, value: gsel_str, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_config_free(config: *mut gsel_config);
     pub fn gsel_unique_id_create(out: *mut gsel_unique_id, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_unique_id_listen(out: *mut gsel_unique_id, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_comm_options_init(options: *mut gsel_comm_options, struct_size: usize);
     pub fn gsel_comm_init(options: *const gsel_comm_options, out: *mut *mut gsel_comm, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_comm_rank(comm: *const gsel_comm) -> i32;

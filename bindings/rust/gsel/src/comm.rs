@@ -21,6 +21,12 @@ impl UniqueId {
         check(|error| unsafe { sys::gsel_unique_id_create(&mut id, error) })?;
         Ok(UniqueId(id))
     }
+    /// An id by which ranks on several hosts meet: this process listens from now on, and joins as rank 0 with it.
+    pub fn listen() -> Result<UniqueId> {
+        let mut id = sys::gsel_unique_id { bytes: [0; 128] };
+        check(|error| unsafe { sys::gsel_unique_id_listen(&mut id, error) })?;
+        Ok(UniqueId(id))
+    }
     /// The id as bytes, to be passed to other processes.
     pub fn to_bytes(self) -> [u8; 128] {
         self.0.bytes
