@@ -427,6 +427,11 @@ static void try_function(walk* w, const net_function* f) {
     }
 }
 
+/* It listens until its process has joined with the id, or ends. */
+static int keeps_a_descriptor(const net_function* f) {
+  return strcmp(f->name, "gsel_unique_id_listen") == 0;
+}
+
 static void walk_functions(net_trial* trial, void* user) {
   const int worker = *(const int*)user;
   walk w = {trial, 0, trial->index, {NULL}, GSEL_OK};
@@ -442,7 +447,8 @@ static void walk_functions(net_trial* trial, void* user) {
     const traces before = traces_now();
     try_function(&w, &net_functions[i]);
     const traces after = traces_now();
-    if (after.descriptors != before.descriptors) net_find(trial->log, net_functions[i].name, "leaves descriptors open");
+    if (after.descriptors != before.descriptors && !keeps_a_descriptor(&net_functions[i]))
+      net_find(trial->log, net_functions[i].name, "leaves descriptors open");
     if (after.mappings != before.mappings) net_find(trial->log, net_functions[i].name, "leaves communicators' memory");
   }
   alarm(0);

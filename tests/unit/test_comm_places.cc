@@ -64,7 +64,7 @@ void is_refused(rank_run* run) {
   auto* job = static_cast<Job*>(run->user);
   if (run->rank == job->missing) return;
   set_environment(*job, run->rank);
-  run->join_timeout_s = 1;
+  run->join_timeout_s = 2;
   gsel_error* err = nullptr;
   gsel_comm* comm = nullptr;
   rank_fails(run, join(run, &comm, &err), err, job->failure, job->part, -1);
