@@ -3,8 +3,8 @@
 // host's has entered the collective. So each such call bounds the difference of two clocks, and all calls together give
 // tight bounds.
 //
-// The numbers in these labels also say who holds up whom. A rank goes on to the next number when all hosts have begun
-// the last one. So ranks that are not at the least number wait for those that are.
+// The numbers in these labels also say which rank delays the others. A rank goes on to the next number when all hosts
+// have begun the last one. So ranks that are not at the least number wait for those that are.
 #include "trace_hosts.h"
 
 #include <algorithm>

@@ -160,7 +160,7 @@ static void ranks_on_one_device_share_what_it_has_free(void** state) {
   on_card = -1;
 }
 
-/* The device itself says that there is no more. */
+/* The device has no more memory than that. */
 static void zero_is_no_bound(void** state) {
   (void)state;
   expect_too_little(1, TRAIN("40000000", "memory_bytes = 0\n"),
