@@ -109,8 +109,11 @@ static void lend(struct lent* l, const struct layer_trial* t, int where, int rou
       lent->data = device ? on_device(host, bytes_of(lent)) : host;
       if (device) free(host);
     }
-  if (t->saved) l->saved = made(&saved, 99, 0);
-  if (t->saved && device) l->saved = on_device(l->saved, (size_t)t->saved * sizeof(float));
+  if (t->saved) {
+    void* host = made(&saved, 99, 0);
+    l->saved = device ? on_device(host, bytes_of(&saved)) : host;
+    if (device) free(host);
+  }
   for (int kind = 0; kind < 3; ++kind)
     for (int i = 0; i < EACH; ++i) l->shards[kind][i].dim = -1;
   if (t->param_first) l->shards[0][0] = (gsel_shard){.dim = 0, .begin = t->param_first};
@@ -136,6 +139,13 @@ static void lend(struct lent* l, const struct layer_trial* t, int where, int rou
                         .stream = device ? g.stream : NULL,
                         .message = l->message,
                         .message_capacity = sizeof l->message};
+}
+
+/* What was lent on the host. */
+static inline void free_lent(struct lent* host) {
+  for (int group = 0; group < GROUPS; ++group)
+    for (int i = 0; i < EACH; ++i) free(host->of[group][i].data);
+  free(host->saved);
 }
 
 /* Both gave the same, within rounding. */
@@ -211,6 +221,7 @@ static inline void try_layer(const struct layer_trial* t, const struct gpt_sizes
   assert_int_equal(t->device->flags, t->host->flags);
   assert_true(t->device->input_unread == t->host->input_unread && t->device->weight_unread == t->host->weight_unread &&
               t->device->unread_params == t->host->unread_params);
+  free_lent(&host);
   no_violations();
 }
 

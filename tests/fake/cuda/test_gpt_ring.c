@@ -40,6 +40,12 @@ static void open_side(struct side* s, int rank, int on_gpu, gsel_dtype dtype) {
   s->saved = saved.data;
 }
 
+static void free_side(struct side* host) {
+  void* const all[] = {host->qkv.data,   host->y.data,   host->dy.data, host->dqkv.data,
+                       host->block.data, host->arriving, host->saved};
+  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) free(all[i]);
+}
+
 static void call(struct rank_trial* r, int rank, int on_gpu, int phase, int backward) {
   struct side* s = &r->of[on_gpu];
   char message[256] = "";
@@ -112,6 +118,7 @@ static void try_ring(gsel_dtype dtype) {
   }
   for (int r = 0; r < RANKS; ++r)
     compare_sides(&ranks[r], "gradient", &ranks[r].of[0].dqkv, &ranks[r].of[1].dqkv, slack);
+  for (int r = 0; r < RANKS; ++r) free_side(&ranks[r].of[0]);
   no_violations();
 }
 
