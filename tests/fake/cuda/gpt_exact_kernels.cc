@@ -10,17 +10,6 @@
 namespace fake_cuda {
 namespace {
 
-template <class T>
-Access read(const T* from, int64_t n) {
-  return reads(from, static_cast<uint64_t>(n) * sizeof(T));
-}
-template <class T>
-Access written(T* to, int64_t n) {
-  return writes(to, static_cast<uint64_t>(n) * sizeof(T));
-}
-
-using All = std::vector<Access>;
-
 std::map<std::string, Maker> make_makers() {
   using F = float*;
   using C = const float*;

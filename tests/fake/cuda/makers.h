@@ -21,6 +21,17 @@ inline Access writes(void* to, uint64_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(to);
   return {begin, to ? begin + bytes : begin, true};
 }
+// Of n elements.
+template <class T>
+Access read(const T* from, int64_t n) {
+  return reads(from, static_cast<uint64_t>(n) * sizeof(T));
+}
+template <class T>
+Access written(T* to, int64_t n) {
+  return writes(to, static_cast<uint64_t>(n) * sizeof(T));
+}
+
+using All = std::vector<Access>;
 
 template <class... Args, size_t... I>
 std::tuple<Args...> unpacked(void** params, std::index_sequence<I...>) {
