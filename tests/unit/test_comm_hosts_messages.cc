@@ -138,6 +138,18 @@ void is_sent_another_type(rank_run* run) {
   gsel_comm_free(comm);
 }
 
+// The others leave without having sent anything, or waited for it.
+void is_alone(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  rank_ok(run, join(run, &comm, &err), err);
+  int32_t x = 0;
+  if (run->rank == 0)
+    rank_fails(run, gsel_recv_tag(comm, &x, 1, GSEL_I32, GSEL_ANY_RANK, 8, nullptr, &err), err, GSEL_ERR_PEER,
+               "every other rank left while rank 0", 1);
+  gsel_comm_free(comm);
+}
+
 void test_messages_pass_between_hosts(void**) {
   for (const char* hosts : {"0011", "0101", "012"}) on_hosts(hosts, sends_and_receives);
 }
@@ -146,6 +158,7 @@ void test_messages_that_go_wrong_are_named(void**) {
   on_hosts("0011", is_not_sent_to);
   on_hosts("0011", is_not_sent_the_second);
   on_hosts("0011", is_sent_another_type);
+  on_hosts("0011", is_alone);
 }
 
 }  // namespace

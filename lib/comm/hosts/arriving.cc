@@ -39,7 +39,7 @@ void Messages::take_frames(int32_t rank, Peer& peer) {
 bool Messages::take_frame(int32_t rank, Peer& peer, const Frame& frame) {
   switch (frame.kind) {
     case FrameKind::leaves:
-      send_word(rank, peer, FrameKind::has_all, 0);
+      if (frame.number != kNoAnswer) send_word(rank, peer, FrameKind::has_all, 0);
       peer.has_left = true;
       [[fallthrough]];
     case FrameKind::has_all:

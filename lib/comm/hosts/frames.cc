@@ -100,7 +100,10 @@ void Frames::finish(HostTransport::Posted& posted, size_t host, int64_t deadline
   while (!posted.test(kFrameLookS)) {
     host_transport_.throw_break_reason();
     host_transport_.attend();
-    if (relay_) relay_->throw_if_left(asked);
+    if (relay_ && relay_->has_left(host)) {
+      if (posted.test(kFrameLookS)) return;  // it left after it had sent this
+      relay_->throw_left(host, asked());
+    }
     if (os::now_ns() < deadline_ns + kFrameCauseNs) continue;
     throw Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: {} is late for {}", roster_.host_text(host), asked()))
         .about_rank(roster_.shown(roster_.on(host).front()));

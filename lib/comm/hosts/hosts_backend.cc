@@ -35,7 +35,7 @@ void HostsBackend::note_transport() {
 }
 
 void HostsBackend::leave() noexcept {
-  if (messages_ && (unconfirmed_ || messages_->has_sent())) messages_->leave();
+  if (messages_) messages_->leave(unconfirmed_ || messages_->has_sent());
 }
 
 int64_t HostsBackend::timeout_ns() const {

@@ -14,6 +14,8 @@ namespace gsel::hosts {
 namespace {
 
 constexpr int64_t kLeaveNs = 2'000'000'000;  // wait for sent messages to arrive
+constexpr int64_t kGoneNs = 100'000'000;     // wait until the transport has taken the last frames
+constexpr size_t kMostToldOfLeaving = 256;   // ranks: each tells each
 
 gsel_collective half_of(const gsel_collective& both, bool sends) {
   gsel_collective half = both;
@@ -45,16 +47,20 @@ Messages::Messages(const Roster& roster, shm::Endpoint& local, HostTransport& ho
 
 Messages::~Messages() = default;
 
-// Frames arrive in order: a rank that has received `leaves` has received everything.
-void Messages::leave() noexcept {
+// Frames arrive in order: a rank that has received `leaves` has received everything. Where nothing was sent, nobody
+// answers, and the frame is for ranks that wait for a message of any rank.
+void Messages::leave(bool needs_answer) noexcept {
+  if (!needs_answer && roster_.ranks() > kMostToldOfLeaving) return;
   const std::lock_guard lock(mutex_);
   try {
     for (size_t q = 0; q < peers_.size(); ++q)
-      if (peers_[q] && !peers_[q]->gone) send_word(static_cast<int32_t>(q), *peers_[q], FrameKind::leaves, 0);
-    const int64_t end = os::now_ns() + kLeaveNs;
+      if (peers_[q] && !peers_[q]->gone && !peers_[q]->has_left)
+        send_word(static_cast<int32_t>(q), *peers_[q], FrameKind::leaves, needs_answer ? 0 : kNoAnswer);
+    const int64_t end = os::now_ns() + (needs_answer ? kLeaveNs : kGoneNs);
     const Pause pause;
-    const auto waits = [](const auto& peer) {
-      return peer && !peer->gone && (!peer->leave_received || !peer->behind.empty());
+    const auto waits = [needs_answer](const auto& peer) {
+      if (!peer || peer->gone) return false;
+      return needs_answer ? !peer->leave_received || !peer->behind.empty() : !peer->words.empty();
     };
     while (std::ranges::any_of(peers_, waits) && os::now_ns() < end && !local_.is_broken()) {
       take_frames();

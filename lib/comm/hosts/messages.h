@@ -72,8 +72,9 @@ class Messages : public std::enable_shared_from_this<Messages> {
   // Called while this rank waits in a collective, on the thread that waits.
   void attend() noexcept;
   bool under_way() const;
-  // Before close(): waits a while until everything sent has arrived.
-  void leave() noexcept;
+  // Before close(): tells the other ranks, and if this rank needs an answer waits a while until everything that it sent
+  // has arrived.
+  void leave(bool needs_answer) noexcept;
   bool has_sent() const { return has_sent_; }
   // Before the transport is destroyed. Ends all calls; their requests may outlive it.
   void close() noexcept;
@@ -84,6 +85,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
   static constexpr uint64_t kMostKept = uint64_t{64} << 20;
   static uint32_t data_tag(uint64_t number) { return kFirstDataTag + static_cast<uint32_t>(number % kDataTags); }
   enum class FrameKind : uint32_t { message, leaves, has_all, asks, answers, refuses };
+  static constexpr uint64_t kNoAnswer = 1;  // number of a frame `leaves`
   struct Frame {
     FrameKind kind = FrameKind::message;
     uint32_t reserved = 0;

@@ -55,8 +55,7 @@ std::optional<Block> Relay::receive(size_t host, int64_t deadline_ns, const char
   if (came == Stream::Came::nothing)
     throw Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: {} is late for {}", roster_.host_text(host), asked))
         .about_rank(shown);
-  if (came == Stream::Came::end)
-    throw Error(GSEL_ERR_PEER, fmt::format("{} left before {}", roster_.named(first), asked)).about_rank(shown);
+  if (came == Stream::Came::end) throw_left(host, asked);
   return block;
 }
 
@@ -93,15 +92,16 @@ void Relay::send_below(const Block& answer, int64_t deadline_ns) {
   for (size_t h = tree_.first_below(own); h < tree_.end_below(own); ++h) send(h, answer, deadline_ns);
 }
 
-void Relay::throw_if_left(const std::function<std::string()>& asked) {
-  for (size_t h = 0; h < lines_.size(); ++h) {
-    if (!lines_[h]) continue;
-    pollfd item{.fd = lines_[h]->calls.fd(), .events = POLLRDHUP, .revents = 0};
-    if (poll(&item, 1, 0) <= 0 || await_break()) continue;
-    const int32_t first = roster_.on(h).front();
-    throw Error(GSEL_ERR_PEER, fmt::format("{} left before {}", roster_.named(first), asked()))
-        .about_rank(roster_.shown(first));
-  }
+bool Relay::has_left(size_t host) const {
+  if (!lines_[host]) return false;
+  pollfd item{.fd = lines_[host]->calls.fd(), .events = POLLRDHUP, .revents = 0};
+  return poll(&item, 1, 0) > 0 && !await_break();
+}
+
+void Relay::throw_left(size_t host, const std::string& asked) const {
+  const int32_t first = roster_.on(host).front();
+  throw Error(GSEL_ERR_PEER, fmt::format("{} left before {}", roster_.named(first), asked))
+      .about_rank(roster_.shown(first));
 }
 
 }  // namespace gsel::hosts

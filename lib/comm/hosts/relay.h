@@ -36,8 +36,10 @@ class Relay {
   void send_below(const Block& answer, int64_t deadline_ns);
   // Sets a function that is called repeatedly during a long wait for a host.
   void attend_with(std::function<void()> attend) { attend_ = std::move(attend); }
-  // Throws GSEL_ERR_PEER if a host at the other end of a line has left; for code that waits for that host elsewhere.
-  void throw_if_left(const std::function<std::string()>& asked);
+  // Whether the host at the other end of a line has left, for code that waits for it elsewhere; what it sent before may
+  // have come since. false: there is no line to it, or the communicator is broken. throw_left: GSEL_ERR_PEER.
+  bool has_left(size_t host) const;
+  [[noreturn]] void throw_left(size_t host, const std::string& asked) const;
 
  private:
   bool await_break() const;
