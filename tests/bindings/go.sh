@@ -11,9 +11,9 @@ cd "$go"
 expect "files that gofmt would change" "" "$(gofmt -l . "$SOURCE/bench/go")"
 "$SOURCE/tests/bindings/complete.sh" "$SOURCE/lib/api/libgsel.map" . omitted.txt
 "$SOURCE/tests/bindings/layout.sh" "$(pkg-config --variable=includedir gsel)" "$CC" > "$GSEL_C_LAYOUT"
-go run ./internal/nocgo | diff nocgo.go - > "$WORK/diff" ||
+CGO_ENABLED=0 go run ./internal/nocgo | diff nocgo.go - > "$WORK/diff" ||
   fault "nocgo.go is not what internal/nocgo writes (>: what it writes):" "$(head -n 40 "$WORK/diff")"
-go vet ./...
+go vet -race ./... # so that the standard library is compiled once for this and for the tests
 (cd "$SOURCE/bench/go" && go vet .)
 
 tests() { # WHAT ARGUMENTS...: all tests pass, and none is skipped
