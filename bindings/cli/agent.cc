@@ -189,7 +189,7 @@ class Agent {
     ranks.serve(polls);
     if (const size_t taken = input_.serve(polls))
       channel_.send(FrameKind::taken, FrameText().number(static_cast<int64_t>(taken)));
-    while (const auto frame = channel_.take()) hear(ranks, *frame);
+    while (const auto frame = channel_.take()) on_frame(ranks, *frame);
     if (channel_.has_ended() || !channel_.can_send()) {
       for (const int to : {1, 2}) ranks.close_output(to);
       end(ranks);
@@ -200,7 +200,7 @@ class Agent {
     }
   }
 
-  void hear(LocalRanks& ranks, const Frame& frame) {
+  void on_frame(LocalRanks& ranks, const Frame& frame) {
     FrameReader reader(frame.bytes);
     switch (frame.kind) {
       case FrameKind::signal:

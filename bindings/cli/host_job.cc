@@ -75,17 +75,17 @@ HostJob decoded_host_job(std::string_view bytes) {
 }
 
 void check_limits(int64_t ranks, const std::string& from, bool has_pipes) {
-  const std::string asked = from + ": ";
-  if (ranks < 1) refuse(GSEL_ERR_ARG, asked + "at least 1 rank is needed");
+  const std::string prefix = from + ": ";
+  if (ranks < 1) refuse(GSEL_ERR_ARG, prefix + "at least 1 rank is needed");
   if (ranks > kMaxRanks)
     refuse(GSEL_ERR_ARG,
-           asked + "ranks of one host join through shared memory, at most " + std::to_string(kMaxRanks) + " ranks");
+           prefix + "ranks of one host join through shared memory, at most " + std::to_string(kMaxRanks) + " ranks");
   const auto check = [&](int which, int64_t needed, const char* what, const char* cure) {
     rlimit limit{};
     if (getrlimit(static_cast<__rlimit_resource>(which), &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
     if (needed > static_cast<int64_t>(limit.rlim_cur))
       refuse(GSEL_ERR_ARG,
-             asked + what + " are limited to " + std::to_string(limit.rlim_cur) + "; raise it with " + cure);
+             prefix + what + " are limited to " + std::to_string(limit.rlim_cur) + "; raise it with " + cure);
   };
   check(RLIMIT_NPROC, ranks, "processes of this user", "ulimit -u");
   check(RLIMIT_NOFILE, has_pipes ? 2 * ranks + 16 : 16,

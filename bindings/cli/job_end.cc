@@ -13,7 +13,7 @@ namespace {
 nlohmann::ordered_json rank_json(const RankEnd& end) {
   nlohmann::ordered_json json{{"rank", end.rank},     {"host", nullptr},        {"pid", end.pid},
                               {"exit_code", nullptr}, {"signal", nullptr},      {"signal_name", nullptr},
-                              {"ended", end.order},   {"seconds", end.seconds}, {"asked_to_end", end.asked}};
+                              {"ended", end.order},   {"seconds", end.seconds}, {"asked_to_end", end.asked_to_end}};
   if (!end.host.empty()) json["host"] = end.host;
   if (end.is_lost) return json;
   if (WIFSIGNALED(end.status)) {

@@ -14,11 +14,11 @@ struct RankEnd {
   int32_t rank = 0;
   std::string host = {};  // empty: this one
   pid_t pid = -1;
-  int status = 0;        // as from waitpid
-  double seconds = 0;    // since the start of the job
-  int order = -1;        // position in the order of ends, from 0; -1: still running
-  bool asked = false;    // ended after a request to end
-  bool is_lost = false;  // lost with its host; its status is unknown
+  int status = 0;             // as from waitpid
+  double seconds = 0;         // since the start of the job
+  int order = -1;             // position in the order of ends, from 0; -1: still running
+  bool asked_to_end = false;  // ended after a request to end
+  bool is_lost = false;       // lost with its host; its status is unknown
 };
 
 struct JobEnd {

@@ -51,7 +51,7 @@ class Launcher {
   JobEnd run() {
     if (what_.timeout_s > 0) timeout_ = after(what_.timeout_s);
     ranks_.start();
-    hear();
+    handle_events();
     while (running() > 0) turn();
     interrupted_ = false;
     while (!ranks_.is_finished() && !interrupted_) turn();
@@ -84,14 +84,14 @@ class Launcher {
     if (polls.front().revents) read_signals();
     polls.erase(polls.begin());
     ranks_.serve(polls);
-    hear();
+    handle_events();
     if (Clock::now() >= timeout_) time_out();
     if (Clock::now() >= ask_) end_ranks();
     if (Clock::now() >= kill_) grace_over();
   }
 
   // Handles events. The message about the first end counts the ranks that still run.
-  void hear() {
+  void handle_events() {
     const std::vector<RankEvent> events = ranks_.take_events();
     for (const RankEvent& event : events)
       if (event.what == RankEvent::What::ended) states_[index_of(event.rank)] = State::ended;
@@ -167,7 +167,7 @@ class Launcher {
            .status = event.status,
            .seconds = seconds_since_start(),
            .order = ended_++,
-           .asked = ending_};
+           .asked_to_end = ending_};
     if (event.status == 0) return;
     if (end_.first_failed < 0 && !ending_) end_.first_failed = event.rank;
     failed(name_of(event.rank) + ending_text(event.pid, event.status),
@@ -182,7 +182,7 @@ class Launcher {
       end_.ranks[i].is_lost = true;
       end_.ranks[i].seconds = seconds_since_start();
       end_.ranks[i].order = ended_++;
-      end_.ranks[i].asked = ending_;
+      end_.ranks[i].asked_to_end = ending_;
     }
     failed(event.text, kHostLost, "host lost");
   }
@@ -279,11 +279,11 @@ Signals::~Signals() {
 }
 
 std::vector<int> Signals::take() const {
-  std::vector<int> came;
+  std::vector<int> signals;
   signalfd_siginfo info;
   while (read(fd_, &info, sizeof info) == sizeof info)
-    if (info.ssi_signo != SIGCHLD) came.push_back(static_cast<int>(info.ssi_signo));
-  return came;
+    if (info.ssi_signo != SIGCHLD) signals.push_back(static_cast<int>(info.ssi_signo));
+  return signals;
 }
 
 bool asks_to_end(int signal) {

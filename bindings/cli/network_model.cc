@@ -29,9 +29,9 @@ double lines_seconds(const Tree& tree, const NetworkModel& model) {
 }
 
 double gloo_seconds(const HostWorld& world, const NetworkModel& model, double row_bytes) {
-  Cost said = agreement(world, kSeatBytes);
-  for (const double bytes : {kReportBytes, row_bytes, kReportBytes}) said += agreement(world, bytes);
-  return said.seconds(model) + 2 * model.network.alpha_s + (WorldSize(world).p - 1) * kJoinSeconds;
+  Cost cost = agreement(world, kSeatBytes);
+  for (const double bytes : {kReportBytes, row_bytes, kReportBytes}) cost += agreement(world, bytes);
+  return cost.seconds(model) + 2 * model.network.alpha_s + (WorldSize(world).p - 1) * kJoinSeconds;
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ class NetworkReader {
     if (key.text == "host_rate") return take(out_.model.host.bytes_per_second, value, Unit::rate);
     if (key.text != "congestion") refuse(key, "no such key; there are " + keys(names_hosts), GSEL_ERR_ARG);
     take(out_.model.congestion, value, Unit::none);
-    out_.congestion_told = true;
+    out_.congestion_given = true;
   }
 
   static std::string keys(bool names_hosts) {
@@ -183,7 +183,7 @@ TermList fabric_list() {
 
 NetworkModel SimulatedWorlds::model_of(const HostWorld& world) const {
   NetworkModel out = model;
-  if (!congestion_told) out.congestion = world.hosts > kRackHosts ? kFarCongestion : kRackCongestion;
+  if (!congestion_given) out.congestion = world.hosts > kRackHosts ? kFarCongestion : kRackCongestion;
   return out;
 }
 

@@ -20,7 +20,7 @@ constexpr double kRackCongestion = 1, kFarCongestion = 1.5;
 struct SimulatedWorlds {
   std::vector<HostWorld> worlds;
   NetworkModel model;
-  bool congestion_told = false;
+  bool congestion_given = false;
   // c of a world: as given, else by its number of hosts.
   NetworkModel model_of(const HostWorld& world) const;
 };

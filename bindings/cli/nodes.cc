@@ -30,24 +30,24 @@ Nodes nodes_of(const NodeOptions& options, int64_t ranks) {
   nodes.job = checked_job_name(options.job);
   if (nodes.count < 1 || nodes.count > kMostNodesOfJob)
     refuse(GSEL_ERR_ARG, "--nodes " + options.nodes + ": 1 to " + std::to_string(kMostNodesOfJob) + " are needed");
-  const std::string asked = "--nodes " + std::to_string(nodes.count);
+  const std::string option = "--nodes " + std::to_string(nodes.count);
   if (options.node_rank.empty() && nodes.count > 1)
-    refuse(GSEL_ERR_ARG, asked + " needs --node-rank as well, another number on each host");
+    refuse(GSEL_ERR_ARG, option + " needs --node-rank as well, another number on each host");
   if (nodes.rank < 0 || nodes.rank >= nodes.count)
-    refuse(GSEL_ERR_ARG, "--node-rank " + options.node_rank + " with " + asked + ": 0 to " +
+    refuse(GSEL_ERR_ARG, "--node-rank " + options.node_rank + " with " + option + ": 0 to " +
                              std::to_string(nodes.count - 1) + " are needed");
   nodes.first_rank = nodes.rank * ranks;
   nodes.world_size = nodes.count * ranks;
   if (nodes.count == 1) return nodes;
   if (nodes.rendezvous.empty())
-    refuse(GSEL_ERR_ARG, asked +
+    refuse(GSEL_ERR_ARG, option +
                              " needs --rendezvous tcp://HOST:PORT, an address of node 0 and a free port there, or "
                              "file://PATH in a folder that all see");
   if (nodes.rendezvous == "env://")
-    refuse(GSEL_ERR_ARG, asked + " --rendezvous env://: this command is the launcher, and says where; name a place");
+    refuse(GSEL_ERR_ARG, option + " --rendezvous env://: this command is the launcher, and says where; name a place");
   if (nodes.rendezvous.compare(0, 7, "file://") == 0) return nodes;  // rank 0 writes a token to the file
   if (const char* token = std::getenv("GSEL_TOKEN_FILE"); !token || !*token)
-    refuse(GSEL_ERR_CONFIG, asked +
+    refuse(GSEL_ERR_CONFIG, option +
                                 ": GSEL_TOKEN_FILE is not set; name a file with mode 600 that has the same 16 to "
                                 "4096 bytes on every host, without which anybody could join");
   return nodes;

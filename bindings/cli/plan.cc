@@ -74,19 +74,19 @@ class Progress {
     auto& progress = *static_cast<Progress*>(self);
     if (std::chrono::steady_clock::now() < progress.next_) return 0;
     progress.next_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
-    progress.told_ = true;
+    progress.shown_ = true;
     std::fprintf(stderr, "\r%lld layouts tried", static_cast<long long>(n_tried));
     return 0;
   }
   void end() {
-    if (told_) std::fprintf(stderr, "\r\033[K");
-    told_ = false;
+    if (shown_) std::fprintf(stderr, "\r\033[K");
+    shown_ = false;
   }
   ~Progress() { end(); }
 
  private:
   std::chrono::steady_clock::time_point next_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  bool told_ = false;
+  bool shown_ = false;
 };
 
 // Owns what the options borrow.

@@ -99,9 +99,9 @@ void RemoteRanks::connect() {
   });
 }
 
-// Polls until every host is in `state`, into which `hear` brings it. Starts the remaining remote shells as others
+// Polls until every host is in `state`, into which `on_frame` brings it. Starts the remaining remote shells as others
 // connect.
-void RemoteRanks::await(State state, const std::function<void(RemoteHost&, const Frame&)>& hear) {
+void RemoteRanks::await(State state, const std::function<void(RemoteHost&, const Frame&)>& on_frame) {
   const auto in = [&](State one) {
     return static_cast<size_t>(std::ranges::count_if(hosts_, [&](const auto& host) { return host->state() == one; }));
   };
@@ -115,7 +115,7 @@ void RemoteRanks::await(State state, const std::function<void(RemoteHost&, const
     for (const auto& host : hosts_) {
       host->serve(polls);
       if (host->state() == State::idle) continue;
-      while (const auto frame = host->channel().take()) hear(*host, *frame);
+      while (const auto frame = host->channel().take()) on_frame(*host, *frame);
       if (host->is_gone()) host->refuse_gone();
       if (host->is_alive() && host->state() != state && host->age_s() > kAnswerS)
         refuse(GSEL_ERR_TIMEOUT, "host " + host->name() + " has not answered within 60 s: " + host->why_gone());
@@ -158,7 +158,7 @@ void RemoteRanks::add_to(std::vector<pollfd>& polls) {
 void RemoteRanks::serve(const std::vector<pollfd>& polls) {
   for (const auto& host : hosts_) {
     host->serve(polls);
-    while (const auto frame = host->channel().take()) hear(*host, *frame);
+    while (const auto frame = host->channel().take()) on_frame(*host, *frame);
     forward_stderr(*host);
   }
   printer_.serve(polls);
@@ -188,7 +188,7 @@ void RemoteRanks::read_input() {
   hosts_.front()->channel().send(FrameKind::input, FrameText().text({buffer, n > 0 ? static_cast<size_t>(n) : 0}));
 }
 
-void RemoteRanks::hear(RemoteHost& host, const Frame& frame) {
+void RemoteRanks::on_frame(RemoteHost& host, const Frame& frame) {
   FrameReader reader(frame.bytes);
   RankEvent event{};
   const auto rank = [&] { return static_cast<int32_t>(reader.number()); };
@@ -286,12 +286,12 @@ void RemoteRanks::lose(RemoteHost& host) {
 
 // Passes on the output of remote shells with the name of the host.
 void RemoteRanks::forward_stderr(RemoteHost& host) {
-  std::string_view said;
+  std::string_view rest;
   const std::string all = host.take_stderr();
-  for (said = all; !said.empty();) {
-    const std::string_view line = said.substr(0, std::min(said.find('\n'), said.size()));
+  for (rest = all; !rest.empty();) {
+    const std::string_view line = rest.substr(0, std::min(rest.find('\n'), rest.size()));
     std::fprintf(stderr, "%s: %.*s\n", host.name().c_str(), static_cast<int>(line.size()), line.data());
-    said.remove_prefix(std::min(line.size() + 1, said.size()));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
   }
 }
 

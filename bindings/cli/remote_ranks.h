@@ -50,9 +50,9 @@ class RemoteRanks : public Ranks {
   using Clock = std::chrono::steady_clock;
   using State = RemoteHost::State;
 
-  void await(State state, const std::function<void(RemoteHost&, const Frame&)>& hear);
+  void await(State state, const std::function<void(RemoteHost&, const Frame&)>& on_frame);
   void reap();
-  void hear(RemoteHost& host, const Frame& frame);
+  void on_frame(RemoteHost& host, const Frame& frame);
   void lose(RemoteHost& host);
   void keep(const RemoteHost& host, const std::string& name, const std::string& content);
   void end_recording(RemoteHost& host);

@@ -57,12 +57,12 @@ RemoteShell remote_shell_of(const std::string& rsh, const std::string& gsel) {
   return shell;
 }
 
-std::string last_line(const std::string& said) {
-  const size_t end = said.find_last_not_of(" \t\r\n");
-  if (end == said.npos) return {};
-  const size_t newline = said.rfind('\n', end);
-  const size_t begin = newline == said.npos ? 0 : newline + 1;
-  return said.substr(begin, end - begin + 1);
+std::string last_line(const std::string& output) {
+  const size_t end = output.find_last_not_of(" \t\r\n");
+  if (end == output.npos) return {};
+  const size_t newline = output.rfind('\n', end);
+  const size_t begin = newline == output.npos ? 0 : newline + 1;
+  return output.substr(begin, end - begin + 1);
 }
 
 }  // namespace gsel::cli

@@ -21,7 +21,7 @@ struct RemoteShell {
 // From --rsh, else GSEL_RSH, else ssh; from --remote-gsel, else the path of this command. Empty: not given.
 RemoteShell remote_shell_of(const std::string& rsh, const std::string& gsel);
 
-// The last line of `said` that is not empty, without its newline.
-std::string last_line(const std::string& said);
+// The last line of `output` that is not empty, without its newline.
+std::string last_line(const std::string& output);
 
 }  // namespace gsel::cli

@@ -23,9 +23,9 @@ namespace {
 constexpr int kNotFoundThere = 127;
 
 // `gsel trace` on one host.
-class Asked {
+class RemoteTrace {
  public:
-  Asked(const RemoteShell& shell, const SourcesOfHost& what) : host_(what.host), shell_(shell.name()) {
+  RemoteTrace(const RemoteShell& shell, const SourcesOfHost& what) : host_(what.host), shell_(shell.name()) {
     std::vector<std::string> words{"trace", "--json", "--parts", "--"};
     words.insert(words.end(), what.sources.begin(), what.sources.end());
     int out[2], err[2];
@@ -43,7 +43,7 @@ class Asked {
                  "; install it, or name another one by --rsh");
     pid_ = begun.pid;
   }
-  ~Asked() {
+  ~RemoteTrace() {
     for (const int fd : fds_)
       if (fd >= 0) close(fd);
     if (pid_ > 0) {
@@ -51,8 +51,8 @@ class Asked {
       waitpid(pid_, nullptr, 0);
     }
   }
-  Asked(const Asked&) = delete;
-  Asked& operator=(const Asked&) = delete;
+  RemoteTrace(const RemoteTrace&) = delete;
+  RemoteTrace& operator=(const RemoteTrace&) = delete;
 
   void add_to(std::vector<pollfd>& polls) const {
     for (const int fd : fds_)
@@ -63,21 +63,21 @@ class Asked {
       if (fds_[i] != ready) continue;
       char bytes[65536];
       const ssize_t n = ::read(ready, bytes, sizeof bytes);
-      if (n > 0) said_[i].append(bytes, static_cast<size_t>(n));
+      if (n > 0) output_[i].append(bytes, static_cast<size_t>(n));
       if (n > 0 || (n < 0 && errno == EINTR)) return;
       close(fds_[i]);
       fds_[i] = -1;
     }
   }
 
-  // When it has said everything.
+  // When its output has ended.
   std::string answer() {
     int status = 0;
     waitpid(pid_, &status, 0);
     pid_ = -1;
-    if (status == 0) return std::move(said_[0]);
+    if (status == 0) return std::move(output_[0]);
     refuse_as_there();
-    const std::string why = last_line(said_[1]);
+    const std::string why = last_line(output_[1]);
     const bool lacks_gsel = WIFEXITED(status) && WEXITSTATUS(status) == kNotFoundThere;
     const std::string end = WIFSIGNALED(status) ? " was killed by signal " + std::to_string(WTERMSIG(status))
                                                 : " ended with status " + std::to_string(WEXITSTATUS(status));
@@ -89,7 +89,7 @@ class Asked {
  private:
   // The error of gsel there, if it was that which failed.
   void refuse_as_there() const {
-    const auto error = nlohmann::json::parse(said_[0], nullptr, false);
+    const auto error = nlohmann::json::parse(output_[0], nullptr, false);
     if (!error.is_object() || !error.contains("code") || !error.contains("message")) return;
     gsel_status code = GSEL_ERR_IO;
 #define GSEL_TAKE_CODE(constant, number, text) \
@@ -102,7 +102,7 @@ class Asked {
   const std::string host_, shell_;
   pid_t pid_ = -1;
   int fds_[2] = {-1, -1};  // output, errors
-  std::string said_[2];
+  std::string output_[2];
 };
 
 }  // namespace
@@ -117,20 +117,20 @@ std::optional<std::pair<std::string, std::string>> on_other_host(const std::stri
 }
 
 std::vector<std::string> trace_on_hosts(const RemoteShell& shell, const std::vector<SourcesOfHost>& hosts) {
-  std::vector<std::unique_ptr<Asked>> asked;
-  for (const SourcesOfHost& host : hosts) asked.push_back(std::make_unique<Asked>(shell, host));
+  std::vector<std::unique_ptr<RemoteTrace>> traces;
+  for (const SourcesOfHost& host : hosts) traces.push_back(std::make_unique<RemoteTrace>(shell, host));
   for (;;) {
     std::vector<pollfd> polls;
-    for (const auto& one : asked) one->add_to(polls);
+    for (const auto& one : traces) one->add_to(polls);
     if (polls.empty()) break;
     poll(polls.data(), polls.size(), -1);
     for (const pollfd& ready : polls)
       if (ready.revents != 0)
-        for (const auto& one : asked) one->take(ready.fd);
+        for (const auto& one : traces) one->take(ready.fd);
   }
-  std::vector<std::string> said;
-  for (const auto& one : asked) said.push_back(one->answer());
-  return said;
+  std::vector<std::string> answers;
+  for (const auto& one : traces) answers.push_back(one->answer());
+  return answers;
 }
 
 }  // namespace gsel::cli

@@ -1,15 +1,57 @@
-// api/handles.h: the objects that gsel_comm, gsel_config, gsel_model and gsel_program point to. Trainers share a
-// model's description. A program's text is made on first use.
+// api/handles.h: the objects of the interface that several files of api/ use. Trainers share a model's description.
 #pragma once
 
+#include <gsel/select.h>
+
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/config.h"
+#include "base/text.h"
 #include "comm/communicator.h"
 #include "model/model.h"
 #include "program/text/text.h"
+#include "select/request/request.h"
+#include "select/resolve.h"
+
+namespace gsel {
+
+// A text that is expensive and rarely needed: made on first use, and borrowed by the caller. Any thread.
+class LazyText {
+ public:
+  template <class Make>
+  gsel_str get(Make make) const {
+    std::call_once(once_, [&] { text_ = make(); });  // tries again after out of memory
+    return borrow(text_);
+  }
+
+ private:
+  mutable std::once_flag once_;
+  mutable std::string text_;
+};
+
+// A gsel_resolve_options, unpacked: the machine, the environment and the request. select.cc
+struct FullRequest {
+  // Detects the machine and reads the process's environment if the request has none. GSEL_ERR_ARG, GSEL_ERR_IO.
+  explicit FullRequest(const gsel_resolve_options* given);
+
+  // GSEL_ERR_ALREADY_INITIALIZED when the selection is of this process's own machine and environment and has NVIDIA
+  // devices, and the CUDA driver of this process is already initialised with other devices.
+  void check(const Selection& selection) const;
+
+  std::shared_ptr<const Inventory> inventory;
+  Environment environment;
+  Request request;
+
+ private:
+  bool own_ = false;  // machine and environment are those of this process
+};
+
+}  // namespace gsel
 
 struct gsel_comm {
   gsel::Communicator impl;
@@ -22,18 +64,41 @@ struct gsel_model {
 };
 struct gsel_program {
   gsel::Program impl;
-  mutable std::once_flag text_made = {};
-  mutable std::string text = {};
+  gsel::LazyText text = {}, placements = {};
+};
 
-  mutable std::once_flag placements_made = {};
-  mutable std::string placements = {};
+struct gsel_inventory {
+  explicit gsel_inventory(gsel::Inventory inventory)
+      : impl(std::make_shared<const gsel::Inventory>(std::move(inventory))) {}
+  std::shared_ptr<const gsel::Inventory> impl;
+  gsel::LazyText json, text;
+};
 
-  const std::string& printed() const {
-    std::call_once(text_made, [this] { text = gsel::to_text(impl); });
-    return text;
+struct gsel_selection {
+  // The variables of one answer, borrowed by the caller as an array.
+  struct Variables {
+    explicit Variables(gsel::EnvLines from) : lines(std::move(from)) {
+      for (const auto& [name, value] : lines) array.push_back({gsel::borrow(name), gsel::borrow(value)});
+    }
+    Variables(const Variables&) = delete;
+    gsel::EnvLines lines;
+    std::vector<gsel_env_var> array;
+  };
+
+  explicit gsel_selection(gsel::Selection selection) : impl(std::move(selection)) {}
+
+  // Borrowed until the selection is freed. Any thread.
+  const Variables& variables(int32_t host, int32_t local_rank) const {
+    const std::lock_guard lock(mutex);
+    const auto key = std::make_pair(host, local_rank);
+    auto it = environments.find(key);
+    if (it == environments.end())
+      it = environments.try_emplace(key, gsel::selection_env(impl, host, local_rank).lines).first;
+    return it->second;
   }
-  const std::string& printed_places() const {
-    std::call_once(placements_made, [this] { placements = gsel::placements_table(impl); });
-    return placements;
-  }
+
+  gsel::Selection impl;
+  gsel::LazyText json, text;
+  mutable std::mutex mutex;
+  mutable std::map<std::pair<int32_t, int32_t>, Variables> environments;
 };

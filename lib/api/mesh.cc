@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "api/handles.h"
-#include "api/init_struct.h"
 #include "base/axis.h"
 #include "base/guard.h"
 #include "base/options.h"

@@ -1,6 +1,5 @@
 // api/model.cc: gsel/model.h.
 #include "api/handles.h"
-#include "api/init_struct.h"
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/random.h"

@@ -2,11 +2,10 @@
 #include "train/pipeline.h"
 
 #include "api/handles.h"
-#include "api/init_struct.h"
+#include "base/foreign.h"
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "base/user_data.h"
 
 struct gsel_pipeline {
   template <class... Args>

@@ -19,12 +19,15 @@ gsel_status gsel_program_parse(gsel_str text, gsel_str name, gsel_program** out,
 }
 
 gsel_str gsel_program_text(const gsel_program* program) {
-  return gsel::query(gsel_str{nullptr, 0}, [&] { return gsel::borrow(gsel::required(program, "program").printed()); });
+  return gsel::query(gsel_str{nullptr, 0}, [&] {
+    return gsel::required(program, "program").text.get([&] { return gsel::to_text(program->impl); });
+  });
 }
 
 gsel_str gsel_program_placements(const gsel_program* program) {
-  return gsel::query(gsel_str{nullptr, 0},
-                     [&] { return gsel::borrow(gsel::required(program, "program").printed_places()); });
+  return gsel::query(gsel_str{nullptr, 0}, [&] {
+    return gsel::required(program, "program").placements.get([&] { return gsel::placements_table(program->impl); });
+  });
 }
 
 int32_t gsel_program_length(const gsel_program* program) {

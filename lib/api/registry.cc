@@ -3,7 +3,6 @@
 
 #include <gsel/registry.h>
 
-#include "api/init_struct.h"
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"

@@ -5,9 +5,7 @@
 
 #include <memory>
 
-#include "api/init_struct.h"
-#include "api/select_handle.h"
-#include "api/select_request.h"
+#include "api/handles.h"
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"

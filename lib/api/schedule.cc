@@ -2,36 +2,24 @@
 #include "schedule/schedule.h"
 
 #include <cmath>
-#include <mutex>
-#include <string>
 #include <utility>
 
-#include "api/init_struct.h"
+#include "api/handles.h"
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "schedule/simulate.h"
 
-// A schedule and its text, made on demand.
 struct gsel_schedule {
   explicit gsel_schedule(gsel::Schedule schedule) : impl(std::move(schedule)) {}
 
   const gsel::Schedule impl;
-
-  const std::string& printed() const {
-    std::call_once(text_made_, [this] { text_ = gsel::to_text(impl); });
-    return text_;
-  }
-
- private:
-  mutable std::once_flag text_made_;
-  mutable std::string text_;
+  gsel::LazyText text;
 };
 
 struct gsel_simulation {
   gsel::Simulation impl;
-  mutable std::once_flag json_made = {};
-  mutable std::string json = {};
+  gsel::LazyText json = {};
 };
 
 namespace {
@@ -85,8 +73,9 @@ gsel_status gsel_schedule_parse(gsel_str text, gsel_str name, gsel_schedule** ou
 }
 
 gsel_str gsel_schedule_text(const gsel_schedule* schedule) {
-  return gsel::query(gsel_str{nullptr, 0},
-                     [&] { return gsel::borrow(gsel::required(schedule, "schedule").printed()); });
+  return gsel::query(gsel_str{nullptr, 0}, [&] {
+    return gsel::required(schedule, "schedule").text.get([&] { return gsel::to_text(schedule->impl); });
+  });
 }
 
 int32_t gsel_schedule_ranks(const gsel_schedule* schedule) {
@@ -163,9 +152,7 @@ gsel_status gsel_simulation_get(const gsel_simulation* simulation, gsel_simulati
 
 gsel_str gsel_simulation_json(const gsel_simulation* simulation) {
   return gsel::query(gsel_str{nullptr, 0}, [&] {
-    const gsel_simulation& known = gsel::required(simulation, "simulation");
-    std::call_once(known.json_made, [&] { known.json = gsel::to_json(known.impl); });
-    return gsel::borrow(known.json);
+    return gsel::required(simulation, "simulation").json.get([&] { return gsel::to_json(simulation->impl); });
   });
 }
 

@@ -2,16 +2,61 @@
 #include <gsel/select.h>
 #include <unistd.h>
 
-#include "api/init_struct.h"
-#include "api/select_handle.h"
-#include "api/select_request.h"
+#include <algorithm>
+#include <cstring>
+
+#include "api/handles.h"
+#include "base/file.h"
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "select/compat/compat.h"
 #include "select/reserve/reserve.h"
+#include "select/words/tokens.h"
 
 namespace gsel {
+namespace {
+
+constexpr uint32_t kFlags = GSEL_RESOLVE_NO_ENV | GSEL_RESOLVE_PER_RANK;
+constexpr size_t kMaxHostfileBytes = 16 << 20;
+
+Environment own_environment() {
+  Environment out;
+  for (char** line = environ; line && *line; ++line)
+    if (const char* equals = std::strchr(*line, '='))
+      out.emplace(std::string(*line, static_cast<size_t>(equals - *line)), equals + 1);
+  return out;
+}
+
+Environment given_environment(const gsel_resolve_options& options) {
+  Environment out;
+  if (!options.env && options.n_env) fail(GSEL_ERR_ARG, "env is NULL, n_env is {}", options.n_env);
+  for (size_t i = 0; i < options.n_env; ++i) {
+    const std::string name = text(options.env[i].name);
+    if (name.empty()) fail(GSEL_ERR_ARG, "env[{}] has no name", i);
+    if (!out.emplace(name, text(options.env[i].value)).second)
+      fail(GSEL_ERR_ARG, "env names {} twice", printable(name));
+  }
+  return out;
+}
+
+std::optional<std::string> optional_text(gsel_str s) {
+  return given(s) ? std::optional(text(s)) : std::nullopt;
+}
+
+void read_hostfile(const gsel_resolve_options& full, Request& request) {
+  request.hostfile_name = given(full.hostfile) ? text(full.hostfile) : "hostfile";
+  if (given(full.hostfile_text)) {
+    request.hostfile = text(full.hostfile_text);
+    return;
+  }
+  if (!given(full.hostfile)) return;
+  const std::string path = absolute_path("hostfile", request.hostfile_name);
+  // DeepSpeed treats a missing hostfile as none.
+  if (request.compat == "deepspeed" && access(path.c_str(), F_OK) != 0) return;
+  request.hostfile = read_file("hostfile", path, kMaxHostfileBytes);
+  request.hostfile_name = path;
+}
 
 void describe(const Inventory& inventory, const Unit& unit, gsel_device_info* info) {
   const Device& device = inventory.devices[static_cast<size_t>(unit.device)];
@@ -45,6 +90,36 @@ void describe(const Inventory& inventory, const Unit& unit, gsel_device_info* in
   out.accessible = device.accessible;
   out.reserved_by = device.reserved_by;
   write_struct(info, out, "gsel_device_info");
+}
+
+}  // namespace
+
+FullRequest::FullRequest(const gsel_resolve_options* given_request) {
+  const gsel_resolve_options full = read_struct(given_request, "gsel_resolve_options");
+  check_flags(full.flags, kFlags, "gsel_resolve_options.flags");
+  request.devices = optional_text(full.devices);
+  request.accelerator = optional_text(full.accelerator);
+  request.compat = optional_text(full.compat);
+  request.order = optional_text(full.order);
+  request.include = optional_text(full.include);
+  request.exclude = optional_text(full.exclude);
+  request.per_rank = full.flags & GSEL_RESOLVE_PER_RANK;
+  read_hostfile(full, request);
+
+  const bool env_given = full.env || full.n_env;
+  const bool own = !env_given && !(full.flags & GSEL_RESOLVE_NO_ENV);
+  if (own) environment = own_environment();
+  if (env_given) environment = given_environment(full);
+  inventory = full.inventory ? full.inventory->impl : std::make_shared<const Inventory>(detect_with_reservations());
+  own_ = own && !full.inventory;
+}
+
+void FullRequest::check(const Selection& selection) const {
+  const auto is_nvidia = [&](const Unit& unit) {
+    return selection.inventory->devices[static_cast<size_t>(unit.device)].vendor == "nvidia";
+  };
+  if (own_ && std::any_of(selection.units.begin(), selection.units.end(), is_nvidia))
+    check_driver_state(*inventory, environment);
 }
 
 }  // namespace gsel
@@ -155,12 +230,14 @@ gsel_status gsel_inventory_interconnect(const gsel_inventory* inventory, int32_t
 }
 
 gsel_str gsel_inventory_json(const gsel_inventory* inventory) {
-  if (!inventory) return {"", 0};
-  return inventory->json.get([&] { return gsel::inventory_json(*inventory->impl); });
+  return gsel::query(gsel_str{"", 0}, [&] {
+    return required(inventory, "inventory").json.get([&] { return gsel::inventory_json(*inventory->impl); });
+  });
 }
 gsel_str gsel_inventory_text(const gsel_inventory* inventory) {
-  if (!inventory) return {"", 0};
-  return inventory->text.get([&] { return gsel::inventory_text(*inventory->impl); });
+  return gsel::query(gsel_str{"", 0}, [&] {
+    return required(inventory, "inventory").text.get([&] { return gsel::inventory_text(*inventory->impl); });
+  });
 }
 
 void gsel_inventory_free(gsel_inventory* inventory) {
@@ -300,12 +377,14 @@ gsel_status gsel_selection_host_env(const gsel_selection* selection, gsel_str ho
 }
 
 gsel_str gsel_selection_json(const gsel_selection* selection) {
-  if (!selection) return {"", 0};
-  return selection->json.get([&] { return gsel::selection_json(selection->impl); });
+  return gsel::query(gsel_str{"", 0}, [&] {
+    return required(selection, "selection").json.get([&] { return gsel::selection_json(selection->impl); });
+  });
 }
 gsel_str gsel_selection_text(const gsel_selection* selection) {
-  if (!selection) return {"", 0};
-  return selection->text.get([&] { return gsel::selection_text(selection->impl); });
+  return gsel::query(gsel_str{"", 0}, [&] {
+    return required(selection, "selection").text.get([&] { return gsel::selection_text(selection->impl); });
+  });
 }
 
 void gsel_selection_free(gsel_selection* selection) {

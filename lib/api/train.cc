@@ -1,13 +1,11 @@
 // api/train.cc: gsel/train.h.
 #include <optional>
 
-#include "api/accelerator.h"
 #include "api/handles.h"
-#include "api/init_struct.h"
+#include "base/foreign.h"
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "base/user_data.h"
 #include "plan/automatic.h"
 #include "train/trainer.h"
 
@@ -28,21 +26,6 @@ namespace {
 
 gsel_trainer& checked(gsel_trainer* trainer) {
   return gsel::required(trainer, "trainer");
-}
-
-// Of a trainer that is made without one: a single rank, on the device that train.device names.
-gsel::Communicator communicator_of_one(const gsel::Config& config) {
-  const bool is_host = config.train.device == "auto" || config.train.device == "cpu";
-  gsel_comm_options given{};
-  given.struct_size = sizeof given;
-  given.world_size = 1;
-  given.timeout_s = config.comm.timeout_s;
-  if (!is_host) given.accelerator = gsel::borrow(config.train.device);
-  if (!is_host) given.transport = GSEL_STR("host");  // nothing is sent
-  const gsel::JoinOptions join = gsel::complete_join(given);
-  gsel_comm_options placed = given;
-  placed.world_size = 0;  // a launcher says which device is this process's
-  return gsel::Communicator(join, gsel::accelerator_of(placed, config, join));
 }
 
 void write_report(const gsel_step_report& value, gsel_step_report* report) {
@@ -82,7 +65,7 @@ gsel_status gsel_trainer_create(gsel_comm* comm, gsel_model* model, const gsel_t
     gsel::Config config = given.config ? given.config->impl : gsel::default_config();
     const gsel::DataSource data{given.data, given.data_user_data};
     std::optional<gsel::Communicator> own;
-    if (!comm) own.emplace(communicator_of_one(config));
+    if (!comm) own.emplace(gsel::Communicator::alone(config));
     gsel::Communicator* ranks = comm ? &comm->impl : nullptr;
     if (config.plan == "auto") config = gsel::plan::planned(ranks ? *ranks : *own, model->impl, config, data);
     *out = new gsel_trainer(ranks, std::move(own), model->impl, config, data, given.optimizer ? &optimizer : nullptr);

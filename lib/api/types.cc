@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "api/init_struct.h"
 #include "base/axis.h"
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "base/shard.h"
 #include "base/text.h"
 #include "base/version.h"

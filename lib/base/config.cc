@@ -1,8 +1,10 @@
 // base/config.cc: see config.h. Defaults, files and the mesh; config_parse.cc parses the text of a file.
 #include "base/config.h"
 
+#include <charconv>
 #include <cstdlib>
 
+#include "base/axis.h"
 #include "base/config_keys.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -138,6 +140,37 @@ std::array<int32_t, kAxes> resolve_mesh(const Config& config, int32_t world_size
             place_prefix(config.place_of("mesh.context")), sizes[GSEL_AXIS_TENSOR], sizes[GSEL_AXIS_CONTEXT]))
         .at(config.place_of("mesh.context"));
   return sizes;
+}
+
+// ---- weights --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// The numbers of a list such as [2, 1.5].
+std::vector<double> numbers_of(const std::string& list) {
+  std::vector<double> result;
+  for (size_t at = 0; (at = list.find_first_not_of("[, ", at)) < list.size() && list[at] != ']';) {
+    double number = 0;
+    const auto read = std::from_chars(list.data() + at, list.data() + list.size(), number);
+    result.push_back(number);
+    at = static_cast<size_t>(read.ptr - list.data());
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<double> axis_weights(const Config& config, gsel_axis axis, int32_t ranks) {
+  const std::string key = fmt::format("strategy.{}.weights", axis_name(axis));
+  const std::string* list = config.get(key);
+  if (!list) return std::vector<double>(static_cast<size_t>(ranks), 1.0);
+  std::vector<double> weights = numbers_of(*list);
+  if (weights.size() == static_cast<size_t>(ranks)) return weights;
+  const Place place = config.place_of(key);
+  throw Error(GSEL_ERR_CONFIG, fmt::format("{}{} = {} has {}, and the {} axis has {}; give one number for each rank",
+                                           place_prefix(place), key, *list, with_noun(weights.size(), "number"),
+                                           axis_name(axis), with_noun(ranks, "rank")))
+      .at(place);
 }
 
 }  // namespace gsel

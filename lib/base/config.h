@@ -6,8 +6,10 @@
 #include <gsel/types.h>
 
 #include <array>
+#include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -108,5 +110,9 @@ Config environment_config();
 // Sizes of the mesh for `world_size` ranks, "auto" resolved; a size that does not divide is GSEL_ERR_CONFIG naming
 // the key.
 std::array<int32_t, kAxes> resolve_mesh(const Config& config, int32_t world_size);
+
+// The weights of an axis's ranks, [strategy.AXIS] weights; all 1 when the file has none. GSEL_ERR_CONFIG unless there
+// is one weight for each rank.
+std::vector<double> axis_weights(const Config& config, gsel_axis axis, int32_t ranks);
 
 }  // namespace gsel

@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "base/text.h"
-#include "base/uninterrupted.h"
 
 namespace gsel {
 

@@ -14,5 +14,5 @@ template auto decimal_point_impl(locale_ref) -> char;
 template void buffer<char>::append(const char*, const char*);
 template void vformat_to(buffer<char>&, string_view, basic_format_args<FMT_BUFFER_CONTEXT(char)>, locale_ref);
 
-} // namespace detail
+}  // namespace detail
 FMT_END_NAMESPACE

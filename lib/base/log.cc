@@ -7,8 +7,8 @@
 #include <mutex>
 #include <set>
 
+#include "base/foreign.h"
 #include "base/text.h"
-#include "base/user_data.h"
 
 namespace gsel {
 namespace {

@@ -11,6 +11,16 @@
 
 namespace gsel {
 
+// The gsel_<type>_init functions. The caller states the size of its struct: an older caller has less room than the
+// current type, a newer one expects its whole struct to be cleared. Nothing is written if the struct is too small to
+// store the size.
+template <class T>
+void init_struct(T* s, size_t struct_size) noexcept {
+  if (!s || struct_size < 2 * sizeof(uint32_t) || struct_size > UINT32_MAX) return;
+  std::memset(static_cast<void*>(s), 0, struct_size);
+  s->struct_size = static_cast<uint32_t>(struct_size);
+}
+
 // The size that a caller's struct states; an error when the struct was not initialised.
 template <class T>
 uint32_t stated_size(const T* given, const char* type) {

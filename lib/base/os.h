@@ -3,10 +3,13 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <utility>
+
+#include "base/error.h"
 
 namespace gsel::os {
 
@@ -93,4 +96,28 @@ struct Life {
 Life open_life();
 bool life_ended(int fd) noexcept;
 
+// Bytes that this process can allocate without evicting the memory of other processes, within the limits of the host
+// and of its control groups; UINT64_MAX where neither is known.
+uint64_t available_memory();
+
 }  // namespace gsel::os
+
+namespace gsel {
+
+// Repeats `call` until no signal interrupts it; returns its result, which is -1 with errno for another error.
+template <class Call>
+auto uninterrupted(Call call) {
+  for (;;) {
+    const auto result = call();
+    if (result >= 0 || errno != EINTR) return result;
+  }
+}
+
+// Throws GSEL_ERR_FORKED when an object with this fork generation was made in the parent process.
+inline void require_own_process(uint64_t fork_generation, const char* what) {
+  if (os::fork_generation() != fork_generation)
+    throw Error(GSEL_ERR_FORKED,
+                fmt::format("{} on a communicator of the parent process; join a new one after fork", what));
+}
+
+}  // namespace gsel

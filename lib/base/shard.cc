@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/weights.h"
+#include "base/config.h"
 
 namespace gsel {
 

@@ -43,6 +43,8 @@ enum class Placement : uint8_t {
 // favours the largest remainder, then the lower index. Every shard has at least one item; n must be at least the number
 // of weights.
 std::vector<int64_t> shard_bounds(int64_t n, std::span<const double> weights);
+// The same, but a rank may get no items.
+std::vector<int64_t> shard_items(int64_t n, std::span<const double> weights);
 
 // The memory of a shard: rows of equal length at equal distances in the whole tensor. In the shard itself the rows are
 // contiguous.

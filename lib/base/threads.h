@@ -6,8 +6,11 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <system_error>
 #include <thread>
 #include <utility>
+
+#include "base/error.h"
 
 namespace gsel {
 
@@ -34,6 +37,15 @@ std::thread quiet_thread(Body&& body) {
     ~Restore() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
   } restore{before};
   return std::thread(std::forward<Body>(body));
+}
+
+template <class Body>
+std::thread request_thread(Body&& body) {
+  try {
+    return quiet_thread(std::forward<Body>(body));
+  } catch (const std::system_error& e) {
+    fail(GSEL_ERR_NOMEM, "a request needs a thread and none could be started: {}", errno_text(e.code().value()));
+  }
 }
 
 }  // namespace gsel

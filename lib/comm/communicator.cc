@@ -12,21 +12,9 @@
 #include "comm/call/check.h"
 #include "comm/call/collective.h"
 #include "comm/device/device_backend.h"
-#include "comm/hosts/join.h"
 
 namespace gsel {
 namespace {
-
-JoinOptions checked(const JoinOptions& join) {
-  if (join.world_size < 1 || join.rank < 0 || join.rank >= join.world_size)
-    fail(GSEL_ERR_ARG, "rank {} of a world of {}: the rank must be 0 to world_size - 1", join.rank, join.world_size);
-  JoinOptions complete = join;
-  complete.timeout_s = checked_seconds(join.timeout_s, "timeout_s");
-  complete.join_timeout_s = checked_seconds(join.join_timeout_s, "join_timeout_s");
-  if (join.order != GSEL_ORDER_RANKS && join.order != GSEL_ORDER_TREE)
-    fail(GSEL_ERR_ARG, "order {} is unknown; use GSEL_ORDER_RANKS or GSEL_ORDER_TREE", join.order);
-  return complete;
-}
 
 // Replaces a device backend that a resync could not make again.
 class Unjoined final : public Backend {
@@ -59,16 +47,6 @@ Backend& unjoined() {
 
 }  // namespace
 
-Communicator::Communicator(const JoinOptions& join, const FindAccelerator& find) {
-  JoinOptions complete = checked(join);
-  complete.accelerator = find != nullptr;
-  joined_ = {complete.timeout_s, complete.join_timeout_s, complete.flags};
-  control_ = hosts::join(complete);
-  backend_ = &control_->host();
-  if (find) accelerator_ = find_together(find);
-  prepare();
-}
-
 Communicator::Communicator(const Communicator& made_from, std::unique_ptr<Control> control, bool on_host)
     : joined_(made_from.joined_),
       accelerator_(on_host ? nullptr : made_from.accelerator_),
@@ -80,40 +58,6 @@ Communicator::Communicator(const Communicator& made_from, std::unique_ptr<Contro
 void Communicator::prepare() {
   if ((joined_.flags & GSEL_COMM_THREAD_MULTIPLE) != 0) backend_->allow_overlap();
   join_devices();
-}
-
-// Opens the accelerator on all ranks and exchanges failures before any rank waits in a transport. The start of a driver
-// counts towards the join timeout.
-std::shared_ptr<const Accelerator> Communicator::find_together(const FindAccelerator& find) {
-  struct Outcome {
-    gsel_status code;
-    char text[2044];
-  } own{};
-  std::shared_ptr<const Accelerator> found;
-  std::optional<Error> failure;
-  try {
-    if ((joined_.flags & GSEL_COMM_THREAD_MULTIPLE) != 0)
-      fail(GSEL_ERR_UNSUPPORTED,
-           "GSEL_COMM_THREAD_MULTIPLE with an accelerator, where one thread at a time makes calls; leave it out");
-    found = find();
-  } catch (...) {
-    failure = current_error();
-    own.code = failure->code();
-    failure->message().copy(own.text, sizeof own.text - 1);
-  }
-  std::vector<Outcome> all(static_cast<size_t>(world_size()));
-  try {
-    control_->exchange(&own, all.data(), sizeof own, "accelerator", joined_.join_timeout_s);
-  } catch (const Error&) {
-    if (!failure) throw;
-  }
-  if (failure) throw Error(*failure);
-  for (size_t q = 0; q < all.size(); ++q)
-    if (all[q].code != GSEL_OK)
-      throw Error(all[q].code,
-                  fmt::format("rank {}: {}", q, one_line({all[q].text, strnlen(all[q].text, sizeof own.text)})))
-          .about_rank(static_cast<int32_t>(q));
-  return found;
 }
 
 void Communicator::join_devices() {
@@ -171,11 +115,13 @@ std::optional<Communicator> Communicator::split_inside(int32_t colour, int32_t k
   return Communicator(*this, std::move(made), on_host);
 }
 
-void Communicator::check_listed(std::span<const int32_t> ranks, const char* asked) const {
+void Communicator::check_listed(std::span<const int32_t> ranks, const char* function) const {
   std::vector<bool> named(static_cast<size_t>(world_size()));
   for (const int32_t q : ranks) {
-    if (q < 0 || q >= world_size()) fail(GSEL_ERR_ARG, "{}: {} is not a rank of a world of {}", asked, q, world_size());
-    if (named[static_cast<size_t>(q)]) fail(GSEL_ERR_ARG, "{}: rank {} is named twice; name each rank once", asked, q);
+    if (q < 0 || q >= world_size())
+      fail(GSEL_ERR_ARG, "{}: {} is not a rank of a world of {}", function, q, world_size());
+    if (named[static_cast<size_t>(q)])
+      fail(GSEL_ERR_ARG, "{}: rank {} is named twice; name each rank once", function, q);
     named[static_cast<size_t>(q)] = true;
   }
 }
@@ -232,47 +178,6 @@ void Communicator::resync() {
   control_->resync();
   join_devices();
   if (device_ && stream_) device_->set_stream(stream_);
-}
-
-Communicator Communicator::grow(const JoinOptions& join, const FindAccelerator& find) {
-  return join_larger("gsel_comm_grow", join, 0, find);
-}
-
-Communicator Communicator::merge(const JoinOptions& join, bool high, const FindAccelerator& find) {
-  return join_larger("gsel_comm_merge", join, high ? join.world_size - world_size() : 0, find);
-}
-
-// first: number of rank 0 in the larger communicator. The old ranks check here that they agree; the rendezvous checks
-// all ranks.
-Communicator Communicator::join_larger(std::string_view name, const JoinOptions& given, int32_t first,
-                                       const FindAccelerator& find) {
-  JoinOptions join = given;
-  join.rank = first + rank();
-  if (join.world_size < world_size())
-    fail(GSEL_ERR_ARG, "{}: world_size is {} and the communicator has {} already; it takes a larger one", name,
-         join.world_size, with_noun(world_size(), "rank"));
-  if (control_->is_over_hosts() && join.rendezvous.empty())
-    fail(GSEL_ERR_ARG,
-         "{}: the ranks are on several hosts and gsel_comm_options.rendezvous is not given; "
-         "name a place on rank 0's host where all can meet, as in tcp://10.0.0.1:29500",
-         name);
-  struct Plan {
-    gsel_unique_id id;
-    int32_t world_size, first;
-  };
-  const Plan own{join.id, join.world_size, first};
-  std::vector<Plan> plans(static_cast<size_t>(world_size()));
-  control_->exchange(&own, plans.data(), sizeof own, "grow");
-  for (size_t q = 0; q < plans.size(); ++q)
-    if (std::memcmp(&plans[q], &plans[0], sizeof own) != 0)
-      throw Error(GSEL_ERR_MISMATCH,
-                  fmt::format("{}: rank {} grows to {} as rank {}, rank 0 to {} as rank {}{}; give "
-                              "every rank the same id and world_size",
-                              name, q, with_noun(plans[q].world_size, "rank"), plans[q].first + static_cast<int32_t>(q),
-                              plans[0].world_size, plans[0].first,
-                              std::memcmp(&plans[q].id, &plans[0].id, sizeof own.id) != 0 ? " by another id" : ""))
-          .about_rank(static_cast<int32_t>(q));
-  return Communicator(join, find);
 }
 
 void Communicator::set_timeout(double timeout_s) {

@@ -41,10 +41,12 @@ class DeviceBackend;
 
 class Communicator {
  public:
-  // Joins; see gsel_comm_init. find: opens the accelerator after all ranks have joined, so that a failure is reported
-  // to all ranks; empty for host memory.
-  using FindAccelerator = std::function<std::shared_ptr<const Accelerator>()>;
-  explicit Communicator(const JoinOptions& join, const FindAccelerator& find = {});
+  // Joins with options that are complete.
+  explicit Communicator(const JoinOptions& join, const OpenTransports& open = {});
+  // See gsel_comm_init. settings: give what the options leave open. joining.cc
+  static Communicator join(const gsel_comm_options& given, const Config& settings);
+  // A single rank, on the device that train.device names. joining.cc
+  static Communicator alone(const Config& settings);
   Communicator(Communicator&& other) noexcept;
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -106,8 +108,8 @@ class Communicator {
   // The same asynchronously. Sets *made before the request ends, unless this rank is in no new communicator.
   std::unique_ptr<BackendRequest> start_making(const Making& making, std::shared_ptr<std::optional<Communicator>> made);
   void resync();
-  Communicator grow(const JoinOptions& join, const FindAccelerator& find);
-  Communicator merge(const JoinOptions& join, bool high, const FindAccelerator& find);
+  Communicator grow(const gsel_comm_options& given, const Config& settings);
+  Communicator merge(const gsel_comm_options& given, bool high, const Config& settings);
   void set_timeout(double timeout_s);
 
   // Memory that all ranks can access.
@@ -117,12 +119,12 @@ class Communicator {
   void unregister_memory(void* memory) { backend_->unregister_memory(memory); }
 
  private:
-  Communicator join_larger(std::string_view name, const JoinOptions& given, int32_t first, const FindAccelerator& find);
+  Communicator join_larger(std::string_view name, gsel_comm_options given, bool high, const Config& settings);
   Communicator(const Communicator& made_from, std::unique_ptr<Control> control, bool on_host = false);
   void prepare();
   void join_devices();
-  std::shared_ptr<const Accelerator> find_together(const FindAccelerator& find);
-  void check_listed(std::span<const int32_t> ranks, const char* asked) const;
+  std::shared_ptr<const Accelerator> open_together(const OpenTransports::Open& open);
+  void check_listed(std::span<const int32_t> ranks, const char* function) const;
   void check_group(std::span<const int32_t> ranks) const;
   void check_left_out(std::span<const int32_t> ranks) const;
 

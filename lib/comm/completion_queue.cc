@@ -33,9 +33,9 @@ CompletionQueue::~CompletionQueue() {
     return;
   }
   {
-    const std::lock_guard lock(asking_);
+    const std::lock_guard lock(polling_);
     ending_ = true;
-    has_questions_.notify_all();
+    has_entries_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
 }
@@ -76,27 +76,27 @@ void CompletionQueue::close() {
 
 // ---- requests that must be polled ---------------------------------------------------------------------------------
 
-void CompletionQueue::ask(Asked& asked, Ticket& ticket) {
-  const std::lock_guard lock(asking_);
-  const auto same = std::ranges::find(questions_, &asked, &Question::asked);
-  if (same != questions_.end())
+void CompletionQueue::poll(Polled& polled, Ticket& ticket) {
+  const std::lock_guard lock(polling_);
+  const auto same = std::ranges::find(entries_, &polled, &Entry::polled);
+  if (same != entries_.end())
     ticket.ended();
   else
-    questions_.push_back({&asked, &ticket});
-  has_questions_.notify_all();
+    entries_.push_back({&polled, &ticket});
+  has_entries_.notify_all();
   if (!thread_.joinable()) try {
       thread_ = quiet_thread([this] { run_thread(); });
     } catch (const std::system_error& e) {
-      std::erase_if(questions_, [&](const Question& q) { return q.asked == &asked; });
+      std::erase_if(entries_, [&](const Entry& q) { return q.polled == &polled; });
       fail(GSEL_ERR_NOMEM, "a queue needs a thread for this request and none could be started: {}",
            errno_text(e.code().value()));
     }
 }
 
-void CompletionQueue::forget(const Asked& asked, Ticket& ticket) noexcept {
+void CompletionQueue::forget(const Polled& polled, Ticket& ticket) noexcept {
   if (is_forked()) return;
-  const std::lock_guard no_questions(asking_);
-  std::erase_if(questions_, [&](const Question& q) { return q.asked == &asked; });
+  const std::lock_guard no_polling(polling_);
+  std::erase_if(entries_, [&](const Entry& q) { return q.polled == &polled; });
   const std::lock_guard lock(mutex_);
   ticket.is_forgotten_ = true;
   Ticket** at = &first_;
@@ -109,26 +109,26 @@ void CompletionQueue::forget(const Asked& asked, Ticket& ticket) noexcept {
   if (!first_) static_cast<void>(!read(descriptor_.get(), &count, sizeof count));
 }
 
-// Whether any request has ended. Under asking_.
-bool CompletionQueue::look_at_all() {
-  return std::erase_if(questions_, [](const Question& question) {
-           if (!question.asked->has_ended()) return false;
-           question.ticket->ended();
+// Whether any request has ended. Under polling_.
+bool CompletionQueue::poll_all() {
+  return std::erase_if(entries_, [](const Entry& entry) {
+           if (!entry.polled->has_ended()) return false;
+           entry.ticket->ended();
            return true;
          }) > 0;
 }
 
 void CompletionQueue::run_thread() {
-  std::unique_lock lock(asking_);
+  std::unique_lock lock(polling_);
   auto pause = kFirstPause;
   while (!ending_) {
-    if (questions_.empty()) {
-      has_questions_.wait(lock);
+    if (entries_.empty()) {
+      has_entries_.wait(lock);
       pause = kFirstPause;
-    } else if (look_at_all()) {
+    } else if (poll_all()) {
       pause = kFirstPause;
     } else {
-      has_questions_.wait_for(lock, pause);
+      has_entries_.wait_for(lock, pause);
       pause = std::min(2 * pause, kLongestPause);
     }
   }

@@ -17,9 +17,9 @@ namespace gsel {
 class CompletionQueue : public std::enable_shared_from_this<CompletionQueue> {
  public:
   // A request that cannot notify a listener and must be polled.
-  class Asked {
+  class Polled {
    public:
-    virtual ~Asked() = default;
+    virtual ~Polled() = default;
     virtual bool has_ended() noexcept = 0;
   };
   // A request's entry, queued at each end of the request. user: what next() returns. Keeps the queue alive.
@@ -49,19 +49,19 @@ class CompletionQueue : public std::enable_shared_from_this<CompletionQueue> {
   void close();  // no request is returned from now on
 
   // Polls a request on a thread of the queue until it ends. If it is polled already, reports the end of its last start.
-  void ask(Asked& asked, Ticket& ticket);
+  void poll(Polled& polled, Ticket& ticket);
   // For a request that is freed: stops polling it and removes it from the queue.
-  void forget(const Asked& asked, Ticket& ticket) noexcept;
+  void forget(const Polled& polled, Ticket& ticket) noexcept;
 
  private:
-  struct Question {
-    Asked* asked;
+  struct Entry {
+    Polled* polled;
     Ticket* ticket;
   };
   bool is_forked() const { return os::fork_generation() != fork_generation_; }  // locks may be held by lost threads
   void push(Ticket& ticket) noexcept;
   void run_thread();
-  bool look_at_all();
+  bool poll_all();
 
   const uint64_t fork_generation_ = os::fork_generation();
   const os::Fd descriptor_;
@@ -70,9 +70,9 @@ class CompletionQueue : public std::enable_shared_from_this<CompletionQueue> {
   Ticket *first_ = nullptr, *last_ = nullptr;
   bool closed_ = false;
 
-  std::mutex asking_;  // taken before mutex_
-  std::condition_variable has_questions_;
-  std::vector<Question> questions_;
+  std::mutex polling_;  // taken before mutex_
+  std::condition_variable has_entries_;
+  std::vector<Entry> entries_;
   bool ending_ = false;
   std::thread thread_;
 };

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <utility>
 
-#include "base/forked.h"
 #include "base/os.h"
 #include "base/text.h"
 #include "comm/call/collective.h"
@@ -49,13 +48,13 @@ const char* CallRequest::name() const {
 CallRequest::~CallRequest() {
   forget();
   try {
-    if (work_) work_->wait_or_cancel();
+    if (backend_request_) backend_request_->wait_or_cancel();
   } catch (...) {  // in a forked child: nothing to wait for
   }
 }
 
 void CallRequest::require_ended() {
-  if (work_ && !look(0))
+  if (backend_request_ && !look(0))
     fail(GSEL_ERR_STATE, "{} is under way already; wait for it before it is started again", name());
 }
 
@@ -64,9 +63,9 @@ void CallRequest::start() {
   failure_.reset();
   if (making_) {
     made_ = std::make_shared<std::optional<Communicator>>();
-    work_ = communicator_.start_making(*making_, made_);
+    backend_request_ = communicator_.start_making(*making_, made_);
   } else {
-    work_ = communicator_.start(calls_);
+    backend_request_ = communicator_.start(calls_);
   }
   reported_ = false;
   if (ticket_) tell();
@@ -92,7 +91,7 @@ void CallRequest::run() {
 bool CallRequest::look(double seconds) {
   const int64_t end = seconds < 0 ? INT64_MAX : os::now_ns() + static_cast<int64_t>(seconds * 1e9);
   std::unique_lock lock(mutex_);
-  if (seconds != 0 && work_ && work_->waits_for_itself())
+  if (seconds != 0 && backend_request_ && backend_request_->waits_for_itself())
     fail(GSEL_ERR_STATE, "{} is waited for in an operation that runs before its end; wait after the operation returns",
          name());
   while (is_looked_at_) {
@@ -100,13 +99,13 @@ bool CallRequest::look(double seconds) {
     if (rest <= 0) return false;
     seconds < 0 ? looked_.wait(lock) : static_cast<void>(looked_.wait_for(lock, std::chrono::nanoseconds(rest)));
   }
-  if (!work_) return true;
+  if (!backend_request_) return true;
   is_looked_at_ = true;
   lock.unlock();
   const bool has_ended =
       look_alone(seconds <= 0 ? seconds : std::max(static_cast<double>(end - os::now_ns()) * 1e-9, kMoment));
   lock.lock();
-  if (has_ended) work_.reset();
+  if (has_ended) backend_request_.reset();
   is_looked_at_ = false;
   looked_.notify_all();
   return has_ended;
@@ -114,7 +113,7 @@ bool CallRequest::look(double seconds) {
 
 bool CallRequest::look_alone(double seconds) {
   try {
-    return work_->wait(seconds);
+    return backend_request_->wait(seconds);
   } catch (const Error& e) {
     failure_ = e;
     return true;
@@ -148,7 +147,7 @@ bool CallRequest::wait_for(double seconds) {
 
 bool CallRequest::waits_for_itself() {
   const std::lock_guard lock(mutex_);
-  return work_ && work_->waits_for_itself();
+  return backend_request_ && backend_request_->waits_for_itself();
 }
 
 bool CallRequest::has_ended() noexcept {
@@ -168,8 +167,8 @@ void CallRequest::notify(const std::shared_ptr<CompletionQueue>& queue, void* us
 void CallRequest::tell() {
   if (look(0))
     ticket_->ended();
-  else if (!work_->tell(ticket_))
-    queue_->ask(*this, *ticket_);
+  else if (!backend_request_->tell(ticket_))
+    queue_->poll(*this, *ticket_);
 }
 
 void CallRequest::forget() noexcept {
@@ -179,8 +178,8 @@ void CallRequest::forget() noexcept {
 void* CallRequest::event() {
   require_own_process(fork_generation_, "request");
   const std::lock_guard lock(mutex_);
-  if (!work_) fail(GSEL_ERR_STATE, "gsel_request_event: {} is not under way; start it first", name());
-  void* event = work_->event();
+  if (!backend_request_) fail(GSEL_ERR_STATE, "gsel_request_event: {} is not under way; start it first", name());
+  void* event = backend_request_->event();
   if (!event)
     fail(GSEL_ERR_UNSUPPORTED,
          "gsel_request_event: {} is made by the host and no stream passes it; gsel_request_wait waits for it", name());
@@ -200,9 +199,9 @@ std::optional<Communicator> CallRequest::take() {
 bool CallRequest::cancel() {
   require_own_process(fork_generation_, "request");
   std::unique_lock lock(mutex_);
-  if (!work_ || !work_->cancel()) return false;
+  if (!backend_request_ || !backend_request_->cancel()) return false;
   looked_.wait(lock, [this] { return !is_looked_at_; });  // a completion queue's thread may just look at it
-  work_.reset();
+  backend_request_.reset();
   reported_ = true;
   return true;
 }

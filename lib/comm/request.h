@@ -18,7 +18,7 @@
 
 namespace gsel {
 
-class CallRequest final : public CompletionQueue::Asked {
+class CallRequest final : public CompletionQueue::Polled {
  public:
   // persistent: other threads may run the request during other calls.
   enum class Use { started, persistent };
@@ -69,7 +69,7 @@ class CallRequest final : public CompletionQueue::Asked {
   std::vector<std::string> labels_;  // copies of the calls' labels
   const std::optional<Making> making_;
   std::shared_ptr<std::optional<Communicator>> made_;
-  std::unique_ptr<BackendRequest> work_;  // while under way
+  std::unique_ptr<BackendRequest> backend_request_;  // while under way
   std::optional<Error> failure_;
   std::atomic<bool> reported_{true};
   std::mutex mutex_;  // for is_looked_at_

@@ -1,7 +1,7 @@
 // device/device.cc: see device.h.
 #include "device/device.h"
 
-#include "base/host_services.h"
+#include "base/foreign.h"
 #include "device/host/table.h"
 
 namespace gsel {

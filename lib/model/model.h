@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/foreign.h"
 #include "base/shard.h"
-#include "base/user_data.h"
 
 namespace gsel {
 

@@ -5,9 +5,9 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/config.h"
 #include "base/shard.h"
 #include "base/text.h"
-#include "base/weights.h"
 #include "plan/plan.h"
 #include "plan/units.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/weights.h"
+#include "base/config.h"
 #include "plan/search.h"
 
 namespace gsel::plan {

@@ -6,7 +6,7 @@
 #include <link.h>
 
 #include "base/error.h"
-#include "base/host_services.h"
+#include "base/foreign.h"
 #include "base/text.h"
 
 namespace gsel {
@@ -71,14 +71,14 @@ void probe(const gsel_plugin_v1& plugin) {
     fail(GSEL_ERR_PLUGIN, "cannot run here: {}", reason[0] ? one_line(reason) : "its probe gave no reason");
 }
 
-Module load_module(const std::string& path, const Asked& asked) {
+Module load_module(const std::string& path, const Wanted& wanted) {
   Module module;
   try {
     Opened opened(path);
     uint64_t bytes = 0;
     const gsel_plugin_v1& exported = opened.plugin(bytes);
     take_tables(exported, bytes, module);
-    if (!asked.is(module)) {
+    if (!wanted.is(module)) {
       module.tables = nullptr;
       return module;
     }

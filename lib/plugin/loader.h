@@ -32,7 +32,7 @@ struct Module {
 
 // The purpose of a search. Only plugins of this kind and name may load their dependencies at run time: a probe can
 // start a driver, which then stays in the process until it ends.
-struct Asked {
+struct Wanted {
   std::string_view kind;                 // as plugin_kind_name gives it; empty: any
   std::optional<std::string_view> name;  // none: any
   bool is(const Module& module) const {
@@ -42,7 +42,7 @@ struct Asked {
 
 // `path` is resolved and absolute. A module that is not requested, or that is refused before any of its functions ran,
 // is unloaded.
-Module load_module(const std::string& path, const Asked& asked);
+Module load_module(const std::string& path, const Wanted& wanted);
 
 // Runs the probe, if there is one; throws GSEL_ERR_PLUGIN when the plugin cannot run here.
 void probe(const gsel_plugin_v1& plugin);

@@ -13,7 +13,6 @@
 #include "base/text.h"
 #include "plugin/loader.h"
 #include "plugin/search.h"
-#include "plugin/trust.h"
 
 namespace gsel {
 namespace {
@@ -43,24 +42,24 @@ Candidate refused(std::string path, std::string refusal) {
 }
 
 // Checks one file; `owner` as in PluginFolder. The lock is held.
-Candidate examine(const std::string& path, uid_t owner, const Asked& asked, std::map<std::string, Module>& modules) {
+Candidate examine(const std::string& path, uid_t owner, const Wanted& wanted, std::map<std::string, Module>& modules) {
   if (const std::string reason = distrust_of_file(path, owner); !reason.empty())
     return refused(path, fmt::format("plugin {}: {}", path, reason));
   auto known = modules.find(path);
-  Module module = known != modules.end() ? known->second : load_module(path, asked);
+  Module module = known != modules.end() ? known->second : load_module(path, wanted);
   if (module.tables && known == modules.end()) {
     modules[path] = module;
     log(GSEL_LOG_DEBUG, "plugin", "loaded {} \"{}\" {} from {}", module.kind, module.name, module.version, path);
   }
   return {path,           module.kind,    module.name,
-          module.version, module.refusal, module.tables && asked.is(module) ? &module.tables->plugin : nullptr};
+          module.version, module.refusal, module.tables && wanted.is(module) ? &module.tables->plugin : nullptr};
 }
 
 // Checks a plugin of the program. The lock is held.
-Candidate examine(Registered& registered, const Asked& asked) {
+Candidate examine(Registered& registered, const Wanted& wanted) {
   const Module& module = registered.module;
   Candidate candidate{{}, module.kind, module.name, module.version, {}, nullptr};
-  if (!asked.is(module)) return candidate;
+  if (!wanted.is(module)) return candidate;
   try {
     if (!registered.probed) probe(module.tables->plugin);
     registered.probed = true;
@@ -78,11 +77,11 @@ bool is_named(const std::string& path, std::string_view name) {
 // Calls `visit` with candidates and their files, in search order, until it returns true: registered plugins first, then
 // folder by folder, in each folder the file with the requested name, then the others by name.
 using Visit = std::function<bool(const std::string& file, Candidate candidate)>;
-void each_candidate(const Asked& asked, const Visit& visit) {
+void each_candidate(const Wanted& wanted, const Visit& visit) {
   Accepted& state = accepted();
   std::lock_guard lock(state.mutex);
   for (Registered& registered : state.registered)
-    if (visit({}, examine(registered, asked))) return;
+    if (visit({}, examine(registered, wanted))) return;
   std::set<std::string> seen;
   for (const PluginFolder& folder : plugin_folders()) {
     const auto refuse_folder = [&](const std::string& reason) {
@@ -95,14 +94,14 @@ void each_candidate(const Asked& asked, const Visit& visit) {
     } catch (const Error& e) {
       if (refuse_folder(e.message())) return;
     }
-    if (asked.name)
-      std::stable_partition(files.begin(), files.end(), [&](const auto& file) { return is_named(file, *asked.name); });
+    if (wanted.name)
+      std::stable_partition(files.begin(), files.end(), [&](const auto& file) { return is_named(file, *wanted.name); });
     for (const std::string& file : files) {
       Candidate candidate;
       try {
         const std::string path = resolved(file);
         if (!seen.insert(path).second) continue;
-        candidate = examine(path, folder.owner, asked, state.modules);
+        candidate = examine(path, folder.owner, wanted, state.modules);
       } catch (const Error& e) {
         candidate = refused(file, fmt::format("plugin {}: {}", file, e.message()));
       }
@@ -166,9 +165,9 @@ std::vector<Candidate> find_plugins(int32_t kind) {
 const gsel_plugin_v1& load_plugin(int32_t kind, std::string_view name) {
   const gsel_plugin_v1* found = nullptr;
   std::vector<std::string> refusals, others, folders;
-  const Asked asked{plugin_kind_name(kind), name};
-  each_candidate(asked, [&](const std::string& file, const Candidate& candidate) {
-    const bool of_kind = candidate.kind == asked.kind;
+  const Wanted wanted{plugin_kind_name(kind), name};
+  each_candidate(wanted, [&](const std::string& file, const Candidate& candidate) {
+    const bool of_kind = candidate.kind == wanted.kind;
     const bool of_name = candidate.name.empty() ? is_named(file, name) : candidate.name == name;
     if (candidate.plugin && of_kind && of_name) {
       found = candidate.plugin;

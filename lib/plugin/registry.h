@@ -1,4 +1,4 @@
-// plugin/registry.h: the plugins of this process. search.h finds them, trust.h checks permissions, loader.h loads them.
+// plugin/registry.h: the plugins of this process. search.h finds them and checks permissions, loader.h loads them.
 // Does not know what a plugin does.
 #pragma once
 

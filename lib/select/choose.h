@@ -31,7 +31,7 @@ struct Scene {
 // Narrows the candidates to the selection. On return each kept unit has a reason.
 void choose(Candidates& candidates, const Question& question, const Scene& scene, Trace& trace);
 
-// The same for one choice of the spec; see choose_one.cc.
+// The same for one choice of the spec; see choose.cc.
 void choose_one(Candidates& candidates, const Question& question, const Choice& choice, const Scene& scene,
                 Trace& trace);
 

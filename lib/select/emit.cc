@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "select/resolve.h"
-#include "select/words/table.h"
+#include "select/words/tokens.h"
 
 namespace gsel {
 namespace {

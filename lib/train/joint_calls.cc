@@ -1,5 +1,5 @@
-// train/joint_calls.cc: see joint_calls.h. The communicator compares the calls (comm/shm/joint.cc, and comm/hosts over
-// several hosts).
+// train/joint_calls.cc: see joint_calls.h. The communicator compares the calls (comm/shm/announcements.cc, and
+// comm/hosts over several hosts).
 #include "train/joint_calls.h"
 
 #include <bit>

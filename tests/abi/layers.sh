@@ -2,7 +2,8 @@
 # layers.sh SOURCE: who includes whom. An arrow only points down; each offence is a line "file:line: what, and why not".
 #   lib/FLOOR     its own floor and those the table names; public headers freely
 #   lib/FLOOR/ROOM   of its floor itself, the rooms before it, and the floor's own files where "." stands before it;
-#                 so do rooms within a room. Every folder with sources has a place in the table
+#                 so do rooms within a room. Every folder with sources has a place in the table. What a file may not
+#                 include, it may not declare either: "struct X;" is an offence if only later places define X
 #   include/gsel  stdint.h, stddef.h and gsel/*.h
 #   plugins       of ours gsel/plugin.h, gsel/device.h, gsel/transport.h, with gsel/types.h, gsel/error.h and gsel/log.h that they are
 #                 made of, and gsel/strategies.h, the list of them; examples/plugin too. Kernels of devices also device/formulas, which needs nothing of lib
@@ -22,7 +23,7 @@ model       base
 program     base
 schedule    base
 device      base
-comm        base device
+comm        base device plugin
 train       base plugin device comm model program schedule
 plan        base plugin device comm model program schedule train select
 api         base plugin device comm model program schedule train select plan'
@@ -119,6 +120,39 @@ check_rooms() {
     }'
 }
 
+# A declaration such as "class X;" of a type that only files define which this file may not include.
+check_declarations() {
+  sources lib -exec grep -HnE '^[[:space:]]*(class|struct|union|enum class) [A-Za-z0-9_:() ]*[A-Za-z0-9_]+( final)?[[:space:]]*(;|:[^:]|\{|$)' {} + | sort |
+    awk -F: -v allowed="$allowed" -v rooms="$rooms" "$functions"'
+    BEGIN { read_rows(allowed, floors, may); read_rows(rooms, order, place) }
+    # The last word before the end, a base class or the body, without "final" and enclosing classes.
+    function name_of(text) {
+      sub(/[[:space:]]*(;|\{|:[^:]|$).*/, "", text); sub(/ final$/, "", text); sub(/.*[ :]/, "", text); return text
+    }
+    function may_see(from, to,   a, b, n, m, i, floor, x, y) {
+      n = split(from, a, "/"); m = split(to, b, "/")
+      if (a[2] != b[2]) return (a[2], b[2]) in may
+      for (i = 2; i < n && i < m && a[i] == b[i]; ++i) {
+        floor = floor (i > 2 ? "/" : "") a[i]
+        x = i + 1 < n ? a[i + 1] : "."; y = i + 1 < m ? b[i + 1] : "."
+        if (x != y) return !(floor in order) || !((floor, x) in place) || place[floor, y] < place[floor, x]
+      }
+      return 1
+    }
+    {
+      text = $0; sub(/^[^:]*:[^:]*:/, "", text); name = name_of(text)
+      if (text !~ /^[^{]*;/) { defined[name] = defined[name] " " $1; next }
+      declared[++n_declared] = name; where[n_declared] = $1; line[n_declared] = $2
+    }
+    END {
+      for (d = 1; d <= n_declared; ++d) {
+        n = split(defined[declared[d]], list, " "); seen = n == 0
+        for (i = 1; i <= n; ++i) seen = seen || may_see(where[d], list[i])
+        if (!seen) print where[d] ":" line[d] ": declares " declared[d] " of " list[1] ", which it may not include"
+      }
+    }'
+}
+
 # Every folder below a floor is a room, and so are the files of a floor that has rooms. A room without a place is one
 # offence, at its first source.
 check_places() {
@@ -191,6 +225,7 @@ offences=$(
   check_quotes
   check_rooms
   check_places
+  check_declarations
   check_calls
   check_formulas
   check_public

@@ -13,6 +13,8 @@ put lib/train/execute/run.cc '#include "train/compile/pass.h"' '#include "train/
 put lib/comm/shm/engine/engine.h '#include "comm/shm/call/call.h"' '#include "comm/call/check.h"'
 put lib/comm/hosts/host_transport.h '#include "comm/shm/engine/engine.h"'
 put lib/select/reserve/lock.h '#include "select/resolve.h"' '#include "select/words/tokens.h"'
+put lib/comm/shm/memory/family.h 'class SharedMemory;' '  class Inner;' 'class Foreign;' 'struct Family : Base {'
+put lib/comm/shm/memory/shared_memory.h 'class SharedMemory final {' 'struct Breaking;' '};' 'struct Breaking' '    : Base {'
 put plugins/strategy/dp/dp.c '#include <gsel/plugin.h>' '#include "dp.h"' '#include <cuda.h>'
 put plugins/strategy/dp/dp.h ''
 put examples/app/main.c '#include <gsel/gsel.h>' '#include "parts/part.h"'
@@ -37,6 +39,9 @@ put lib/base/calls.cc 'return gsel_status_text(1);'
 put lib/base/points.cc 'const auto text = &gsel_status_text;'
 put lib/base/angles.cc '#include <vector>' '#include <train/step.h>'
 put lib/device/host/loops.inc '#include "train/step.h"'
+put lib/comm/shm/wait/early.h '  class Family;' 'class Engine;' 'struct Job;'
+put lib/comm/shm/engine/engine.cc 'class Engine final : public Base {' '};'
+put lib/train/job.h 'struct Job {'
 put lib/attic/old.cc '#include "base/os.h"'
 put plugins/strategy/dp/wide.c '#include <gsel/gsel.h>' '#include "base/os.h"'
 put bindings/cli/inside.cc '#include "base/os.h"' '#include "../../lib/base/os.h"'
@@ -59,6 +64,8 @@ lib/comm/call/late.h:1:
 lib/comm/shm/attic/late.h:1:
 lib/comm/shm/call/late.cc:1:
 lib/comm/shm/call/late.cc:2:
+lib/comm/shm/wait/early.h:2:
+lib/comm/shm/wait/early.h:3:
 lib/device/host/loops.inc:1:
 lib/model/attic/late.h:1:
 lib/select/resolve.h:2:

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "base/host_services.h"
+#include "base/foreign.h"
 #include "device/device.h"
 #include "device/host/table.h"
 #include "support/check.h"

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/host_services.h"
+#include "base/foreign.h"
 #include "support/between.h"
 
 namespace {

@@ -100,7 +100,7 @@ class ArenaCheck {
     return std::ranges::any_of(reads_, is_it) || std::ranges::any_of(writes_, is_it);
   }
 
-  // All that an instruction touches lies apart; what it reads was there before; then it writes.
+  // The buffers of an instruction do not overlap. It reads what was written before, then it writes.
   void settle() {
     std::vector<std::pair<std::string, Buffer>> all = reads_;
     for (const auto& w : writes_)

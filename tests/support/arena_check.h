@@ -12,7 +12,7 @@
 
 namespace made {
 
-// Ends the test where the plan is wrong; else the bytes that must live at once at the fullest instruction.
+// Fails the test if the plan is wrong. Returns the most bytes that are in use at one instruction.
 uint64_t check_arena(const gsel::Model& model, const gsel::Program& program,
                      const std::vector<gsel::BucketLayout>& layouts, const gsel::ArenaPlan& plan);
 

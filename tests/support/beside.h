@@ -1,5 +1,5 @@
-/* support/beside.h: runs tests that mostly wait beside each other, each in a process of its own. Not for tests that
- * share anything but what they made before. */
+/* support/beside.h: runs tests that mostly wait at the same time, each in a process of its own. Not for tests that
+ * share state, except state made before they start. */
 #ifndef GSEL_TESTS_BESIDE_H
 #define GSEL_TESTS_BESIDE_H
 

@@ -6,8 +6,6 @@
 
 #include <chrono>
 
-#include "base/host_services.h"
-
 namespace between {
 namespace {
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/foreign.h"
 #include "support/ranks.h"
 
 namespace between {
@@ -17,7 +18,7 @@ namespace between {
 // The table of build/lib/gsel/plugins-1/NAME.so; nullptr where it was left out.
 const gsel_transport_v2* table_of(const std::string& name);
 
-// One rank. What fails is in run->failure.
+// One rank. A failure is stored in run->failure.
 class Rank {
  public:
   Rank(rank_run* run, const gsel_transport_v2& of, gsel_comm* comm);
@@ -26,7 +27,7 @@ class Rank {
   gsel_status join(gsel_error** err);
   gsel_posted* send(int32_t peer, uint32_t tag, const void* memory, uint64_t bytes, gsel_error** err = nullptr);
   gsel_posted* recv(int32_t peer, uint32_t tag, void* memory, uint64_t bytes, gsel_error** err = nullptr);
-  // Until it has ended; releases it. false: it failed or took too long, and is not released.
+  // Waits until the transfer has ended and releases it. false: it failed or took too long, and is not released.
   bool finish(gsel_posted* posted, gsel_status* status = nullptr, std::string* text = nullptr) const;
 
   const gsel_transport_v2& table;
@@ -49,7 +50,8 @@ using Bytes = std::vector<unsigned char>;
 
 Bytes pattern(size_t n, unsigned seed);
 
-// Runs work(rank) with a joined link; the ranks that a launcher has started give what they joined and opened before.
+// Runs work(rank) with a joined link. started_comm, started_ctx: of ranks that a launcher has
+// started; else NULL.
 template <class Work>
 void linked(rank_run* run, const gsel_transport_v2& table, gsel_comm* started_comm, void* started_ctx, Work&& work) {
   gsel_error* err = nullptr;

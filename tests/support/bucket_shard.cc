@@ -42,7 +42,7 @@ Owner::Owner(const Bucket& bucket, const gsel::Optimizer& optimizer, int64_t fro
     const uint64_t bytes = optimizer.state_bytes(i, end - from, static_cast<int64_t>(runs.size()));
     assert_int_equal(bytes % sizeof(float), 0);
     states.emplace_back(bytes / sizeof(float) + 1);
-    states.back().back() = 99;  // behind the end
+    states.back().back() = 99;  // after the end
     shard.states[i] = states.back().data();
   }
   shard.runs = runs;

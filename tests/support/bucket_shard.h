@@ -28,7 +28,7 @@ struct Bucket {
   int64_t elems(int32_t p) const { return model.params()[p].n_elems; }
 };
 
-// What owns elements [begin, end) of a bucket; what lies behind the bucket's end is padding.
+// The owner of elements [begin, end) of a bucket; elements after the bucket's end are padding.
 struct Owner {
   int64_t begin;
   std::vector<float> values, gradient;
@@ -40,7 +40,7 @@ struct Owner {
   Owner(const Bucket& bucket, const gsel::Optimizer& optimizer, int64_t from, int64_t end, gsel_dtype dtype = GSEL_F32);
   Owner(const Owner&) = delete;
   void take_gradient(const Bucket& bucket);
-  // Nothing beside runs and states was written.
+  // Checks that only runs and states were written.
   void check_rest() const;
 };
 
@@ -53,7 +53,7 @@ std::vector<float> values_of(const Bucket& bucket, const std::vector<std::unique
 
 inline void no_sum(std::span<double>) {}
 
-// The text of the error that `call` throws, which has to be of this code.
+// The text of the error that `call` throws; its code must be this one.
 template <class Call>
 std::string failure(gsel_status code, Call&& call) {
   try {

@@ -1,5 +1,5 @@
-/* support/command.h: runs the gsel command in a scratch folder and keeps what it says, for the tests of the command. A
- * pipe that every process started here inherits tells whether one is left: it ends when the last of them does. */
+/* support/command.h: runs the gsel command in a scratch folder and keeps its output, for the tests of the command.
+ * Every process started here inherits a pipe, which ends when the last process has ended. */
 #ifndef GSEL_TESTS_COMMAND_H
 #define GSEL_TESTS_COMMAND_H
 
@@ -27,7 +27,7 @@ void read_back(const char* name, char* text);
 /* Starts a shell line in the scratch folder; its pid is that of the first command when the line begins with exec. */
 pid_t start(const char* line);
 
-/* Its exit status, with out and err filled from the files of those names. */
+/* Waits for it: its exit status; fills out and err from the files of those names. */
 int finish(pid_t pid);
 
 /* Runs `gsel <arguments>`. */

@@ -17,7 +17,7 @@ struct ParamShape {
 
 Program program_of(const std::vector<ParamShape>& shapes, int32_t compression, int32_t rank = 0, int64_t start = 0);
 
-// One rank's compressor of bucket 0 with what it works on.
+// One rank's compressor of bucket 0, and its data.
 struct Worker {
   std::shared_ptr<DeviceContext> device = DeviceContext::open_host();
   Ledger ledger{0};
@@ -36,7 +36,7 @@ struct Worker {
   bool same_everywhere();
 };
 
-// What cannot be told by rank_check within a C++ scope that has destructors: a failure as text.
+// A failure as text, since rank_check cannot return from a C++ scope that has destructors.
 template <class Body>
 void guarded(rank_run* run, Body&& body) {
   try {
@@ -49,7 +49,7 @@ void guarded(rank_run* run, Body&& body) {
 // A number of the standard normal distribution.
 float noise(uint64_t stream, int32_t rank, size_t i);
 double norm(const std::vector<double>& x);
-// Relative to what was expected.
+// Relative to the expected value.
 double distance(const std::vector<float>& got, const std::vector<double>& expected);
 
 }  // namespace gsel::test

@@ -1,4 +1,4 @@
-/* tests/support/counts.h: counts by value, for those who know that the object is there. */
+/* tests/support/counts.h: counts by value, for callers that know that the object exists. */
 #ifndef GSEL_TESTS_COUNTS_H
 #define GSEL_TESTS_COUNTS_H
 

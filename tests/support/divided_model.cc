@@ -12,11 +12,11 @@ gsel_str text(const std::string& s) {
   return {s.data(), s.size()};
 }
 
-template <class Piece>
-std::vector<int32_t> ids(const std::vector<std::string>& names, const std::vector<Piece>& pieces) {
+template <class Item>
+std::vector<int32_t> ids(const std::vector<std::string>& names, const std::vector<Item>& items) {
   std::vector<int32_t> result;
   for (const std::string& name : names)
-    result.push_back(static_cast<int32_t>(std::ranges::find(pieces, name, &Piece::name) - pieces.begin()));
+    result.push_back(static_cast<int32_t>(std::ranges::find(items, name, &Item::name) - items.begin()));
   return result;
 }
 

@@ -1,4 +1,4 @@
-// support/divided_model.h: models described in a line per piece, with how pieces lie on a tensor axis, and the models
+// support/divided_model.h: models described in a line per item, with how items lie on a tensor axis, and the models
 // of its ranks. Callbacks exist and do nothing.
 #ifndef GSEL_TESTS_DIVIDED_MODEL_H
 #define GSEL_TESTS_DIVIDED_MODEL_H
@@ -46,12 +46,12 @@ class Description {
   gsel::Model model;
 };
 
-template <class Piece>
-const Piece& named(const std::vector<Piece>& pieces, const std::string& name) {
-  const auto found = std::ranges::find(pieces, name, &Piece::name);
-  if (found == pieces.end()) {
+template <class Item>
+const Item& named(const std::vector<Item>& items, const std::string& name) {
+  const auto found = std::ranges::find(items, name, &Item::name);
+  if (found == items.end()) {
     std::string all;
-    for (const Piece& piece : pieces) all += " " + piece.name;
+    for (const Item& item : items) all += " " + item.name;
     throw std::runtime_error("nothing is called " + name + ", there are" + all);
   }
   return *found;

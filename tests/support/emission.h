@@ -5,9 +5,9 @@
 #include "support/selection.h"
 
 struct emission_row {
-  struct selection_row asked; /* its result is not looked at */
-  const char* lines; /* NAME=VALUE, one per line, of variables that must have these values; others are not looked at */
-  const char* warning; /* a part of the JSON; NULL: not looked at */
+  struct selection_row asked; /* its result is not checked */
+  const char* lines;   /* NAME=VALUE, one per line, of variables that must have these values; others are not checked */
+  const char* warning; /* a part of the JSON; NULL: not checked */
 };
 
 /* Fails the test with each row that emits something else. */

@@ -27,7 +27,7 @@ gsel_status eq_initial(float* dst, int64_t first, int64_t count, uint64_t seed, 
   return GSEL_OK;
 }
 
-/* ---- kernels: n samples; matrices [a][b] by rows; what has `add` adds to its output, else overwrites ---- */
+/* ---- kernels: n samples; matrices [a][b] by rows; with `add` a kernel adds to its output, else it overwrites ---- */
 
 void eq_embed(int64_t n, const int32_t* token, const float* table, float* h) {
   for (int64_t s = 0; s < n; ++s) memcpy(h + s * EQ_WIDTH, table + token[s] * EQ_WIDTH, sizeof(float) * EQ_WIDTH);

@@ -1,11 +1,11 @@
 /* support/equality_model.h: a model of real numbers, whose sums depend on their order, with a table that its first and
- * its last layer share. The kernels stand apart from the callbacks, for a reference loop that calls them itself.
+ * its last layer share. The kernels are functions apart from the callbacks, so that a reference loop can call them.
  *
  *   embed   h0 <- table[token]          up    h1 = h0 wu        act   h2 = tanh(h1)
  *   down    h3 = h2 wd                  head  y = (h3 + h0) table^T
  *   loss    sum of w (y - onehot)^2 / 2, sum of w
  *
- * On a tensor axis wu lies in columns and wd in rows. */
+ * On a tensor axis wu is split by columns and wd by rows. */
 #ifndef GSEL_TESTS_EQUALITY_MODEL_H
 #define GSEL_TESTS_EQUALITY_MODEL_H
 
@@ -23,7 +23,7 @@ extern const int64_t kEqElems[EQ_PARAMS];
 int32_t eq_token(int64_t id);
 gsel_status eq_initial(float* dst, int64_t first, int64_t count, uint64_t seed, void* param);
 
-/* ---- kernels: n samples; matrices [a][b] by rows; what has `add` adds to its output, else overwrites ---- */
+/* ---- kernels: n samples; matrices [a][b] by rows; with `add` a kernel adds to its output, else it overwrites ---- */
 
 void eq_embed(int64_t n, const int32_t* token, const float* table, float* h);
 void eq_embed_weight(int64_t n, const int32_t* token, const float* dh, int add, float* dtable);
@@ -32,7 +32,7 @@ void eq_linear_input(int64_t n, int64_t a, int64_t b, const float* dy, const flo
 void eq_linear_weight(int64_t n, int64_t a, int64_t b, const float* x, const float* dy, int add, float* dw);
 void eq_act(int64_t elems, const float* x, float* y);
 void eq_act_input(int64_t elems, const float* y, const float* dy, float* dx);
-/* The head is a linear by the table's rows, of what the embedding and the layers behind it add up to. */
+/* The head is a linear by the table's rows, applied to the sum of the embedding and the layers after it. */
 void eq_sum(int64_t elems, const float* a, const float* b, float* sum);
 void eq_head(int64_t n, const float* h3, const float* h0, const float* table, float* y);
 void eq_head_input(int64_t n, const float* dy, const float* table, float* dh3, float* dh0);
@@ -42,10 +42,10 @@ void eq_loss_input(int64_t n, const int64_t* ids, const float* y, float* dy);
 
 /* ---- callbacks ---- */
 
-/* The sample that makes the gradient of wd something else than a number; -1: none. Set before ranks begin. */
+/* The sample that makes the gradient of wd NaN; -1: none. Set before ranks begin. */
 extern int64_t eq_poisoned;
 
-/* What a trainer is given. */
+/* Options of a trainer. */
 gsel_status eq_data(const gsel_data_request* r, void* user);
 
 /* ---- description ---- */
@@ -63,7 +63,7 @@ typedef struct eq_session {
 gsel_status eq_open(const rank_run* run, const char* config, eq_session* s, gsel_error** err);
 void eq_close(eq_session* s);
 
-/* All parameters, one behind the other: [EQ_ELEMS]. */
+/* All parameters, one after the other: [EQ_ELEMS]. */
 gsel_status eq_params(gsel_trainer* trainer, float* out, gsel_error** err);
 
 #endif

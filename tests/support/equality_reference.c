@@ -118,7 +118,7 @@ static void eq_use_head(const eq_micro* m, int add, float* g) {
 static void eq_use_embed(const eq_micro* m, int add, float* g) {
   eq_embed_weight(m->n, m->tokens, m->dh0, add, g);
 }
-/* Of each part by itself; a kernel that adds begins with what is there. */
+/* Of each shard by itself; a kernel that adds begins with the present value. */
 static void eq_use_matrices(const eq_setting* e, const eq_micro* m, int add, float* g) {
   float *up = g + EQ_TABLE_ELEMS, *down = up + EQ_MATRIX_ELEMS, dw[EQ_MATRIX_ELEMS];
   for (int t = 0; t < e->tensor; ++t) {

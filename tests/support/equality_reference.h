@@ -1,11 +1,11 @@
 /* support/equality_reference.h: the loop that docs/equality.md describes, for the model of equality_model.h: one
- * thread, no communicator, sums written out in the order in which the page has them. */
+ * thread, no communicator, sums written out in the order of that page. */
 #ifndef GSEL_TESTS_EQUALITY_REFERENCE_H
 #define GSEL_TESTS_EQUALITY_REFERENCE_H
 
 #include "support/equality_model.h"
 
-/* What the page calls ways to add up. */
+/* The orders of sums of that page. */
 enum eq_way {
   EQ_PER_STEP,       /* none, ddp, zero 1: ranks' sums over micro-batches, then ranks */
   EQ_PER_MICROBATCH, /* zero 2 and 3: ranks of each micro-batch, then micro-batches */

@@ -20,7 +20,7 @@ void call_room_close(call_room* room);
 /* The call of this kind, roots at rank 1 of at least two. Sizes of an alltoallv agree by symmetry. */
 gsel_status call_once(gsel_comm* comm, gsel_collective_kind kind, call_room* room, size_t count, gsel_error** err);
 
-/* Every kind once; messages stand for send and recv. Returns 0 behind the last. */
+/* Every kind once; messages stand for send and recv. Returns 0 after the last. */
 int every_call(int i, gsel_collective_kind* kind);
 
 #endif

@@ -1,9 +1,9 @@
 /* support/exact_model.h: a small model whose numbers are all integers, so that f32 holds every sum exactly and the
- * order of summation cannot matter: any strategy must give the single rank's parameters bit for bit. It has what
- * strategies trip over: a tied parameter, a value read twice, fused and split backward, a layer that mixes a tied and
- * an untied parameter, saved bytes, layers that may be recomputed and one between them that may not, backwards that
- * leave unread what they can, samples of unequal weight. It keeps the largest sum of magnitudes seen, which must stay
- * below 2^24 for the argument to hold. */
+ * order of summation cannot matter: any strategy must give the single rank's parameters bit for bit. It has the
+ * difficult cases of strategies: a tied parameter, a value read twice, fused and split backward, a layer that mixes a
+ * tied and an untied parameter, saved bytes, layers that may be recomputed and one between them that may not, backwards
+ * that read as little as they can, samples of unequal weight. It keeps the largest sum of magnitudes seen, which must
+ * stay below 2^24 for the argument to hold. */
 #ifndef GSEL_TESTS_EXACT_MODEL_H
 #define GSEL_TESTS_EXACT_MODEL_H
 

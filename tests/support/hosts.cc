@@ -43,7 +43,7 @@ Launched& launched() {
   return one;
 }
 
-// Others than as many ranks as were started are not tried.
+// Worlds of another size than the number of started ranks are skipped.
 void on_launched(const char* hosts, rank_body body) {
   Launched& here = launched();
   if (static_cast<size_t>(here.run.world_size) != strlen(hosts)) return;

@@ -1,5 +1,5 @@
-// support/hosts.h: ranks of a test that are told that they are on several hosts, and what a call gives them beside what
-// it gives to the same ranks on one host.
+// support/hosts.h: ranks of a test that count as ranks on several hosts, and the comparison of a call's results with
+// those of the same ranks on one host.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,7 @@ gsel_status join_one_host(const rank_run* run, gsel_comm** comm, gsel_error** er
   rank_ok(run, join(run, &(both).hosts, &err), err); \
   rank_ok(run, join_one_host(run, &(both).host, &err), err)
 
-// Numbers of a type, alike in no two places.
+// Numbers of a type, no two equal.
 std::vector<char> numbers(gsel_dtype dtype, uint64_t count, uint64_t seed);
 
 // The same call on both, from buffers of these bytes.
@@ -67,7 +67,7 @@ void works(rank_run* run, const Both& both);
     if ((run)->failure[0]) return; \
   } while (0)
 
-// Some ranks die once all have come; the others hear of it in a call.
+// Some ranks die after all have joined; the others get the error in a call.
 #define rank_hears_of_death(run, both, dies, about)                                                                \
   do {                                                                                                             \
     rank_ok(run, gsel_barrier((both).host, &err), err);                                                            \

@@ -1,6 +1,6 @@
-/* support/long_model.h: a model of integers as exact_model.h, long enough for pipelines of many stages, with what trips
- * them over: a table that the first and the last layer share, a value that is read again in every block (a skip over
- * several stages), an integer value that is made by the first layers and read by the last (labels that cross every
+/* support/long_model.h: a model of integers as exact_model.h, long enough for pipelines of many stages, with their
+ * difficult cases: a table that the first and the last layer share, a value that is read again in every block (a skip
+ * over several stages), an integer value that is made by the first layers and read by the last (labels that cross every
  * cut), an input that is read in the middle, a layer with two outputs, backward in halves, in one piece and both.
  *
  *   embed   tokens -> x            marks  tokens -> labels (i32)

@@ -41,7 +41,7 @@ class Maker {
 };
 
 // A chain of layers, one parameter each, of the sizes given; values of `width` f32 per sample. change(l, layer) sets
-// what else layer l has.
+// the other fields of layer l.
 std::unique_ptr<gsel::Model> changed_chain(const std::vector<int64_t>& param_sizes, int64_t width,
                                            const std::function<void(size_t, LayerSpec&)>& change);
 std::unique_ptr<gsel::Model> chain(const std::vector<int64_t>& param_sizes, int64_t width = 16,
@@ -50,7 +50,7 @@ std::unique_ptr<gsel::Model> chain(const std::vector<int64_t>& param_sizes, int6
 gsel::Config config(const std::string& text);
 gsel::Mesh data_mesh(int32_t ranks);
 
-// The programs of all ranks, as they come to run.
+// The programs of all ranks, as the executor runs them.
 std::vector<gsel::Program> programs(const gsel::Model& model, const gsel::Config& config, const gsel::Mesh& mesh);
 std::vector<gsel::Program> programs(const gsel::Model& model, const gsel::Config& config, int32_t ranks);
 

@@ -1,9 +1,9 @@
-/* support/net.h: what the nets of tests/nets share: trials in processes of their own, so that a crash or a hang names
- * the trial and the next one goes on; findings, and which of them are known.
+/* support/net.h: shared by the nets of tests/nets: each trial runs in a process of its own, so that a crash or a hang
+ * names the trial, and the next trial runs; findings, and the list of known ones.
  *
- *   GSEL_NET_SEED=S      of what is drawn at random; 1 by default, so that `make test` tries the same each time
- *   GSEL_NET_SECONDS=T   how long a net that has no end of its own goes on
- *   GSEL_NET_ONLY=TEXT   only trials whose name has this in it: to replay one */
+ *   GSEL_NET_SEED=S      seed of random numbers; 1 by default, so that `make test` tries the same each time
+ *   GSEL_NET_SECONDS=T   duration of a net without an end of its own
+ *   GSEL_NET_ONLY=TEXT   only trials whose name contains TEXT: to replay one */
 #ifndef GSEL_TESTS_NET_H
 #define GSEL_TESTS_NET_H
 
@@ -24,7 +24,7 @@ typedef struct net_log {
   char text[NET_FINDINGS][NET_LINE];
 } net_log;
 
-/* A finding that is to be mended and does not fail the net until then: its text begins so. */
+/* The beginning of the text of a known finding, which does not fail the net. */
 typedef struct net_known {
   const char* begins;
   const char* reason;
@@ -43,19 +43,19 @@ int net_wanted(const char* name);
 net_log* net_open(void);
 void net_find(net_log* log, const char* trial, const char* what);
 
-/* Prints what was found; fails for what is not known. */
+/* Prints the findings; fails for findings that are not known. */
 void net_close(net_log* log, const net_known* known, int n_known);
 
-/* Waits for a child, at most so many seconds; what was wrong with its end, or NULL. */
+/* Waits for a child, at most so many seconds. NULL, or why its end is a failure. */
 const char* net_reap(pid_t pid, double most, char* text, size_t capacity);
 
 /* Runs body(trial, user) in children of this process until it returns with all trials done. The body numbers its trials
- * in trial->index and skips those below the index it was started with; where one ends the process, the next child
- * starts behind it. */
+ * in trial->index and skips those below the index it was started with; if a trial ends the process, the next child
+ * starts with the next trial. */
 typedef void (*net_body)(net_trial* trial, void* user);
 void net_contain(net_log* log, net_body body, void* user, double most_seconds);
 
-/* The whole of a net: work(log, worker) on both processors of a small machine, then what it found. */
+/* A whole net: work(log, worker) on two processors, then the findings. */
 enum { NET_WORKERS = 2 };
 typedef void (*net_work)(net_log* log, int worker);
 void net_on_workers(net_work work);

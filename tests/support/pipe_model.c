@@ -82,7 +82,7 @@ static gsel_status pipe_embed_weight(const gsel_call* c, void* user) {
   return pipe_count(c, l, 1, 2);
 }
 
-/* Inputs of mix.i: h(i-1), then what it reads of h(i-3) and kind. */
+/* Inputs of mix.i: h(i-1), then h(i-3) and kind, if it reads them. */
 static float pipe_term(const gsel_call* c, int i, int64_t k) {
   const int slot = 1 + pipe_reads_skip(i);
   const float kind = pipe_reads_kind(i) ? (float)((const int32_t*)c->inputs[slot].data)[k / PIPE_WIDTH] : 0;

@@ -1,7 +1,7 @@
 /* support/pipe_model.h: a computation for pipelines without a trainer: layers that keep their own parameters, in
- * numbers that are all small integers, so that no order of summation can matter. It has what crosses cuts: values read
- * by the next layer, values that skip over several stages, an integer that is not differentiable, inputs of the first
- * and of the last layer; backwards in one and in halves, and bytes kept for them.
+ * numbers that are all small integers, so that no order of summation can matter. It has the cases of values that cross
+ * cuts: values read by the next layer, values that skip over several stages, an integer that is not differentiable,
+ * inputs of the first and of the last layer; backwards in one and in halves, and bytes kept for them.
  *
  *   embed   h0, kind <- tokens                          h0[d] = token + w * (d + 1); kind = token & 1
  *   mix.i   hi <- h(i-1) [, h(i-3)] [, kind]            hi = w * (h(i-1) + kind) + h(i-3)
@@ -33,7 +33,7 @@ typedef struct pipe_model {
   void (*watch)(const struct pipe_model* m, int layer); /* sees every call, after it was counted */
   int rank;
   pipe_layer layer[PIPE_MOST_LAYERS];
-  /* What came of it. */
+  /* The outcome. */
   double dw[PIPE_MOST_LAYERS];
   int forwards[PIPE_MOST_LAYERS], backwards[PIPE_MOST_LAYERS]; /* calls; halves count as a half each, doubled */
   int inputs[2];                                               /* fills of tokens and labels */
@@ -75,7 +75,7 @@ typedef struct pipe_session {
   gsel_pipeline* pipeline;
 } pipe_session;
 
-/* m->rank is told. Freed by pipe_close also where it failed. */
+/* m->rank is set. pipe_close frees it, also after a failure. */
 gsel_status pipe_open(const rank_run* run, const pipe_model* m, const gsel_pipeline_options* options, pipe_session* s,
                       gsel_error** err);
 void pipe_close(pipe_session* s);

@@ -15,7 +15,7 @@ pipe_trial trial_of(int layers, const char* schedule, int microbatches, int samp
   return t;
 }
 
-/* ---- what comes of it ---- */
+/* ---- outcomes ---- */
 
 static void expect_layers(rank_run* run, const pipe_trial* t, const pipe_session* s, const pipe_result* by_hand) {
   int here[PIPE_MOST_LAYERS] = {0}, n_stages = 0;

@@ -12,7 +12,7 @@ typedef struct pipe_trial {
   int runs;
   /* Of those that are refused. */
   gsel_status code;
-  const char *text, *more; /* both stand in the message */
+  const char *text, *more; /* both are in the message */
   int odd_rank;            /* this rank alone was given `odd`; -1 none */
   pipe_model odd;
   gsel_pipeline_options odd_options;
@@ -21,7 +21,7 @@ typedef struct pipe_trial {
 /* Runs to the end, all ranks alike. */
 pipe_trial trial_of(int layers, const char* schedule, int microbatches, int samples);
 
-/* ---- what comes of it ---- */
+/* ---- outcomes ---- */
 
 void expect_equal_to_by_hand(rank_run* run);
 

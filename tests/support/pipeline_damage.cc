@@ -43,7 +43,7 @@ Damage changed(const Pick& pick, const std::function<void(Program&, gsel_instr&)
   };
 }
 
-// Behind the last instruction of its rank.
+// After the last instruction of its rank.
 static Damage put_last(const Pick& pick) {
   return [pick](std::vector<Program>& programs, Draw& draw) {
     const auto at = spot(programs, pick, draw);
@@ -63,7 +63,7 @@ static bool is_message(const Program&, const gsel_instr& i) {
   return i.kind == GSEL_INSTR_SEND || i.kind == GSEL_INSTR_RECV;
 }
 
-// Both ends of a message go.
+// Removes both ends of a message.
 static bool drop_pair(std::vector<Program>& programs, Draw& draw) {
   const auto at = spot(programs, kind_is(GSEL_INSTR_SEND), draw);
   if (!at) return false;
@@ -96,7 +96,7 @@ static bool sum_tied_nowhere(std::vector<Program>& programs, Draw&) {
   return n > 0;
 }
 
-// A layer's whole work, on another pipeline rank.
+// Moves all instructions of a layer to another pipeline rank.
 static bool move_layer(std::vector<Program>& programs, Draw& draw) {
   const auto at = spot(programs, kind_is(GSEL_FORWARD), draw);
   const gsel_instr forward = programs[at->rank].step[at->at];

@@ -1,5 +1,5 @@
-// support/pipeline_damage.h: what can be done to good programs of a pipeline so that no training step is left, whatever
-// they are: each way is to be refused.
+// support/pipeline_damage.h: changes of valid programs of a pipeline after which they are no training step; the
+// verifier must refuse each.
 #pragma once
 
 #include <algorithm>
@@ -33,8 +33,8 @@ Damage doubled(const Pick& pick);
 Damage changed(const Pick& pick, const std::function<void(Program&, gsel_instr&)>& change);
 std::vector<std::pair<std::string, Damage>> all_damages();
 
-// Of programs with a tensor axis, so that some sum is never made, made twice, or made of what is not to be summed.
-// Outlines are damaged on all ranks alike, so that it is the rule that refuses them and not that they differ.
+// Of programs with a tensor axis, so that a sum is missing, made twice, or made of the wrong values. Outlines are
+// changed on all ranks alike, so that a rule refuses them and not a difference between ranks.
 std::vector<std::pair<std::string, Damage>> tensor_damages();
 
 }  // namespace gsel::test

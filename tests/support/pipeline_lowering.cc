@@ -118,7 +118,7 @@ class PipelineLowering {
       if (!program_.values[v].is_input && neighbour(v, 1) >= 0) message(GSEL_INSTR_SEND, v, mb, neighbour(v, 1), false);
   }
 
-  // Whether pipeline ranks from this one's neighbour on, or this one and those behind it, add to a value's gradient.
+  // Whether pipeline ranks from this one's neighbour on, or this one and those after it, add to a value's gradient.
   bool gradient_comes(int32_t v, bool from_behind) const {
     if (program_.values[v].is_input || !program_.values[v].needs_gradient) return false;
     const auto own = std::ranges::find(chains_[v], pipeline_rank_);

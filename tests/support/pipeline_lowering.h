@@ -1,6 +1,6 @@
-// support/pipeline_lowering.h: programs of a pipeline lowered by hand for tests of what runs them: one forward and one
+// support/pipeline_lowering.h: programs of a pipeline, lowered by hand for tests of the executor: one forward and one
 // backward order per pipeline rank, the messages of the live values, sums over data axis and ties at the end. No plugin
-// has a part in it.
+// is used.
 #ifndef GSEL_TESTS_PIPELINE_LOWERING_H
 #define GSEL_TESTS_PIPELINE_LOWERING_H
 

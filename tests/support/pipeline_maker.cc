@@ -172,7 +172,7 @@ class PipelineMaker {
     }
   }
 
-  // ---- what crosses ----
+  // ---- values that cross cuts ----
 
   bool touches(int32_t layer, int32_t v) const {
     const ProgramLayer& l = outline_.layers[layer];
@@ -185,7 +185,7 @@ class PipelineMaker {
       if (touches(l, v) && pipeline_rank_of(l) == pipeline_rank) stages.insert(outline_.layers[l].stage);
     return {stages.begin(), stages.end()};
   }
-  // Pipeline ranks that a value comes to, in the order in which it does.
+  // Pipeline ranks that a value reaches, in order.
   std::vector<int32_t> way_of(int32_t v) const {
     std::vector<std::pair<int32_t, int32_t>> firsts;
     for (int32_t rank = 0; rank < shape_.pipeline; ++rank)
@@ -217,7 +217,7 @@ class PipelineMaker {
     taken_.clear();
   }
 
-  // What a pipeline rank sends to each other one, in order.
+  // The messages of a pipeline rank to each other one, in order.
   void list_sent(int32_t pipeline_rank) {
     begin(pipeline_rank * shape_.data);
     for (const PipelineAction& a : rows_[pipeline_rank]) emit(a);
@@ -226,7 +226,7 @@ class PipelineMaker {
     lists_sent_[pipeline_rank] = true;
   }
 
-  // Messages of a pipeline rank come in order: what was sent before is received with what is needed now.
+  // Messages of a pipeline rank arrive in order: earlier ones are received with the one that is needed.
   void receive(int32_t v, int32_t m, int32_t sender, uint32_t flags) {
     if (!lists_sent_[here_]) return;
     const std::vector<gsel_instr>& sent = sent_[{sender, here_}];
@@ -315,7 +315,7 @@ class PipelineMaker {
     }
   }
 
-  // A pipeline rank's first stage with a value is where its gradient comes together.
+  // The gradient of a value is summed in a pipeline rank's first stage with it.
   void move_gradients(const PipelineAction& a, gsel_instr_kind kind) {
     for (int32_t v = 0; v < static_cast<int32_t>(p_.values.size()); ++v) {
       const std::vector<int32_t> stages = stages_with(v, here_), way = way_of(v);
@@ -379,7 +379,7 @@ class PipelineMaker {
   std::vector<bool> fused_;    // by layer
   std::vector<std::vector<PipelineAction>> rows_;
   std::map<std::pair<int32_t, int32_t>, std::vector<gsel_instr>> sent_;  // by sender and receiver
-  std::map<int32_t, bool> lists_sent_;                                   // by pipeline rank: sent_ has what it sends
+  std::map<int32_t, bool> lists_sent_;                                   // by pipeline rank: its messages are in sent_
   std::map<int32_t, ptrdiff_t> taken_;                                   // by sender
   int32_t here_ = 0;                                                     // the pipeline rank that is made
 };

@@ -58,7 +58,7 @@ static void train_pipeline_in(rank_run* run, pipeline_session* s) {
   float* params = out->params;
   for (int p = 0; p < LP_N; params += long_elems(p++))
     rank_ok(run, gsel_trainer_read_param(s->trainer, p, params, sizeof(float) * (size_t)long_elems(p), &err), err);
-  rank_ok(run, gsel_trainer_report(s->trainer, &report, &err), err); /* whoever asks for parameters settles the step */
+  rank_ok(run, gsel_trainer_report(s->trainer, &report, &err), err); /* reading parameters ends an optimistic step */
   rank_check(run, report.validated_step == PIPELINE_STEPS - 1);
   out->norm[PIPELINE_STEPS - 1] = report.gradient_norm;
   const gsel_comm_count forecast =
@@ -93,7 +93,7 @@ pipeline_outcome* pipeline_reference(int batch, const char* more) {
   snprintf(config, sizeof config, PIPELINE_TRAIN "%s", batch, 1, more);
   pipeline_trial t = {config, NULL, -1, 1, NULL, out};
   as_threads(1, train_pipeline, &t);
-  assert_true(out->largest < 16777216.0 / 64); /* with room for what cancels */
+  assert_true(out->largest < 16777216.0 / 64); /* with room for terms that cancel */
   for (int i = 0; i < LONG_ELEMS; ++i) assert_true(out->params[i] == floorf(out->params[i]));
   return out;
 }

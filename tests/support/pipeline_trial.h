@@ -1,5 +1,5 @@
-/* support/pipeline_trial.h: the long model trained over a pipeline, and what came of it; compared bit for bit with what
- * came of another trial. */
+/* support/pipeline_trial.h: the long model trained over a pipeline, and its outcome, compared bit for bit with the
+ * outcome of another trial. */
 #ifndef GSEL_TESTS_PIPELINE_TRIAL_H
 #define GSEL_TESTS_PIPELINE_TRIAL_H
 
@@ -26,7 +26,7 @@ typedef struct pipeline_trial {
   pipeline_outcome* out;            /* shared memory, [world_size] */
 } pipeline_trial;
 
-/* What a rank owns; released in reverse. */
+/* The objects of a rank; released in reverse. */
 typedef struct pipeline_session {
   long_model m;
   gsel_comm* comm;

@@ -17,7 +17,7 @@ typedef struct {
 
 Folder fresh_folder(void);
 
-/* The same, searched before what GSEL_PLUGIN_PATH names already. */
+/* The same, searched before the folders that GSEL_PLUGIN_PATH already names. */
 Folder fresh_folder_before_others(void);
 
 /* Path of a file in the folder; static, until the next call. */

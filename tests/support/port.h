@@ -6,8 +6,8 @@
 
 GSEL_EXTERN_C_BEGIN
 
-/* One that nobody listens at. Drawn at random, and never one that the kernel gives to connections on their way out
- * (from 32768 on): tests that run beside this one make many of them. */
+/* A port without a listener. Drawn at random below 32768, since the kernel gives higher ones to outgoing connections,
+ * of which other tests make many. */
 uint16_t free_port(void);
 
 GSEL_EXTERN_C_END

@@ -1,5 +1,5 @@
-/* support/post_validation_trial.h: the long model trained over a pipeline that steps before it knows whether it may,
- * and all that came of it, step by step; compared bit for bit with what came of the same pipeline that waits. */
+/* support/post_validation_trial.h: the long model trained over a pipeline with optimistic steps, and the outcome of
+ * each step, compared bit for bit with the outcome of the same pipeline without them. */
 #ifndef GSEL_TESTS_VALIDATION_TRIAL_H
 #define GSEL_TESTS_VALIDATION_TRIAL_H
 
@@ -8,13 +8,13 @@
 
 enum { VALIDATION_STEPS = 6 };
 
-/* Of each step, in f64 as reported. Norm and skipped stand with the step that they are of. */
+/* Of each step, in f64 as reported. Norm and skipped are stored with their step. */
 typedef struct post_validation_outcome {
   float params[LONG_ELEMS];
   double loss[VALIDATION_STEPS], weight[VALIDATION_STEPS], norm[VALIDATION_STEPS];
   double scale[VALIDATION_STEPS], rate[VALIDATION_STEPS], evaluated;
   int32_t skipped[VALIDATION_STEPS];
-  /* What the two may differ in. */
+  /* The differences of the two. */
   int32_t known[VALIDATION_STEPS], restarts, inputs;
   gsel_comm_count norms, overflows;
 } post_validation_outcome;
@@ -28,7 +28,7 @@ typedef struct post_validation_trial {
   post_validation_outcome* out; /* shared memory, [world_size] */
 } post_validation_trial;
 
-/* What a rank owns; released in reverse. */
+/* The objects of a rank; released in reverse. */
 typedef struct post_validation_session {
   long_model m;
   gsel_comm* comm;

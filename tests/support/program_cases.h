@@ -1,4 +1,4 @@
-// support/program_cases.h: programs whose text is changed, in whole lines, and what the verifier is to say to it.
+// support/program_cases.h: programs whose text is changed, in whole lines, and the answer that the verifier must give.
 #pragma once
 
 #include <cstring>
@@ -18,7 +18,7 @@ using Texts = std::vector<std::string>;  // by rank
 std::string verdict(const Texts& texts, Purpose purpose = Purpose::training);
 void check_verdict(const std::string& why, const char* expected, const std::string& of);
 
-// Replaces the n-th place (from 1) where these whole lines stand; no replacement: they go.
+// Replaces the n-th occurrence (from 1) of these whole lines; an empty replacement removes them.
 void change(std::string& text, const std::string& lines, int nth, const std::string& replacement);
 
 struct Case {

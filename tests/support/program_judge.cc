@@ -186,7 +186,7 @@ void Judge::forward(Footprint& f, const gsel_instr& instr) {
     // One more contribution that is owed to the gradient.
     if (!again && p_.values[v].needs_gradient) note(f, kGradient, v, mb, Access::add);
   }
-  // What is written again is the same, and who has read it before keeps what it read.
+  // A second write stores the same value, so earlier readers are not affected.
   if (!again)
     for (int32_t v : l.outputs) note(f, kValue, v, mb, Access::write);
   note(f, kSaved, instr.layer, mb, Access::write);

@@ -1,5 +1,5 @@
-// support/program_judge.h: what the instructions of one rank's program read and write, said here a second time and in
-// another way than the verifier says it, so that damaged programs can be judged without it.
+// support/program_judge.h: what the instructions of one rank's program read and write: a second implementation, apart
+// from the verifier's, so that damaged programs can be judged without it.
 #pragma once
 
 #include <map>
@@ -28,7 +28,7 @@ using Touched = std::map<std::tuple<Thing, int32_t, int32_t>, Access>;
 
 struct Footprint {
   Touched things;
-  bool meets = false;  // stands in the order of calls of its group
+  bool meets = false;  // has a place in the order of calls of its group
 };
 
 class Judge {
@@ -40,12 +40,12 @@ class Judge {
   // Whether two instructions may change places, on all ranks alike or on one.
   bool commute(size_t a, size_t b, bool everywhere) const;
 
-  // Of buckets that are reduced several times a step: whether each reduction takes something, nothing is left behind
-  // the last, and nobody writes what is under way. Which reduction takes which contribution does not matter.
+  // Of buckets that are reduced several times a step: whether each reduction has a contribution, no contribution
+  // follows the last reduction, and no instruction writes a bucket under way.
   bool reductions_are_sound(const std::vector<gsel_instr>& step) const;
 
-  // Of buckets whose parameters are gathered: whether windows are opened, awaited and closed in turn, and whoever reads
-  // stands in one. Which one does not matter.
+  // Of buckets whose parameters are gathered: whether windows are opened, awaited and closed in turn, and each reader
+  // is inside a window.
   bool windows_are_sound(const std::vector<gsel_instr>& step) const;
 
  private:

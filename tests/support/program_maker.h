@@ -1,5 +1,5 @@
 // support/program_maker.h: good programs of every strategy, made here from the rules of docs/program.md and not by the
-// plugins, so that what checks programs is not checked by what makes them.
+// plugins, so that the checks of programs do not depend on the plugins.
 //
 // The model: a table that embedding and head share, a linear layer whose bias backward does not read, a sum over a
 // skip connection, a frozen parameter. Three buckets: table; w1 and b1; w2, which stays whole in stage 3.

@@ -112,7 +112,7 @@ void ranks_run_threads(rank_run* runs, int32_t n, rank_body body) {
 
 pid_t rank_fork(rank_run* run, rank_body body) {
   fflush(NULL);
-  if (is_started()) skip(); /* what is made to die is a process of the test's own */
+  if (is_started()) skip(); /* only processes that the test forks may die */
   const pid_t pid = fork();
   assert_true(pid >= 0);
   if (pid > 0) return pid;

@@ -81,7 +81,7 @@ gsel_status rank_join(const rank_run *run, gsel_comm **comm, gsel_error **error)
 /* Zeroed memory that threads and forked children share; given back with munmap. */
 void *shared_memory(size_t bytes);
 
-/* Clears what ranks share, once nobody looks at it any more. */
+/* Clears the shared memory of ranks after all have read it. */
 void shared_clear(void *memory, size_t bytes);
 
 /* A word of shared memory by which ranks say how far they are. await_step gives up after a minute. */
@@ -91,7 +91,7 @@ void await_step(const volatile int32_t *word, int32_t step);
 /* world_size runs in memory that forked children share, with a fresh id. */
 rank_run *ranks_prepare(int32_t world_size, void *user);
 
-/* Fails the test with what the ranks reported; releases the runs. */
+/* Fails the test with the first report of a rank; releases the runs. */
 void ranks_verdict(rank_run *runs, int32_t n);
 
 /* A rank that a test starts with pthread_create(rank_thread_main). */

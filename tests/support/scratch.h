@@ -10,7 +10,7 @@ GSEL_EXTERN_C_BEGIN
 /* Makes gsel-<area>-XXXXXX and writes its path to `path`; 0 on failure. */
 int make_scratch(char* path, size_t bytes, const char* area);
 
-/* Removes it with all that stands in it; 0 on success. */
+/* Removes it and its contents; 0 on success. */
 int remove_scratch(const char* path);
 
 GSEL_EXTERN_C_END

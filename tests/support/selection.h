@@ -1,5 +1,5 @@
-/* support/selection.h: selection tests as tables. A row says what was asked on which machine and what came out; every
- * row names the document or upstream test that it is taken from. */
+/* support/selection.h: selection tests as tables. A row has the machine, the request and the expected result, and names
+ * the document or upstream test that it is from. */
 #ifndef GSEL_TESTS_SELECTION_H
 #define GSEL_TESTS_SELECTION_H
 
@@ -8,14 +8,14 @@
 struct selection_row {
   const char* source;  /* where the expected result comes from */
   const char* machine; /* a file of tests/data/inventory without .json, or "nvidia:4", "amd:2": so many equal cards */
-  /* What is asked; NULL: not given. */
+  /* The request; NULL: not given. */
   const char *compat, *devices, *accelerator, *order, *include, *exclude, *hostfile; /* the hostfile's text */
   const char* env; /* NAME=VALUE, one per line; NULL: none */
   /* When it succeeds: indexes in bus order, such as "3,1"; a partition as "2:0", a tile as "2.1"; on a machine of
    * several hosts each entry begins with "host/". "" is a selection of no device. NULL: it is refused. */
   const char* chosen;
-  const char* warning; /* a part of the warnings; NULL: not looked at; "-": there must be none */
-  /* When it is refused; NULL and 0: not looked at. */
+  const char* warning; /* a part of the warnings; NULL: not checked; "-": there must be none */
+  /* When it is refused; NULL and 0: not checked. */
   gsel_status code;
   const char* token;
   int column;

@@ -13,8 +13,8 @@ enum { SANITIZED = 0 };
 
 GSEL_EXTERN_C_BEGIN
 
-/* Whether the row that is asked for is in the share: each n-th call's. A number that divides none of the loops' lengths
- * keeps the share from lying in one column. Ranks ask before they are started, not each for itself. */
+/* Whether the next row is tried: each n-th call. n should divide the length of no loop, so that the tried rows are
+ * spread over all columns. Called before ranks are started, so that all try the same rows. */
 int in_share_of(unsigned n);
 int in_share(void);
 

@@ -56,7 +56,7 @@ struct SimulatedStage {
   char failure[256];
 };
 
-// Until the parent lets hosts go on; a sleep that costs nothing, since processor time is measured.
+// Sleeps until the parent starts the next stage; without polling, since processor time is measured.
 void await_go(SimulatedStage& stage, int32_t phase) {
   for (int32_t at = stage.go.load(); at < phase; at = stage.go.load())
     syscall(SYS_futex, &stage.go, FUTEX_WAIT, at, nullptr, nullptr, 0);
@@ -100,7 +100,7 @@ void lead_simulated(const SimulatedJob& job, SimulatedStage& stage, const hosts:
   hosts::Relay relay(roster, lines, -1);
   make_calls(relay, job.calls);
   ++stage.come[kCalls];
-  await_go(stage, kAfter);  // nobody leaves before
+  await_go(stage, kAfter);  // no rank leaves earlier
 }
 
 void run_simulated_host(const SimulatedJob& job, SimulatedStage& stage, int32_t host) {

@@ -1,7 +1,7 @@
 // support/simulated_job.h: a job of many ranks that meet on one machine: a process for each host, a thread for each
 // rank, and the library's own code for the rendezvous on all sides, over sockets of the loopback device. No rank has
 // memory to share, or a transport. What the program and the processes that it forks send over sockets is counted, by
-// phases: simulated_job.cc stands in front of the system's own calls, so it is part of the program and of no library.
+// phases: simulated_job.cc replaces the system's calls, so it must be linked into the program itself.
 #pragma once
 
 #include <atomic>

@@ -1,10 +1,11 @@
 /* support/small_transformer.h: a small transformer whose numbers are all integers, so that f32 holds every sum exactly
- * and any way to share it must give the single rank's parameters bit for bit. It has what a tensor axis trips over: a
- * table of rows that is embedding and head, columns and rows of linears, parameters and values in blocks that are each
- * split, heads that stay together and fewer of keys than of queries, whole parameters in layers that have parts, biases
- * that are added once, values read by several layers in several placements, reductions in the middle of layers forward
- * and backward, sizes that no number of ranks divides. Kernels take sizes from what they are lent. Where a layer does
- * not look across positions it says so. Gradients are those of a sum of absolute distances, which keeps them small.
+ * and any way to share it must give the single rank's parameters bit for bit. It has the difficult cases of a tensor
+ * axis: a table of rows that is embedding and head, columns and rows of linears, parameters and values in blocks that
+ * are each split, heads that stay together and fewer of keys than of queries, whole parameters in layers that have
+ * parts, biases that are added once, values read by several layers in several placements, reductions in the middle of
+ * layers forward and backward, sizes that no number of ranks divides. Kernels take sizes from what they are lent. Where
+ * a layer does not look across positions it says so. Gradients are those of a sum of absolute distances, which keeps
+ * them small.
  *
  *   embed    e <- tokens            rows of the table, partial sums
  *   positions x = e + position

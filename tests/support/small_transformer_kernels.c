@@ -55,7 +55,7 @@ static int64_t tm_columns(const gsel_tensor* t) {
   return t->dims[t->n_dims - 1];
 }
 
-/* Where an element of what is here stands in the whole parameter. */
+/* Index in the whole parameter of an element of the shard. */
 static int64_t tm_global(int p, const gsel_shard* shard, const gsel_tensor* t, int64_t i) {
   int64_t at[2] = {i / t->dims[1], i % t->dims[1]};
   if (shard->dim >= 0) {

@@ -1,5 +1,5 @@
-/* support/small_transformer_kernels.h: the layers of small_transformer.h, forward and backward, and what they note.
- * They take sizes from what they are lent, and where what is here of a tensor begins from its part. */
+/* support/small_transformer_kernels.h: the layers of small_transformer.h, forward and backward, and what they record.
+ * They take sizes from their tensors, and the position of a shard in its tensor from gsel_shard. */
 #ifndef GSEL_TESTS_SMALL_TRANSFORMER_KERNELS_H
 #define GSEL_TESTS_SMALL_TRANSFORMER_KERNELS_H
 
@@ -71,7 +71,7 @@ typedef struct small_transformer {
   int fail_on_rank;
   int rank;
   int64_t batch;
-  /* What came of it. */
+  /* The outcome. */
   float noted[TM_PARAMS][TM_MOST_PARAM]; /* of the last evaluation: parameters as kernels saw them */
   unsigned char is_noted[TM_PARAMS][TM_MOST_PARAM];
   double magnitude[TM_PARAMS][TM_MOST_PARAM]; /* sum of |terms| of each gradient in this step */

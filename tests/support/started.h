@@ -33,7 +33,7 @@ void* started_map(const struct started* s, const char* kind, int32_t n, size_t b
 struct started* started_job(void);
 int is_started(void);
 
-/* What an error says of ranks on hosts (hosts.sh), as it says it of ranks on one. */
+/* The text of an error about ranks on several hosts (hosts.sh), in the form for one host. */
 void started_plain(char* text);
 
 /* All processes are here. A process that is lost ends the program: the launcher ends the others. */

@@ -1,5 +1,5 @@
 /* support/step_model.h: the smallest model a step can be watched on: one layer, y = a * x + b for each of three numbers
- * of a sample, and a loss, half the sum of squares. A test replaces what it is about: callbacks, phases, saved bytes,
+ * of a sample, and a loss, half the sum of squares. A test replaces its subject: callbacks, phases, saved bytes,
  * types, the optimizer. All numbers are small integers. */
 #ifndef GSEL_TESTS_STEP_MODEL_H
 #define GSEL_TESTS_STEP_MODEL_H
@@ -22,7 +22,7 @@ typedef struct step_model {
   gsel_init_fn init; /* NULL: step_initial; gets the model */
   gsel_data_fn data; /* NULL: step_data */
   const gsel_optimizer_options* optimizer;
-  /* Changes what is described before it is added: one of the three is not NULL. NULL: nothing. */
+  /* Changes a description before it is added: one of the three is not NULL. NULL: nothing. */
   void (*vary)(gsel_param_options* param, gsel_value_options* value, gsel_layer_options* layer, const void* model);
   void* user; /* the test's */
   int rank, world_size;
@@ -56,7 +56,7 @@ typedef struct step_session {
 gsel_status step_open(const rank_run* run, const step_model* m, step_session* s, gsel_error** err);
 void step_close(step_session* s);
 
-/* Both parameters, one behind the other. */
+/* Both parameters, one after the other. */
 gsel_status step_params(gsel_trainer* trainer, float* out, gsel_error** err);
 
 #define STEP_SIGN(batch, more) \

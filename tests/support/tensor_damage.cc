@@ -46,7 +46,7 @@ Pick over_tensor(gsel_instr_kind kind) {
   return [kind](const Program&, const gsel_instr& i) { return i.kind == kind && i.axis == GSEL_AXIS_TENSOR; };
 }
 
-// Two calls of redistributions that stand beside each other on one rank.
+// Two adjacent calls of redistributions on one rank.
 bool swap_redistributions(std::vector<Program>& programs, Draw& draw) {
   auto meets = [](const Program& p, const gsel_instr& i) {
     return i.kind == GSEL_FORWARD && communicates(redistribution_of(p, p.layers[i.layer], i.kind));
@@ -101,17 +101,17 @@ bool sum_replicated_loss(std::vector<Program>& programs, Draw&) {
 
 // ---- outlines ----
 
-// Some piece of one kind that fits, changed on all ranks.
-template <class Piece>
-Damage on_all(std::vector<Piece> Program::*pieces, const std::function<bool(const Program&, size_t)>& fits,
-              const std::function<void(Program&, Piece&)>& change) {
+// Some item of one kind that fits, changed on all ranks.
+template <class Item>
+Damage on_all(std::vector<Item> Program::*items, const std::function<bool(const Program&, size_t)>& fits,
+              const std::function<void(Program&, Item&)>& change) {
   return [=](std::vector<Program>& programs, Draw& draw) {
     std::vector<size_t> found;
-    for (size_t i = 0; i < (programs[0].*pieces).size(); ++i)
+    for (size_t i = 0; i < (programs[0].*items).size(); ++i)
       if (fits(programs[0], i)) found.push_back(i);
     if (found.empty()) return false;
     const size_t at = draw.of(found);
-    for (Program& p : programs) change(p, (p.*pieces)[at]);
+    for (Program& p : programs) change(p, (p.*items)[at]);
     return true;
   };
 }
@@ -138,21 +138,21 @@ Damage placement_changed(Placement from, Placement to) {
       [to](Program&, ProgramValue& v) { v.placement = to; });
 }
 
-// On one rank: what it has and what the next one has overlap, or leave a gap.
-template <class Piece>
-bool move_end(std::vector<Program>& programs, std::vector<Piece> Program::*pieces, int64_t Piece::*size, int by,
+// On one rank: its shard and the next one overlap, or leave a gap.
+template <class Item>
+bool move_end(std::vector<Program>& programs, std::vector<Item> Program::*items, int64_t Item::*size, int by,
               Draw& draw) {
   std::vector<std::pair<size_t, size_t>> found;
   for (size_t r = 0; r < programs.size(); ++r)
-    for (size_t i = 0; i < (programs[r].*pieces).size(); ++i) {
-      const Shard& shard = (programs[r].*pieces)[i].shard;
+    for (size_t i = 0; i < (programs[r].*items).size(); ++i) {
+      const Shard& shard = (programs[r].*items)[i].shard;
       if (!shard.is_whole() && shard.end + by <= shard.whole && shard.size() + by > 0) found.push_back({r, i});
     }
   if (found.empty()) return false;
   const auto [rank, id] = draw.of(found);
-  Piece& piece = (programs[rank].*pieces)[id];
-  piece.*size = piece.*size / piece.shard.size() * (piece.shard.size() + by);
-  piece.shard.end += by;
+  Item& item = (programs[rank].*items)[id];
+  item.*size = item.*size / item.shard.size() * (item.shard.size() + by);
+  item.shard.end += by;
   return true;
 }
 
@@ -193,7 +193,7 @@ bool sums(const Program& p, const ProgramLayer& redistribution) {
   return from == Placement::partial || (from == Placement::replicate && to == Placement::copy);
 }
 
-// A reader that takes the value as its layer left it: unsummed, or without a sum of what the ranks contribute.
+// A reader that takes the value as its layer left it: unsummed, or without the sum over the ranks.
 bool read_unredistributed(std::vector<Program>& programs, Draw& draw) {
   std::vector<std::pair<size_t, size_t>> found;
   const Program& first = programs[0];

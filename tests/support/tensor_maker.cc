@@ -285,7 +285,7 @@ class TensorMaker {
     if (instr.kind == GSEL_BACKWARD || instr.kind == GSEL_BACKWARD_INPUT) bring_back(instr, p);
   }
 
-  // What the tensor axis adds at the end of a step, before the first instruction that it must not come behind.
+  // The instructions of the tensor axis at the end of a step, before the first instruction that must follow them.
   void begin_end(const gsel_instr& next, Program& p) {
     auto has = [&](auto... kinds) { return ((next.kind == kinds) || ...); };
     auto came = [&](gsel_instr_kind kind) { return std::ranges::count(p.step, kind, &gsel_instr::kind) > 0; };

@@ -40,7 +40,7 @@ static int64_t t_first(const gsel_shard* shard) {
   return shard->dim < 0 ? 0 : shard->begin;
 }
 
-/* Where element i of what is here lies in the whole. */
+/* Index in the whole of element i of the shard. */
 static int64_t t_whole(const gsel_shard* shard, const gsel_tensor* t, int64_t i) {
   if (shard->dim < 0) return i;
   int64_t inner = 1;

@@ -1,4 +1,4 @@
-/* support/tensor_model.h: a small model of integers that ranks of a tensor axis can share in every way there is: a
+/* support/tensor_model.h: a small model of integers that a tensor axis can divide in every way: a
  * table split by vocabulary and tied to the head, columns and rows, a fused parameter in blocks, units that stay
  * together, a layer across positions, whole parameters in layers that compute each position by itself, a loss that
  * reduces in the middle. Sizes leave remainders on two ranks and on three. What a rank sees of each parameter while it
@@ -31,7 +31,7 @@ typedef struct tensor_model {
   int frozen;           /* parameters are not trained */
   void (*vary)(gsel_layer_options* layer); /* changes a layer before it is added; NULL: nothing */
   const char* fails_in; /* layer whose forward fails: "gate", or "loss" between its phases; NULL: none */
-  /* Where values and gradients lay, of the last micro-batch: as written, and as read behind a redistribution. */
+  /* Addresses of values and gradients in the last micro-batch: as written, and as read after a redistribution. */
   const void *y, *y_read, *o, *o_read, *d_o, *d_o_read;
 } tensor_model;
 

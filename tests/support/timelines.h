@@ -1,4 +1,4 @@
-// support/timelines.h: timelines of documents, and what is to be found in their pictures.
+// support/timelines.h: timelines of documents, and searches in their pictures.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ inline std::string svg_of(const Timeline& timeline) {
   return svg;
 }
 
-// How often a part stands in a text.
+// How often a text contains a part.
 inline size_t count(const std::string& text, const std::string& part) {
   size_t n = 0;
   for (size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size()) ++n;

@@ -1,4 +1,4 @@
-/* support/traces.h: what a process holds: descriptors, mappings and pages of communicators. */
+/* support/traces.h: counts what a process holds: descriptors, mappings and pages of communicators. */
 #ifndef GSEL_TESTS_TRACES_H
 #define GSEL_TESTS_TRACES_H
 

@@ -1,6 +1,6 @@
 /* support/trainer_trial.h: one trial of the trainer on ranks: the exact model under a configuration, trained for a few
- * steps by pushing or pulling; what came of it stands in memory that all ranks share, and can be compared with what
- * came of another trial, bit for bit. */
+ * steps by pushing or pulling. The outcome is in memory that all ranks share, and can be compared bit for bit with
+ * that of another trial. */
 #ifndef GSEL_TESTS_TRAINER_TRIAL_H
 #define GSEL_TESTS_TRAINER_TRIAL_H
 

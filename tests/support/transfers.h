@@ -1,4 +1,4 @@
-// support/transfers.h: programs of all ranks, with as many transfers under way as are enough.
+// support/transfers.h: programs of all ranks, with enough transfers under way.
 #pragma once
 
 #include <vector>

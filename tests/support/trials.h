@@ -1,6 +1,6 @@
-/* support/trials.h: a world of three ranks in which one is to be hit, by GSEL_FAULT or by a signal, and what the others
- * must make of it: the right error about the right rank, in bounded time, nothing left in their process. Many worlds
- * run side by side, because those with a stopped rank do nothing but wait. */
+/* support/trials.h: worlds of three ranks, one of which is killed or stopped by GSEL_FAULT or a signal. The others must
+ * get the right error about that rank in bounded time, and leave nothing in their process. Many worlds run at the same
+ * time, because a world with a stopped rank only waits. */
 #ifndef GSEL_TESTS_TRIALS_H
 #define GSEL_TESTS_TRIALS_H
 

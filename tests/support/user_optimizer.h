@@ -1,4 +1,4 @@
-// support/user_optimizer.h: what tests of embedders' optimizers share.
+// support/user_optimizer.h: shared by tests of optimizers of embedders.
 #pragma once
 
 #include "support/bucket_shard.h"

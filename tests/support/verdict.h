@@ -1,4 +1,4 @@
-// support/verdict.h: what the verifier says to programs.
+// support/verdict.h: the answers of the verifier about programs.
 #pragma once
 
 #include <string>

@@ -4,8 +4,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/available.h"
 #include "base/error.h"
+#include "base/os.h"
 #include "comm/shm/memory/family.h"
 #include "support/check.h"
 

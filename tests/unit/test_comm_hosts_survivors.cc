@@ -117,7 +117,7 @@ void is_too_late(rank_run* run) {
     return;
   }
   sleep(4);
-  rank_fails(run, gsel_comm_shrink(comm, &left, &err), err, GSEL_ERR_PEER, "a minority: ranks 0 and 1 cannot be heard",
+  rank_fails(run, gsel_comm_shrink(comm, &left, &err), err, GSEL_ERR_PEER, "a minority: ranks 0 and 1 do not answer",
              0);
   gsel_comm_free(comm);
 }

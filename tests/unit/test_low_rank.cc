@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 #include "device/formulas/low_rank.h"
-#include "device/host/low_rank_kernels.h"
+#include "device/host/kernels.h"
 #include "program/compression.h"
 #include "support/compression.h"
 

@@ -55,14 +55,14 @@ static void test_a_number_is_good_until_destroyed(void** state) {
   gsel_op_free(scaled);
   gsel_op fresh = created("another", halve_and_add, NULL);
   check_fails(gsel_reduce_local(in, 2, &out, 1, GSEL_F32, op, GSEL_ORDER_RANKS, &err), err, GSEL_ERR_ARG,
-              "is none that gsel_op_create gave, or it is destroyed");
+              "was not made by gsel_op_create, or it is destroyed");
   gsel_op_free(fresh);
   gsel_op_free(0);
   gsel_op_free(GSEL_SUM);
   gsel_op_free(-1);
   gsel_op_free(INT32_MAX);
-  check_fails(gsel_reduce_local(in, 2, &out, 1, GSEL_F32, INT32_MAX, 0, &err), err, GSEL_ERR_ARG, "is none that");
-  check_fails(gsel_reduce_local(in, 2, &out, 1, GSEL_F32, GSEL_OP_USER, 0, &err), err, GSEL_ERR_ARG, "is none that");
+  check_fails(gsel_reduce_local(in, 2, &out, 1, GSEL_F32, INT32_MAX, 0, &err), err, GSEL_ERR_ARG, "was not made by");
+  check_fails(gsel_reduce_local(in, 2, &out, 1, GSEL_F32, GSEL_OP_USER, 0, &err), err, GSEL_ERR_ARG, "was not made by");
 }
 
 static void test_names_functions_and_outs_that_are_none_are_refused(void** state) {

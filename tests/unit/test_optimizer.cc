@@ -2,7 +2,7 @@
 // no division into shards matters, and the learning rate over time.
 #include <cmath>
 
-#include "device/host/optimizer_kernels.h"
+#include "device/host/kernels.h"
 #include "device/host/table.h"
 #include "support/bucket_shard.h"
 

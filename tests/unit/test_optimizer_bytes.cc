@@ -3,7 +3,7 @@
 #include <cmath>
 #include <set>
 
-#include "device/host/optimizer_kernels.h"
+#include "device/host/kernels.h"
 #include "support/vectors.h"
 
 namespace {

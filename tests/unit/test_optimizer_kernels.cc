@@ -2,8 +2,7 @@
 // cut and no instruction set changes a bit. 8-bit state has a test of its own.
 #include <cmath>
 
-#include "device/host/cast_kernels.h"
-#include "device/host/optimizer_kernels.h"
+#include "device/host/kernels.h"
 #include "support/vectors.h"
 
 namespace {

@@ -243,7 +243,7 @@ void test_what_does_not_fit_or_compile_is_refused(void**) {
 void test_candidates_of_a_search_compile_fit_and_take_what_was_forecast(void**) {
   const Transformer shape = gpt("small", 8, 256, 8, 512, 128);
   const auto model = describe(shape, {.sequence = 128, .dtype = GSEL_BF16});
-  Request request;
+  gsel::plan::Request request;
   request.workload = workload_of(shape, 128);
   request.cluster = cluster_of("8xA100", {});
   request.recipe = *find_recipe("gsel-bf16");

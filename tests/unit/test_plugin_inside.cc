@@ -2,12 +2,11 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "base/host_services.h"
+#include "base/foreign.h"
 #include "base/log.h"
 #include "plugin/loader.h"
 #include "plugin/registry.h"
 #include "plugin/search.h"
-#include "plugin/trust.h"
 #include "support/plugin_folder.h"
 
 namespace {

@@ -115,26 +115,29 @@ static void fallbacks_are_tried_in_order(void** state) {
 }
 
 static void orders_have_stated_ties(void** state) {
-  ROWS(
-      {.machine = "unlike7", .devices = "all", .order = "pci", .chosen = "0,1,2,3,4,5,6"},
-      {.machine = "unlike7", .devices = "all", .order = "fastest", /* pytorch 80876 */ .chosen = "3,5,2,6,1,0,4"},
-      {.machine = "unlike7", .devices = "count:2", .order = "most_free", .chosen = "3,5"},
-      {.machine = "a100x8", .devices = "all", .order = "pci", .env = "CUDA_VISIBLE_DEVICES=3,1,2", .chosen = "1,2,3"},
-      {.machine = "a100x8",
-       .devices = "all",
-       .order = "visible",
-       .env = "CUDA_VISIBLE_DEVICES=3,1,2",
-       .chosen = "3,1,2"},
-      {.machine = "linked8", .devices = "count:2", .order = "near", .chosen = "0,1"},
-      {.machine = "linked8", .devices = "count:2 & !index:0", .order = "near", .chosen = "2,3"},
-      {.machine = "linked8", .devices = "count:4", .order = "near", .chosen = "0,1,2,3"},
-      {.machine = "a100x8", .devices = "index:3,1", .order = "fastest", .chosen = "3,1", .warning = "order has no say"},
-      {.machine = "a100x8",
-       .order = "slowest",
-       .code = GSEL_ERR_SYNTAX,
-       .input = "order",
-       .token = "slowest",
-       .message = "most_free"});
+  ROWS({.machine = "unlike7", .devices = "all", .order = "pci", .chosen = "0,1,2,3,4,5,6"},
+       {.machine = "unlike7", .devices = "all", .order = "fastest", /* pytorch 80876 */ .chosen = "3,5,2,6,1,0,4"},
+       {.machine = "unlike7", .devices = "count:2", .order = "most_free", .chosen = "3,5"},
+       {.machine = "a100x8", .devices = "all", .order = "pci", .env = "CUDA_VISIBLE_DEVICES=3,1,2", .chosen = "1,2,3"},
+       {.machine = "a100x8",
+        .devices = "all",
+        .order = "visible",
+        .env = "CUDA_VISIBLE_DEVICES=3,1,2",
+        .chosen = "3,1,2"},
+       {.machine = "linked8", .devices = "count:2", .order = "near", .chosen = "0,1"},
+       {.machine = "linked8", .devices = "count:2 & !index:0", .order = "near", .chosen = "2,3"},
+       {.machine = "linked8", .devices = "count:4", .order = "near", .chosen = "0,1,2,3"},
+       {.machine = "a100x8",
+        .devices = "index:3,1",
+        .order = "fastest",
+        .chosen = "3,1",
+        .warning = "order does not apply"},
+       {.machine = "a100x8",
+        .order = "slowest",
+        .code = GSEL_ERR_SYNTAX,
+        .input = "order",
+        .token = "slowest",
+        .message = "most_free"});
 }
 
 static void a_process_sees_one_instance_of_mig(void** state) {

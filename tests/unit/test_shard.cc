@@ -5,8 +5,8 @@
 #include <numeric>
 #include <vector>
 
+#include "base/config.h"
 #include "base/shard.h"
-#include "base/weights.h"
 #include "support/check.h"
 #include "support/draw.h"
 

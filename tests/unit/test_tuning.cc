@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "comm/shm/tuning/tuning_file.h"
+#include "comm/shm/tuning/tuning.h"
 #include "support/counts.h"
 #include "support/ranks.h"
 #include "support/scratch.h"

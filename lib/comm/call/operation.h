@@ -35,7 +35,7 @@ gsel_op create_operation(std::string_view name, uint64_t record, gsel_op_fn func
 gsel_op create_scaled_sum(double factor);
 void destroy_operation(gsel_op op) noexcept;
 
-// See gsel_reduce_local; checks its arguments. reduce_local.cc
+// See gsel_reduce_local; checks its arguments.
 void reduce_local(const void* const* inputs, size_t n, void* out, size_t count, gsel_dtype dtype, gsel_op op,
                   int32_t order);
 

@@ -1,11 +1,15 @@
 // comm/device/accelerator.h: the device whose memory a communicator works on, and its transport. Communicators made
-// from one another share it. Does not know how a transport was found.
+// from one another share it.
 #pragma once
 
+#include <gsel/comm.h>
+
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/config.h"
 #include "comm/device/device_memory.h"
 #include "comm/device/transport.h"
 #include "device/device.h"
@@ -25,6 +29,21 @@ struct Accelerator {
   std::string others;                // why other transports were not used: "nccl: no libnccl.so.2"; empty: no others
 
   std::unique_ptr<DeviceMemory> memory;  // of gsel_mem_alloc
+};
+
+// Whether the options name a device other than the host.
+bool has_accelerator(const gsel_comm_options& given);
+// Opens the device that the options name, and the transport that the options or the settings name. open.cc
+std::shared_ptr<const Accelerator> open_accelerator(const gsel_comm_options& given, const Config& settings);
+// Opens the transport of host memory between hosts; its device is the host. With an accelerator, the transport that
+// the options name is the accelerator's.
+std::shared_ptr<const Accelerator> open_between_hosts(const gsel_comm_options& given, const Config& settings);
+
+// Opens the transports of a communicator after its ranks have met, so that all ranks learn of a failure. Empty: none.
+struct OpenTransports {
+  using Open = std::function<std::shared_ptr<const Accelerator>()>;
+  Open accelerator{};    // empty: the communicator works on host memory
+  Open between_hosts{};  // called if the ranks are on several hosts
 };
 
 // The transport that the ranks of a communicator have agreed on.

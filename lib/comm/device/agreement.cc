@@ -88,7 +88,7 @@ void check_demands(const Control& control, std::span<const Choice> all, const Ch
     const std::string name = control.named(static_cast<int32_t>(q));
     if ((all[q].flags & GSEL_COMM_NOT_THROUGH_HOST) != 0 && agreement.through_host)
       throw about(control, q, GSEL_ERR_UNSUPPORTED,
-                  fmt::format("{} was made with GSEL_COMM_NOT_THROUGH_HOST, and nothing else carries the memory: {}",
+                  fmt::format("{} was made with GSEL_COMM_NOT_THROUGH_HOST, and no transport takes its memory: {}",
                               name, agreement.reason));
     if ((all[q].flags & GSEL_COMM_BITWISE) != 0 && !agreement.through_host &&
         (wanted.transport_flags & GSEL_TRANSPORT_BITWISE) == 0)

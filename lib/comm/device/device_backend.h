@@ -12,7 +12,6 @@
 #include <span>
 #include <thread>
 
-#include "base/forked.h"
 #include "base/os.h"
 #include "comm/device/accelerator.h"
 #include "comm/device/call_clock.h"
@@ -87,7 +86,7 @@ class DeviceBackend final : public Backend {
   void await_cause(const Error& error) const;
   void drain() noexcept;
   void finish_calls() noexcept;
-  void require(const char* asked) const { require_own_process(fork_generation_, asked); }
+  void require(const char* function) const { require_own_process(fork_generation_, function); }
 
   std::shared_ptr<const Accelerator> accelerator_;
   Control& control_;

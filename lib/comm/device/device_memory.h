@@ -40,7 +40,7 @@ struct Accelerator;
 // Checks that a buffer is memory that the device can access. Asks the device in every call, since an address may be
 // freed and reused. GSEL_ERR_ARG for host memory that is not page-locked, for memory of another device, for a buffer of
 // less than `bytes`, and for memory that a device of reached_by cannot access. function, name: call and argument, for
-// errors. memory_check.cc
+// errors.
 void check_device_memory(const Accelerator& accelerator, std::span<const int32_t> reached_by, const char* function,
                          const void* memory, uint64_t bytes, const char* name);
 

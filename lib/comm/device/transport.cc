@@ -4,8 +4,8 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/foreign.h"
 #include "base/guard.h"
-#include "base/host_services.h"
 #include "base/log.h"
 #include "base/threads.h"
 #include "comm/device/accelerator.h"

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/forked.h"
+#include "base/os.h"
 #include "comm/call/collective.h"
 #include "comm/hosts/hosts_control.h"
 #include "comm/shm/call/plan.h"
@@ -75,7 +75,7 @@ void HostsControl::announce(const gsel_collective& given, bool registered) {
   const auto ranks = static_cast<int32_t>(roster_.ranks());
   shm::Call call;
   shm::complete(given, ranks, static_cast<int64_t>(timeout_s_ * 1e9), call, false,
-                registered ? shm::Asked::enqueued_registered : shm::Asked::enqueued);
+                registered ? shm::CallOrigin::enqueued_registered : shm::CallOrigin::enqueued);
   Announcement announcement;
   announcement.head = head_of(call, 0);
   announcement.collectives = is_point_to_point(call.kind) ? 0 : 1;

@@ -23,12 +23,12 @@ void Messages::take_frames() {
 
 void Messages::take_frames(int32_t rank, Peer& peer) {
   for (;;) {
-    const size_t place = peer.came % kFrames;
+    const size_t place = peer.frames_taken % kFrames;
     auto& posted = peer.posted[place];
     if (peer.gone || (!posted->has_ended() && !posted->test(0, &peer.gone))) return;
     Frame& frame = peer.frames[place];
     if (!take_frame(rank, peer, frame)) return;
-    ++peer.came;
+    ++peer.frames_taken;
     ++moves_;
     posted.reset();
     posted.emplace(host_transport_, gsel_transfer{rank, kFrameTag, nullptr, &frame, sizeof frame}, &peer.gone);

@@ -195,7 +195,7 @@ Decision Coordinator::decide() {
     if (is(marks_[q], Mark::comes)) come.push_back(static_cast<int32_t>(q));
   if (others.size() > come.size() || (others.size() == come.size() && others.front() < come.front()))
     return failed_decision(GSEL_ERR_PEER, others.front(),
-                           fmt::format("gsel_comm_shrink: {} here, a minority: {} cannot be heard and may go on "
+                           fmt::format("gsel_comm_shrink: {} here, a minority: {} do not answer and may go on "
                                        "without this host; join again",
                                        shown_text(come), shown_text(others)));
   Decision decision = create_job();

@@ -33,7 +33,7 @@ int64_t host_timeout_ns() {
   const auto parsed = std::from_chars(given, end, seconds);
   if (parsed.ec != std::errc() || parsed.ptr != end || !(seconds >= kLeastSilence && seconds <= kMostSilence))
     throw Error(GSEL_ERR_CONFIG, fmt::format("GSEL_HOST_TIMEOUT is {}; expected seconds from {} to {}, after which a "
-                                             "host that says nothing is taken for lost",
+                                             "silent host counts as lost",
                                              in_quotes(given), kLeastSilence, kMostSilence))
         .at(Place{.file = "", .token = "GSEL_HOST_TIMEOUT"});
   return static_cast<int64_t>(seconds * 1e9);
@@ -68,7 +68,7 @@ void FailureNotifier::begin_inquiries(const ShrinkSeries& series, const Secret& 
   inquires_.store(true, std::memory_order_release);
 }
 
-// Sends notice and text in one piece, since this rank may be killed in between.
+// Sends notice and text in one write, since this rank may be killed in between.
 void FailureNotifier::notify_all(const Notice& notice, const std::string& text) noexcept {
   std::array<char, sizeof notice + kMostNoticeText> both;
   std::memcpy(both.data(), &notice, sizeof notice);
@@ -157,9 +157,9 @@ void FailureNotifier::receive_from(size_t host) {
     if (notice->kind == Kind::leaves) peers_[host].has_left = true;
     if (notice->kind != Kind::broken) continue;
     std::string text(std::min(notice->bytes, kMostNoticeText), '\0');
-    const Stream::Came came = watch.await(text.data(), text.size(), os::now_ns() + kNoticeNs);
-    if (came == Stream::Came::end) return lose(host, shm::kEnded);
-    if (came != Stream::Came::all)
+    const Stream::Wait result = watch.await(text.data(), text.size(), os::now_ns() + kNoticeNs);
+    if (result == Stream::Wait::end) return lose(host, shm::kEnded);
+    if (result != Stream::Wait::all)
       text = roster_.named(roster_.on(host).front()) + " reports a failure without its cause";
     peers_[host].has_left = true;  // it may end after that
     local_.break_with(Error(notice->code, one_line(text)).about_rank(notice->about));

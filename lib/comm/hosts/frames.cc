@@ -56,7 +56,7 @@ void Frames::send(const Word& word, const std::function<Came(size_t host)>& byte
   }
 }
 
-bool Frames::receive(int64_t deadline_ns, const std::function<std::string()>& asked) {
+bool Frames::receive(int64_t deadline_ns, const std::function<std::string()>& what) {
   Sent& before = sent_[(number_ + 1) % 2];
   for (HostTransport::Posted& one : before.posted) host_transport_.finish(one, deadline_ns, "a frame");
   before.posted.clear();
@@ -65,13 +65,13 @@ bool Frames::receive(int64_t deadline_ns, const std::function<std::string()>& as
   for (size_t h = 0; h < peers_.size(); ++h) {
     if (!peers_[h]) continue;
     if (number_ > 1) post_receive(*peers_[h], number_ + 1);  // after the awaited one
-    if (!receive(h, *peers_[h], deadline_ns, asked)) all_alike = false;
+    if (!receive(h, *peers_[h], deadline_ns, what)) all_alike = false;
   }
   return all_alike;
 }
 
-bool Frames::receive(size_t host, Peer& peer, int64_t deadline_ns, const std::function<std::string()>& asked) {
-  finish(*peer.next[number_ % 2], host, deadline_ns, asked);
+bool Frames::receive(size_t host, Peer& peer, int64_t deadline_ns, const std::function<std::string()>& what) {
+  finish(*peer.next[number_ % 2], host, deadline_ns, what);
   const Frame& frame = peer.frames[number_ % 2];
   if (frame.number != number_ || frame.bytes > kMostFrameBytes)
     throw Error(GSEL_ERR_INTERNAL,
@@ -82,7 +82,7 @@ bool Frames::receive(size_t host, Peer& peer, int64_t deadline_ns, const std::fu
     std::memcpy(peer.rest.data(), frame.begin, kShortBytes);
     HostTransport::Posted rest(
         host_transport_, {peer.rank, kRestTag, nullptr, peer.rest.data() + kShortBytes, frame.bytes - kShortBytes});
-    finish(rest, host, deadline_ns, asked);
+    finish(rest, host, deadline_ns, what);
   }
   others_go_on_ = others_go_on_ || frame.goes_on != 0;
   return frame.alike != 0 && frame.fingerprint == sent_[number_ % 2].word.fingerprint;
@@ -96,16 +96,16 @@ Frames::Came Frames::from(size_t host) const {
 
 // Errors as in Relay::receive.
 void Frames::finish(HostTransport::Posted& posted, size_t host, int64_t deadline_ns,
-                    const std::function<std::string()>& asked) {
+                    const std::function<std::string()>& what) {
   while (!posted.test(kFrameLookS)) {
     host_transport_.throw_break_reason();
     host_transport_.attend();
     if (relay_ && relay_->has_left(host)) {
       if (posted.test(kFrameLookS)) return;  // it left after it had sent this
-      relay_->throw_left(host, asked());
+      relay_->throw_left(host, what());
     }
     if (os::now_ns() < deadline_ns + kFrameCauseNs) continue;
-    throw Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: {} is late for {}", roster_.host_text(host), asked()))
+    throw Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: {} is late for {}", roster_.host_text(host), what()))
         .about_rank(roster_.shown(roster_.on(host).front()));
   }
 }

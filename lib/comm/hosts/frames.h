@@ -36,8 +36,8 @@ class Frames {
   };
   // Sends the call to every other host, with bytes for that host.
   void send(const Word& word, const std::function<Came(size_t host)>& bytes_for);
-  // Receives from every other host. asked: text of the call, for errors. false: some host makes another call.
-  bool receive(int64_t deadline_ns, const std::function<std::string()>& asked);
+  // Receives from every other host. what: text of the call, for errors. false: some host makes another call.
+  bool receive(int64_t deadline_ns, const std::function<std::string()>& what);
   // The bytes received from a host, valid until the next receive().
   Came from(size_t host) const;
   bool others_go_on() const { return others_go_on_; }
@@ -61,9 +61,9 @@ class Frames {
     std::vector<HostTransport::Posted> posted = {};
   };
   void post_receive(Peer& peer, uint64_t number);
-  bool receive(size_t host, Peer& peer, int64_t deadline_ns, const std::function<std::string()>& asked);
+  bool receive(size_t host, Peer& peer, int64_t deadline_ns, const std::function<std::string()>& what);
   void finish(HostTransport::Posted& posted, size_t host, int64_t deadline_ns,
-              const std::function<std::string()>& asked);
+              const std::function<std::string()>& what);
 
   const Roster& roster_;
   HostTransport& host_transport_;

@@ -19,7 +19,7 @@ using shm::Socket;
 
 constexpr int64_t kAnswerNs = 1'000'000'000;  // additional wait for rank 0, which knows the missing ranks
 constexpr int64_t kTellLocalNs = 200'000'000;
-constexpr size_t kPieceBytes = 32768;  // of a message between ranks of a host
+constexpr size_t kChunkBytes = 32768;  // of a message between ranks of a host
 
 constexpr uint64_t kMostTableBytes = uint64_t{1} << 30;
 
@@ -35,10 +35,9 @@ struct ReceivedTable {
 }
 
 [[noreturn]] void fail_unsigned() {
-  throw Error(
-      GSEL_ERR_PERMISSION,
-      "what came over the connection with rank 0 is not signed by it: somebody between the hosts has changed it; "
-      "use another network")
+  throw Error(GSEL_ERR_PERMISSION,
+              "a message of rank 0 is not signed by it: somebody between the hosts has changed it; "
+              "use another network")
       .about_rank(0);
 }
 
@@ -71,10 +70,10 @@ Met met_of(const ReceivedTable& received, int32_t world_size) {
   return {std::move(*table), Secret(received.key)};
 }
 
-bool write_pieces(const Socket& socket, const void* bytes, size_t n, int64_t deadline_ns) noexcept {
+bool write_chunks(const Socket& socket, const void* bytes, size_t n, int64_t deadline_ns) noexcept {
   try {
-    for (size_t at = 0; at < n; at += kPieceBytes)
-      if (!socket.write(static_cast<const char*>(bytes) + at, std::min(kPieceBytes, n - at), nullptr, 0, deadline_ns))
+    for (size_t at = 0; at < n; at += kChunkBytes)
+      if (!socket.write(static_cast<const char*>(bytes) + at, std::min(kChunkBytes, n - at), nullptr, 0, deadline_ns))
         return false;
     return true;
   } catch (...) {  // the rank reads nothing; it will be missing
@@ -82,29 +81,29 @@ bool write_pieces(const Socket& socket, const void* bytes, size_t n, int64_t dea
   }
 }
 
-Read read_pieces(const Socket& socket, void* bytes, size_t n, int64_t deadline_ns) {
+Read read_chunks(const Socket& socket, void* bytes, size_t n, int64_t deadline_ns) {
   std::vector<os::Fd> none;
-  for (size_t at = 0; at < n; at += kPieceBytes)
-    if (const Read came =
-            socket.read_until(static_cast<char*>(bytes) + at, std::min(kPieceBytes, n - at), none, deadline_ns);
-        came != Read::message)
-      return came;
+  for (size_t at = 0; at < n; at += kChunkBytes)
+    if (const Read result =
+            socket.read_until(static_cast<char*>(bytes) + at, std::min(kChunkBytes, n - at), none, deadline_ns);
+        result != Read::message)
+      return result;
   return Read::message;
 }
 
 template <class T>
 bool write_list(const Socket& socket, const std::vector<T>& list, int64_t deadline_ns) {
   const uint64_t n = list.size();
-  return write_pieces(socket, &n, sizeof n, deadline_ns) && write_pieces(socket, list.data(), n, deadline_ns);
+  return write_chunks(socket, &n, sizeof n, deadline_ns) && write_chunks(socket, list.data(), n, deadline_ns);
 }
 
 template <class T>
 Read read_list(const Socket& socket, std::vector<T>& list, int64_t deadline_ns) {
   uint64_t n = 0;
-  if (const Read came = read_pieces(socket, &n, sizeof n, deadline_ns); came != Read::message) return came;
+  if (const Read result = read_chunks(socket, &n, sizeof n, deadline_ns); result != Read::message) return result;
   if (n > kMostTableBytes) fail_protocol();
   list.resize(n);
-  return read_pieces(socket, list.data(), n, deadline_ns);
+  return read_chunks(socket, list.data(), n, deadline_ns);
 }
 
 }  // namespace
@@ -136,7 +135,7 @@ void HostProxy::notify_all(const Word& word) noexcept {
   } catch (...) {  // ranks that were not accepted try again
   }
   const int64_t deadline = os::now_ns() + kTellLocalNs;
-  for (const Local& local : locals_) write_pieces(local.socket, &word, sizeof word, deadline);
+  for (const Local& local : locals_) write_chunks(local.socket, &word, sizeof word, deadline);
 }
 
 void HostProxy::admit() {
@@ -155,13 +154,13 @@ Met HostProxy::represent(const Meeting& meeting, Stream& stream, const Session& 
   if (received.word.bytes > kMostTableBytes) fail_protocol();
   received.code.resize(received.word.bytes);
   received.key = session.secret.key();
-  const Stream::Came came = stream.await(received.code.data(), received.code.size(), deadline);
-  if (came != Stream::Came::all) came == Stream::Came::end ? fail_gone(meeting) : fail_silent(meeting);
+  const Stream::Wait result = stream.await(received.code.data(), received.code.size(), deadline);
+  if (result != Stream::Wait::all) result == Stream::Wait::end ? fail_gone(meeting) : fail_silent(meeting);
   if (!session.is_signed(received.word, key_of(received.code))) fail_unsigned();
   write_text(received.word.text, stream.peer_address());  // rank 0's host: no later connection resolves a name
   Met met = met_of(received, meeting.world_size);
   for (Local& local : locals_)
-    local.is_over = !write_pieces(local.socket, &received.word, sizeof received.word, deadline) ||
+    local.is_over = !write_chunks(local.socket, &received.word, sizeof received.word, deadline) ||
                     !write_list(local.socket, received.code, deadline) ||
                     !write_list(local.socket, received.key, deadline);
   while (!all_have_table())
@@ -169,7 +168,7 @@ Met HostProxy::represent(const Meeting& meeting, Stream& stream, const Session& 
   stream.send(Report{}, deadline);
   const Word here = await_word(meeting, stream, session, own);
   if (here.kind != WordKind::here) fail_protocol();
-  for (const Local& local : locals_) write_pieces(local.socket, &here, sizeof here, deadline);
+  for (const Local& local : locals_) write_chunks(local.socket, &here, sizeof here, deadline);
   return met;
 }
 
@@ -213,19 +212,19 @@ std::optional<Word> HostProxy::poll_once(Stream& stream, const Session& session,
 void HostProxy::receive(Local& local, Stream& stream, int64_t deadline_ns) {
   std::vector<os::Fd> none;
   Word word;
-  Read came = Read::nothing;
+  Read result = Read::nothing;
   if (!local.is_known) {
-    came = local.socket.read(&local.greeting, sizeof local.greeting, none);
-    local.is_known = came == Read::message;
+    result = local.socket.read(&local.greeting, sizeof local.greeting, none);
+    local.is_known = result == Read::message;
     if (local.is_known) stream.send(Report{WordKind::comes, 0, local.greeting}, deadline_ns);
   } else {
-    came = local.socket.read(&word, sizeof word, none);
-    if (came == Read::message && word.kind == WordKind::late)
+    result = local.socket.read(&word, sizeof word, none);
+    if (result == Read::message && word.kind == WordKind::late)
       stream.send(Report{WordKind::late, word.bytes, local.greeting}, deadline_ns);
-    else if (came == Read::message)
+    else if (result == Read::message)
       local.has_table = true;
   }
-  if (came != Read::end && came != Read::cut) return;
+  if (result != Read::end && result != Read::cut) return;
   local.is_over = true;
   if (local.is_known) stream.send(Report{WordKind::gone, 0, local.greeting}, deadline_ns);
 }
@@ -245,18 +244,18 @@ std::optional<Met> follow_proxy(const Meeting& meeting, const std::string& name,
     return {};
   }
   const int64_t deadline = meeting.deadline_ns + 2 * kAnswerNs;
-  if (!write_pieces(*socket, &own, sizeof own, deadline)) return {};
+  if (!write_chunks(*socket, &own, sizeof own, deadline)) return {};
   ReceivedTable received;
-  Read came = read_pieces(*socket, &received.word, sizeof received.word, meeting.deadline_ns);
-  if (came == Read::nothing) {
+  Read result = read_chunks(*socket, &received.word, sizeof received.word, meeting.deadline_ns);
+  if (result == Read::nothing) {
     Word late;
     late.kind = WordKind::late;
     late.bytes = milliseconds_of(meeting.seconds);
-    write_pieces(*socket, &late, sizeof late, deadline);
-    came = read_pieces(*socket, &received.word, sizeof received.word, deadline);
+    write_chunks(*socket, &late, sizeof late, deadline);
+    result = read_chunks(*socket, &received.word, sizeof received.word, deadline);
   }
-  if (came == Read::nothing) fail_silent(meeting);
-  if (came != Read::message) return {};  // the proxy has ended, and another rank replaces it
+  if (result == Read::nothing) fail_silent(meeting);
+  if (result != Read::message) return {};  // the proxy has ended, and another rank replaces it
   if (received.word.kind == WordKind::absent) *why = read_text(received.word.text);
   if (received.word.kind == WordKind::absent) return {};
   if (received.word.kind == WordKind::failed) throw error_of(received.word);
@@ -264,8 +263,8 @@ std::optional<Met> follow_proxy(const Meeting& meeting, const std::string& name,
   word.kind = WordKind::here;
   if (read_list(*socket, received.code, deadline) != Read::message ||
       read_list(*socket, received.key, deadline) != Read::message ||
-      !write_pieces(*socket, &word, sizeof word, deadline) ||
-      read_pieces(*socket, &word, sizeof word, deadline) != Read::message)
+      !write_chunks(*socket, &word, sizeof word, deadline) ||
+      read_chunks(*socket, &word, sizeof word, deadline) != Read::message)
     throw Error(GSEL_ERR_PEER, "the rank of this host that speaks with rank 0 died or gave up while the ranks joined");
   if (word.kind == WordKind::failed) throw error_of(word);
   return met_of(received, meeting.world_size);

@@ -72,21 +72,21 @@ bool HostTransport::Posted::test(double seconds, std::optional<Error>* failure) 
   return done;
 }
 
-void HostTransport::finish(Posted& posted, int64_t deadline_ns, std::string_view asked) {
+void HostTransport::finish(Posted& posted, int64_t deadline_ns, std::string_view what) {
   while (!posted.has_ended() && !posted.test(kLookS)) {
     control_.throw_break_reason();
     attend_();
     if (os::now_ns() < deadline_ns) continue;
     control_.break_with(
         Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: {} waited for bytes of {} in {}",
-                                            control_.named(control_.rank()), control_.named(posted.peer()), asked))
+                                            control_.named(control_.rank()), control_.named(posted.peer()), what))
             .about_rank(control_.shown(posted.peer())));
     control_.throw_break_reason();
   }
 }
 
-void HostTransport::finish(std::vector<Posted>& posted, int64_t deadline_ns, std::string_view asked) {
-  for (Posted& one : posted) finish(one, deadline_ns, asked);
+void HostTransport::finish(std::vector<Posted>& posted, int64_t deadline_ns, std::string_view what) {
+  for (Posted& one : posted) finish(one, deadline_ns, what);
   posted.clear();
 }
 

@@ -61,8 +61,8 @@ class HostTransport {
     int32_t peer_;
   };
   // Waits until the end; after the deadline breaks the communicator and blames the peer.
-  void finish(Posted& posted, int64_t deadline_ns, std::string_view asked);
-  void finish(std::vector<Posted>& posted, int64_t deadline_ns, std::string_view asked);
+  void finish(Posted& posted, int64_t deadline_ns, std::string_view what);
+  void finish(std::vector<Posted>& posted, int64_t deadline_ns, std::string_view what);
 
  private:
   [[noreturn]] void fail_broken(const Error& error, int32_t peer) const;

@@ -195,8 +195,8 @@ gsel_comm_explanation HostsBackend::explain_message(const gsel_collective& messa
                          dtype_bytes(message.dtype);
   const bool is_short = bytes <= kBufferedBytes;
   out.protocol = is_short ? "frame" : "transfer";
-  out.reason = is_short ? "the message goes along with what says that there is one"
-                        : "the message goes once its receiver asks for it";
+  out.reason = is_short ? "the message is sent in the frame that announces it"
+                        : "the message is sent when its receiver asks for it";
   if (sends) out.sent_bytes = message.count * dtype_bytes(message.dtype);
   out.transport = host_transport_ ? host_transport_->name() : "none";
   out.transport_reason = reason_.c_str();

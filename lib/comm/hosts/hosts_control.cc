@@ -300,10 +300,10 @@ std::vector<int32_t> members_of(const std::vector<Wish>& wishes, int32_t colour)
 }  // namespace
 
 std::unique_ptr<Control> HostsControl::split_in_turn(int32_t colour, int32_t key, std::string_view label,
-                                                     std::string_view asked) {
+                                                     std::string_view what) {
   const Wish own{colour, key};
   std::vector<Wish> wishes(roster_.ranks());
-  exchange_in_turn(&own, wishes.data(), sizeof own, asked, 0);
+  exchange_in_turn(&own, wishes.data(), sizeof own, what, 0);
   const std::vector<int32_t> members = members_of(wishes, colour);
   HostTable table = table_of(roster_, members);
   FoundingOfSplit founding;
@@ -318,10 +318,10 @@ std::unique_ptr<Control> HostsControl::split_in_turn(int32_t colour, int32_t key
       error.message().copy(why.text, sizeof why.text - 1);
     }
   std::vector<FoundingOfSplit> foundings(roster_.ranks());
-  exchange_in_turn(&founding, foundings.data(), sizeof founding, asked, 0);
+  exchange_in_turn(&founding, foundings.data(), sizeof founding, what, 0);
   std::vector<WhyNot> whys(roster_.ranks());
   if (std::ranges::any_of(foundings, [](const FoundingOfSplit& of) { return of.fails != 0; }))
-    exchange_in_turn(&why, whys.data(), sizeof why, asked, 0);
+    exchange_in_turn(&why, whys.data(), sizeof why, what, 0);
   const auto place = std::ranges::find(members, rank());
   const auto number = static_cast<int32_t>(place - members.begin());
   const auto shown = [&](int32_t q) {  // a communicator made for the caller numbers its ranks anew

@@ -105,7 +105,7 @@ class HostsControl final : public Control {
                const std::function<bool()>& is_given_up);
   void open_recovery_listener();
   void close_recovery_listener();
-  std::unique_ptr<Control> split_in_turn(int32_t colour, int32_t key, std::string_view label, std::string_view asked);
+  std::unique_ptr<Control> split_in_turn(int32_t colour, int32_t key, std::string_view label, std::string_view what);
   void end_calls(const char* purpose);
   std::unique_ptr<Control> make_shrunk(const std::vector<int32_t>& without);
   std::unique_ptr<Control> make_group(const std::vector<int32_t>& ranks);

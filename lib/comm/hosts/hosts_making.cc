@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/forked.h"
 #include "base/os.h"
 #include "base/text.h"
 #include "comm/hosts/hosts_control.h"
@@ -126,7 +125,7 @@ std::unique_ptr<shm::Endpoint> HostsControl::shrink_here(std::span<const int32_t
 
 std::unique_ptr<Control> HostsControl::make_shrunk(const std::vector<int32_t>& without) {
   if (is_shrunk_.exchange(true))
-    fail(GSEL_ERR_STATE, "gsel_comm_shrink: this communicator has been shrunk already; go on with what came of it");
+    fail(GSEL_ERR_STATE, "gsel_comm_shrink: this communicator has been shrunk already; use the new communicator");
   const int64_t begun = os::now_ns();
   end_calls("shrink");
   std::vector<int32_t> without_here, left_out;
@@ -194,8 +193,7 @@ std::unique_ptr<Control> HostsControl::shrink(std::span<const int32_t> without) 
 // Makes lines and transport again, so that no bytes from before the failure arrive.
 void HostsControl::resync() {
   require_own_process(fork_generation_, "gsel_comm_resync");
-  if (is_shrunk_)
-    fail(GSEL_ERR_STATE, "gsel_comm_resync: this communicator has been shrunk; go on with what came of it");
+  if (is_shrunk_) fail(GSEL_ERR_STATE, "gsel_comm_resync: this communicator has been shrunk; use the new communicator");
   end_calls("resync");
   serial_->run([&] {
     backend_.take(nullptr);
@@ -241,7 +239,7 @@ std::unique_ptr<BackendRequest> HostsControl::start_making(const Making& making,
   const bool dups = making.kind == Making::Kind::dup;
   return backend_.start_in_turn([this, take = std::move(take), colour = dups ? 0 : making.colour,
                                  key = dups ? rank() : making.key,
-                                 asked = dups ? "dup" : "split"] { take(split_in_turn(colour, key, {}, asked)); });
+                                 what = dups ? "dup" : "split"] { take(split_in_turn(colour, key, {}, what)); });
 }
 
 }  // namespace gsel::hosts

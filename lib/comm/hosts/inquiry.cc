@@ -10,7 +10,7 @@
 namespace gsel::hosts {
 namespace {
 
-constexpr size_t kMostWitnesses = 3, kMostAsking = 16;
+constexpr size_t kMostWitnesses = 3, kMostIncoming = 16;
 constexpr int64_t kLeastNs = 500'000'000, kMostNs = 2'000'000'000;
 constexpr uint8_t kByWitness[] = "a host that was asked about another one";
 
@@ -53,21 +53,21 @@ ConnectAttempt Inquiries::connect_to_listener(int32_t rank) const {
 // ---- asking others --------------------------------------------------------------------------------------------------
 
 void Inquiries::begin(size_t about) {
-  Asked asked{about, os::now_ns() + 2 * witness_ns_, {}};
-  os::random_bytes(&asked.nonce, sizeof asked.nonce);
+  Inquiry inquiry{about, os::now_ns() + 2 * witness_ns_, {}};
+  os::random_bytes(&inquiry.nonce, sizeof inquiry.nonce);
   const size_t own = roster_.own_host();
-  for (size_t i = 1; i < roster_.hosts() && asked.witnesses.size() < kMostWitnesses; ++i)
+  for (size_t i = 1; i < roster_.hosts() && inquiry.witnesses.size() < kMostWitnesses; ++i)
     if (const size_t host = (own + i) % roster_.hosts(); host != about)
-      asked.witnesses.emplace_back(host, connect_to_listener(first_of(host)));
-  if (asked.witnesses.empty()) asked.found = Found{about, Finding::unknown, own};
-  asked_.push_back(std::move(asked));
+      inquiry.witnesses.emplace_back(host, connect_to_listener(first_of(host)));
+  if (inquiry.witnesses.empty()) inquiry.found = Found{about, Finding::unknown, own};
+  inquiries_.push_back(std::move(inquiry));
 }
 
 std::optional<Inquiries::Found> Inquiries::take() {
-  for (auto asked = asked_.begin(); asked != asked_.end(); ++asked)
-    if (asked->found) {
-      const Found found = *asked->found;
-      asked_.erase(asked);
+  for (auto inquiry = inquiries_.begin(); inquiry != inquiries_.end(); ++inquiry)
+    if (inquiry->found) {
+      const Found found = *inquiry->found;
+      inquiries_.erase(inquiry);
       return found;
     }
   return {};
@@ -84,25 +84,25 @@ void Inquiries::progress(Call& call) const {
 }
 
 // The first answer of a witness counts.
-void Inquiries::progress(Asked& asked) {
-  for (Call& call : asked.witnesses) {
-    if (call.is_over || asked.found) continue;
-    const bool was_heard = call.challenge.has_value();
+void Inquiries::progress(Inquiry& inquiry) {
+  for (Call& call : inquiry.witnesses) {
+    if (call.is_over || inquiry.found) continue;
+    const bool had_challenge = call.challenge.has_value();
     progress(call);
-    if (call.challenge && !was_heard) send_request(asked, call);
-    if (call.challenge) receive_finding(asked, call);
+    if (call.challenge && !had_challenge) send_request(inquiry, call);
+    if (call.challenge) receive_finding(inquiry, call);
   }
-  const bool is_over = std::ranges::all_of(asked.witnesses, [](const Call& call) { return call.is_over; });
-  if (!asked.found && (is_over || os::now_ns() > asked.until_ns))
-    asked.found = Found{asked.about, Finding::alone, roster_.own_host()};
+  const bool is_over = std::ranges::all_of(inquiry.witnesses, [](const Call& call) { return call.is_over; });
+  if (!inquiry.found && (is_over || os::now_ns() > inquiry.until_ns))
+    inquiry.found = Found{inquiry.about, Finding::alone, roster_.own_host()};
 }
 
-void Inquiries::send_request(Asked& asked, Call& call) const {
+void Inquiries::send_request(Inquiry& inquiry, Call& call) const {
   HostRequest request;
   request.rank = series_.ranks[static_cast<size_t>(roster_.rank())];
   request.aim = HostRequest::Aim::inquire;
-  request.agreed = static_cast<uint64_t>(first_of(asked.about));
-  request.nonce = asked.nonce;
+  request.agreed = static_cast<uint64_t>(first_of(inquiry.about));
+  request.nonce = inquiry.nonce;
   const std::vector<char> marks(recovery_.ports.size());
   const Members none{{}, marks};
   const Bytes32 signature = sign_request(secret_, recovery_.job, call.challenge->nonce, request, marks, none);
@@ -113,19 +113,19 @@ void Inquiries::send_request(Asked& asked, Call& call) const {
                  !stream.send(none.marks.data(), none.marks.size(), now);
 }
 
-void Inquiries::receive_finding(Asked& asked, Call& call) const {
+void Inquiries::receive_finding(Inquiry& inquiry, Call& call) const {
   Stream& stream = call.attempt.stream();
   call.is_over = call.is_over || !stream.fill(sizeof(SignedAnswer));
-  const auto said = stream.take<SignedAnswer>();
-  if (!said) return;
+  const auto answer = stream.take<SignedAnswer>();
+  if (!answer) return;
   call.is_over = true;
-  if (said->answer.about != first_of(asked.about) ||
-      said->signature != sign_answer(secret_, recovery_.job, asked.nonce, said->answer))
+  if (answer->answer.about != first_of(inquiry.about) ||
+      answer->signature != sign_answer(secret_, recovery_.job, inquiry.nonce, answer->answer))
     return;
-  asked.found = Found{asked.about, said->answer.finding, call.host};
+  inquiry.found = Found{inquiry.about, answer->answer.finding, call.host};
 }
 
-// ---- being asked ----------------------------------------------------------------------------------------------------
+// ---- inquiries of other hosts ---------------------------------------------------------------------------------------
 
 void Inquiries::serve_listener() {
   const std::lock_guard lock(recovery_.requests_mutex);
@@ -134,25 +134,25 @@ void Inquiries::serve_listener() {
     recovery_.read_request(incoming, secret_);
     if (incoming.is_over || !incoming.request || incoming.request->aim != HostRequest::Aim::inquire) continue;
     const auto about = incoming.request->agreed;
-    if (about < recovery_.ports.size() && asking_.size() < kMostAsking)
-      asking_.push_back(
+    if (about < recovery_.ports.size() && incoming_.size() < kMostIncoming)
+      incoming_.push_back(
           {std::move(incoming), os::now_ns() + witness_ns_, {0, connect_to_listener(static_cast<int32_t>(about))}});
     incoming.is_over = true;
   }
   std::erase_if(recovery_.requests, [](const IncomingRequest& incoming) { return incoming.is_over; });
 }
 
-bool Inquiries::answer(Asking& asking) const {
-  progress(asking.call);
-  Answer answer{Finding::silent, asking.call.attempt.rank()};
-  if (asking.call.challenge)
+bool Inquiries::answer(Incoming& incoming) const {
+  progress(incoming.call);
+  Answer answer{Finding::silent, incoming.call.attempt.rank()};
+  if (incoming.call.challenge)
     answer.finding = Finding::answers;
-  else if (asking.call.attempt.state() == ConnectAttempt::State::ended)
+  else if (incoming.call.attempt.state() == ConnectAttempt::State::ended)
     answer.finding = Finding::ended;
-  else if (!asking.call.is_over && os::now_ns() < asking.until_ns)
+  else if (!incoming.call.is_over && os::now_ns() < incoming.until_ns)
     return false;
-  const SignedAnswer said{answer, sign_answer(secret_, recovery_.job, asking.from.request->nonce, answer)};
-  asking.from.stream.send(said, os::now_ns());
+  const SignedAnswer signed_answer{answer, sign_answer(secret_, recovery_.job, incoming.from.request->nonce, answer)};
+  incoming.from.stream.send(signed_answer, os::now_ns());
   return true;
 }
 
@@ -163,8 +163,8 @@ void Inquiries::add_to(std::vector<pollfd>& items) {
     if (!call.is_over && call.attempt.has_descriptor())
       items.push_back({call.attempt.stream().fd(), call.attempt.events(), 0});
   };
-  for (Asked& asked : asked_) std::ranges::for_each(asked.witnesses, add);
-  for (Asking& asking : asking_) add(asking.call);
+  for (Inquiry& inquiry : inquiries_) std::ranges::for_each(inquiry.witnesses, add);
+  for (Incoming& incoming : incoming_) add(incoming.call);
   const std::lock_guard lock(recovery_.requests_mutex);
   for (const os::Fd& fd : recovery_.own.fds()) items.push_back({fd.get(), POLLIN, 0});
   for (const IncomingRequest& incoming : recovery_.requests)
@@ -172,9 +172,9 @@ void Inquiries::add_to(std::vector<pollfd>& items) {
 }
 
 void Inquiries::progress() {
-  for (Asked& asked : asked_) progress(asked);
+  for (Inquiry& inquiry : inquiries_) progress(inquiry);
   serve_listener();
-  std::erase_if(asking_, [this](Asking& asking) { return answer(asking); });
+  std::erase_if(incoming_, [this](Incoming& incoming) { return answer(incoming); });
 }
 
 }  // namespace gsel::hosts

@@ -48,14 +48,14 @@ class Inquiries {
     std::optional<Challenge> challenge = {};
     bool is_over = false;
   };
-  struct Asked {
+  struct Inquiry {
     size_t about;  // a host
     int64_t until_ns;
     std::list<Call> witnesses;
     Bytes32 nonce = {};
     std::optional<Found> found = {};
   };
-  struct Asking {  // on behalf of a host that asks at this rank's listener
+  struct Incoming {  // on behalf of a host that asks at this rank's listener
     IncomingRequest from;
     int64_t until_ns;
     Call call;
@@ -63,19 +63,19 @@ class Inquiries {
   int32_t first_of(size_t host) const;
   ConnectAttempt connect_to_listener(int32_t rank) const;
   void progress(Call& call) const;
-  void progress(Asked& asked);
-  void send_request(Asked& asked, Call& call) const;
-  void receive_finding(Asked& asked, Call& call) const;
+  void progress(Inquiry& inquiry);
+  void send_request(Inquiry& inquiry, Call& call) const;
+  void receive_finding(Inquiry& inquiry, Call& call) const;
   void serve_listener();
-  bool answer(Asking& asking) const;
+  bool answer(Incoming& incoming) const;
 
   const Roster& roster_;
   const ShrinkSeries series_;  // messages at recovery listeners have ranks of the first communicator
   RecoveryListener& recovery_;
   const Secret& secret_;
   const int64_t silence_ns_, witness_ns_;  // witness_ns_: time limit of a witness; the host that asks waits twice that
-  std::list<Asked> asked_;
-  std::list<Asking> asking_;
+  std::list<Inquiry> inquiries_;
+  std::list<Incoming> incoming_;
 };
 
 }  // namespace gsel::hosts

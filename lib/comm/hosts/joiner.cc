@@ -152,11 +152,11 @@ class Joiner {
     Challenge challenge;
     char bytes[sizeof challenge];
     constexpr size_t kBegin = sizeof challenge.magic;  // another program may send less than a challenge
-    if (stream.await(bytes, kBegin, deadline) != Stream::Came::all) return not_there("says nothing that rank 0 says");
+    if (stream.await(bytes, kBegin, deadline) != Stream::Wait::all) return not_there("says nothing that rank 0 says");
     std::memcpy(&challenge.magic, bytes, kBegin);
     const bool is_swapped = challenge.magic == __builtin_bswap64(kMagic);
     if (challenge.magic != kMagic && !is_swapped) return stranger("is no rank of gsel", false);
-    if (stream.await(bytes + kBegin, sizeof bytes - kBegin, deadline) != Stream::Came::all)
+    if (stream.await(bytes + kBegin, sizeof bytes - kBegin, deadline) != Stream::Wait::all)
       return not_there("went away in the middle");
     std::memcpy(&challenge, bytes, sizeof challenge);
     const SignedGreeting signed_greeting{own_,
@@ -166,7 +166,7 @@ class Joiner {
       fail_kind(challenge, is_swapped);
     }
     Word word;
-    if (!stream.send(signed_greeting, deadline) || stream.await(word, deadline) != Stream::Came::all)
+    if (!stream.send(signed_greeting, deadline) || stream.await(word, deadline) != Stream::Wait::all)
       return not_there("went away in the middle");
     Session session{seat.secret, own_.nonce, challenge.nonce};
     if (!session.is_signed(word))
@@ -174,7 +174,7 @@ class Joiner {
                                             : "has another token than this rank, so that it is no rank 0 of this job",
                       true);
     if (word.kind == WordKind::failed) throw error_of(word);
-    if (word.kind != WordKind::welcome) return not_there("says what rank 0 does not say at first");
+    if (word.kind != WordKind::welcome) return not_there("does not begin as rank 0 begins");
     return session;
   }
 

@@ -182,7 +182,7 @@ class Centre {
     if (const auto said = one.calls->take<Connected>()) {
       std::string text(std::min(said->bytes, kMostCauseBytes), '\0');
       if (said->code != GSEL_OK &&
-          one.calls->await(text.data(), text.size(), os::now_ns() + kForCauseBelowNs) == Stream::Came::all)
+          one.calls->await(text.data(), text.size(), os::now_ns() + kForCauseBelowNs) == Stream::Wait::all)
         throw Error(said->code, one_line(text)).about_rank(said->about);
       one.is_ready = said->code == GSEL_OK;
     } else if (!goes_on) {
@@ -265,11 +265,11 @@ class Caller {
     if (!stream) return {};
     const int64_t shortly = std::min(lines_.deadline_ns, os::now_ns() + kHandshakeNs);
     Challenge challenge;
-    if (stream->await(challenge, shortly) != Stream::Came::all || challenge.magic != kMagic ||
+    if (stream->await(challenge, shortly) != Stream::Wait::all || challenge.magic != kMagic ||
         !stream->send(SignedOffer{offer_, lines_.secret.sign({kByHost, bytes_of(challenge.nonce), bytes_of(lines_.job),
                                                               bytes_of(offer_)})},
                       shortly) ||
-        stream->await(reply_, offer_.purpose == Purpose::ask ? lines_.deadline_ns : shortly) != Stream::Came::all ||
+        stream->await(reply_, offer_.purpose == Purpose::ask ? lines_.deadline_ns : shortly) != Stream::Wait::all ||
         reply_.signature != sign_reply(lines_, offer_, reply_.port)) {
       *why = "the listener there does not know this communicator";
       return {};

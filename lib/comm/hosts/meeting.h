@@ -11,11 +11,14 @@
 #include <optional>
 #include <string>
 
+#include "comm/device/accelerator.h"
 #include "comm/hosts/address_store.h"
 #include "comm/hosts/place.h"
 #include "comm/hosts/roster.h"
 #include "comm/hosts/secret.h"
 #include "comm/hosts/wire.h"
+#include "comm/interface/control.h"
+#include "comm/launch/join_options.h"
 
 namespace gsel::hosts {
 
@@ -47,5 +50,8 @@ Met meet(const Meeting& meeting);
 // The two sides. address_store: where rank 0 posts its address; nullptr: it listens at the place.
 Met meet_as_root(const Meeting& meeting, std::unique_ptr<AddressStore> address_store);  // rank 0, root.cc
 Met meet_as_joiner(const Meeting& meeting, AddressStore* address_store);                // joiner.cc
+
+// Over shared memory only, if all ranks are on one host; see gsel_comm_options.rendezvous.
+std::unique_ptr<Control> join(const JoinOptions& join, const OpenTransports::Open& open_between_hosts);
 
 }  // namespace gsel::hosts

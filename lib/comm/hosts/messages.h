@@ -126,7 +126,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
   struct Peer {
     std::array<Frame, kFrames> frames;
     std::array<std::optional<HostTransport::Posted>, kFrames> posted;
-    uint64_t came = 0;                        // frames taken
+    uint64_t frames_taken = 0;
     uint64_t sent = 0, received = 0;          // messages
     std::list<Arrived> arrived;               // not matched by a receive yet
     std::deque<std::unique_ptr<Out>> behind;  // sent by calls that have ended

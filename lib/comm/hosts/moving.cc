@@ -6,7 +6,6 @@
 
 #include "base/threads.h"
 #include "comm/hosts/messages.h"
-#include "comm/shm/engine/request_thread.h"
 
 namespace gsel::hosts {
 namespace {
@@ -70,7 +69,7 @@ bool Messages::has_open() const {
 }
 
 void Messages::make_thread() {
-  if (!thread_.joinable() && !is_ending_) thread_ = shm::request_thread([this] { run_thread(); });
+  if (!thread_.joinable() && !is_ending_) thread_ = request_thread([this] { run_thread(); });
 }
 
 // If no thread can be created, the next caller advances messages.

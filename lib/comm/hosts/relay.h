@@ -28,24 +28,24 @@ class Relay {
   Relay(const Roster& roster, std::vector<std::optional<Line>>& lines, int wake_fd)
       : roster_(roster), tree_(roster.tree()), lines_(lines), wake_fd_(wake_fd) {}
 
-  // Each exchange calls these three once, in this order. asked: the exchange, for errors. nullopt: the communicator is
+  // Each exchange calls these three once, in this order. what: the exchange, for errors. nullopt: the communicator is
   // broken. GSEL_ERR_PEER and GSEL_ERR_TIMEOUT blame the first rank of the host that is gone or late.
-  std::optional<std::vector<Block>> receive_below(int64_t deadline_ns, const char* asked);  // by host
-  // On the first host: returns `said`.
-  std::optional<Block> exchange_above(Block said, int64_t deadline_ns, const char* asked);
+  std::optional<std::vector<Block>> receive_below(int64_t deadline_ns, const char* what);  // by host
+  // On the first host: returns `block`.
+  std::optional<Block> exchange_above(Block block, int64_t deadline_ns, const char* what);
   void send_below(const Block& answer, int64_t deadline_ns);
   // Sets a function that is called repeatedly during a long wait for a host.
   void attend_with(std::function<void()> attend) { attend_ = std::move(attend); }
   // Whether the host at the other end of a line has left, for code that waits for it elsewhere; what it sent before may
   // have come since. false: there is no line to it, or the communicator is broken. throw_left: GSEL_ERR_PEER.
   bool has_left(size_t host) const;
-  [[noreturn]] void throw_left(size_t host, const std::string& asked) const;
+  [[noreturn]] void throw_left(size_t host, const std::string& what) const;
 
  private:
   bool await_break() const;
   bool send(size_t host, const Block& block, int64_t deadline_ns);
-  Stream::Came await(Stream& stream, void* bytes, size_t n, int64_t deadline_ns);
-  std::optional<Block> receive(size_t host, int64_t deadline_ns, const char* asked);
+  Stream::Wait await(Stream& stream, void* bytes, size_t n, int64_t deadline_ns);
+  std::optional<Block> receive(size_t host, int64_t deadline_ns, const char* what);
 
   const Roster& roster_;
   const Tree tree_;

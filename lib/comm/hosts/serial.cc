@@ -10,9 +10,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/forked.h"
 #include "base/os.h"
-#include "comm/shm/engine/request_thread.h"
+#include "base/threads.h"
 
 namespace gsel::hosts {
 struct Serial::Task {
@@ -145,7 +144,7 @@ std::unique_ptr<BackendRequest> Serial::start(std::function<void()> body) {
   auto task = std::make_shared<Task>(Task{std::move(body)});
   auto started = std::make_unique<Started>(core_, task);
   const std::lock_guard lock(core_->mutex);
-  if (!thread_.joinable()) thread_ = shm::request_thread([core = core_] { run_queue(*core); });
+  if (!thread_.joinable()) thread_ = request_thread([core = core_] { run_queue(*core); });
   core_->queue.push_back(std::move(task));
   core_->changed.notify_all();
   return started;

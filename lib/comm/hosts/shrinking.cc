@@ -116,7 +116,7 @@ void Shrinking::learn(const Members& members) {
   recovery.newest = members;
   const int32_t own = from_->roster.rank();
   if (!comes(members, own))
-    throw Error(GSEL_ERR_PEER, fmt::format("{} was left behind by a shrink of the others, who did not hear it in time; "
+    throw Error(GSEL_ERR_PEER, fmt::format("{} was left behind by a shrink of the others, which got no answer in time; "
                                            "join again",
                                            from_->roster.named(own)))
         .about_rank(from_->roster.shown(own));

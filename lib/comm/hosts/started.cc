@@ -1,7 +1,7 @@
 // comm/hosts/started.cc: requests for messages: how callers wait, poll and cancel; see messages.h.
 #include <utility>
 
-#include "base/forked.h"
+#include "base/os.h"
 #include "comm/hosts/messages.h"
 #include "comm/hosts/pause.h"
 

@@ -139,37 +139,37 @@ size_t Stream::send_some(const void* bytes, size_t n) {
 
 bool Stream::fill(size_t most) {
   char some[4096];
-  while (came_.size() < most) {
-    const size_t room = std::min(sizeof some, most - came_.size());
+  while (received_.size() < most) {
+    const size_t room = std::min(sizeof some, most - received_.size());
     const ssize_t got = recv(fd_.get(), some, room, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return got < 0 && errno == EAGAIN;
-    came_.insert(came_.end(), some, some + got);
+    received_.insert(received_.end(), some, some + got);
     if (static_cast<size_t>(got) < room) return true;  // no more available
   }
   return true;
 }
 
 bool Stream::take(void* bytes, size_t n) {
-  if (came_.size() < n) return false;
-  std::memcpy(bytes, came_.data(), n);
-  came_.erase(came_.begin(), came_.begin() + static_cast<std::ptrdiff_t>(n));
+  if (received_.size() < n) return false;
+  std::memcpy(bytes, received_.data(), n);
+  received_.erase(received_.begin(), received_.begin() + static_cast<std::ptrdiff_t>(n));
   return true;
 }
 
-Stream::Came Stream::await(void* bytes, size_t n, int64_t deadline_ns, int wake_fd) {
+Stream::Wait Stream::await(void* bytes, size_t n, int64_t deadline_ns, int wake_fd) {
   const int64_t sleeps_from = os::now_ns() + kLookAgainNs;
   for (;;) {
-    if (take(bytes, n)) return Came::all;
+    if (take(bytes, n)) return Wait::all;
     const bool goes_on = fill(std::max(n, kAheadBytes));
-    if (take(bytes, n)) return Came::all;
-    if (!goes_on) return Came::end;
+    if (take(bytes, n)) return Wait::all;
+    if (!goes_on) return Wait::end;
     if (os::now_ns() < sleeps_from) {
       sched_yield();
       continue;
     }
     const Ready ready = wait_ready(fd_.get(), POLLIN, deadline_ns, wake_fd);
-    if (ready != Ready::yes) return ready == Ready::woken ? Came::woken : Came::nothing;
+    if (ready != Ready::yes) return ready == Ready::woken ? Wait::woken : Wait::nothing;
   }
 }
 
@@ -234,9 +234,9 @@ uint16_t Listener::port() const {
 }
 
 std::optional<Stream> Listener::accept(const os::Fd& fd) {
-  os::Fd came(accept4(fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!came) return {};
-  return Stream(std::move(came));
+  os::Fd accepted(accept4(fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!accepted) return {};
+  return Stream(std::move(accepted));
 }
 
 std::optional<Stream> connect_to(const MeetingPlace& place, int64_t deadline_ns, std::string* why, int* out_failure) {

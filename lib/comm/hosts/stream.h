@@ -47,16 +47,16 @@ class Stream {
   bool take(void* bytes, size_t n);
 
   // Waits for n bytes. nothing: the deadline has passed; woken: wake_fd became readable.
-  enum class Came { all, end, nothing, woken };
-  Came await(void* bytes, size_t n, int64_t deadline_ns, int wake_fd = -1);
+  enum class Wait { all, end, nothing, woken };
+  Wait await(void* bytes, size_t n, int64_t deadline_ns, int wake_fd = -1);
   template <class T>
-  Came await(T& object, int64_t deadline_ns) {
+  Wait await(T& object, int64_t deadline_ns) {
     return await(&object, sizeof object, deadline_ns);
   }
 
  private:
   os::OwnFd fd_;
-  std::vector<char> came_;
+  std::vector<char> received_;
 };
 
 class Listener {

@@ -85,10 +85,10 @@ class TorchrunStore : public AddressStore {
     *why = "rank 0 has posted nothing there";
     uint64_t length = 0;
     if (!session->is_there || !send_bytes(*session, Bytes().add(session->dialect->get).add_text(key_)) ||
-        session->stream.await(length, session->deadline_ns) != Stream::Came::all || length > kMostStored)
+        session->stream.await(length, session->deadline_ns) != Stream::Wait::all || length > kMostStored)
       return {};
     std::string text(length, '\0');
-    if (session->stream.await(text.data(), length, session->deadline_ns) != Stream::Came::all) return {};
+    if (session->stream.await(text.data(), length, session->deadline_ns) != Stream::Wait::all) return {};
     if (const auto endpoint = parse_endpoint(text)) return {*endpoint};
     *why = "the entry of rank 0 there is from another version of gsel";
     return {};
@@ -113,7 +113,7 @@ class TorchrunStore : public AddressStore {
       if (dialect.pings) hello.add(kPing).add(kNonce);
       uint32_t nonce = 0;
       if (!hello.get().empty() && !send_bytes(session, hello)) continue;
-      if (dialect.pings && (session.stream.await(nonce, session.deadline_ns) != Stream::Came::all || nonce != kNonce))
+      if (dialect.pings && (session.stream.await(nonce, session.deadline_ns) != Stream::Wait::all || nonce != kNonce))
         continue;
       if (!answers(session)) continue;
       dialect_ = &dialect;
@@ -127,7 +127,7 @@ class TorchrunStore : public AddressStore {
   bool answers(Session& session) const {
     uint8_t not_ready = 0;
     if (!send_bytes(session, Bytes().add(session.dialect->check).add<uint64_t>(1).add_text(key_)) ||
-        session.stream.await(not_ready, session.deadline_ns) != Stream::Came::all || not_ready > 1)
+        session.stream.await(not_ready, session.deadline_ns) != Stream::Wait::all || not_ready > 1)
       return false;
     session.is_there = not_ready == 0;
     return true;

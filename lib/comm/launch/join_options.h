@@ -6,15 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace gsel {
-
-struct Accelerator;
 
 struct JoinOptions {
   int32_t rank = 0;
@@ -34,8 +30,6 @@ struct JoinOptions {
   std::string launch;                  // text that the ranks of this launch share, on all hosts; may be empty
   std::string job;                     // text that identifies the job, for users; may be empty
   bool id_is_given = false;            // by the caller
-  // Opens the transport between hosts for host memory, if there are several hosts.
-  std::function<std::shared_ptr<const Accelerator>()> find_between_hosts{};
   // Numbers in texts, if the ranks that join are some of a larger communicator's. Empty: their own.
   std::vector<int32_t> shown_ranks{};
   int32_t threads_per_rank = 1;  // threads that share a rank's cores while it waits in a call

@@ -58,7 +58,7 @@ bool is_on_one_host(const World& world);
 
 // The meaning of "env://": a place as in gsel_comm_options.rendezvous; "torchrun://HOST:PORT", the store of torchrun's
 // agent; or "pmi://FD" or "pmix://JOB", that of the process manager. source: the variables used. GSEL_ERR_CONFIG if the
-// launcher gives no place. launcher_place.cc
+// launcher gives no place.
 struct LaunchPlace {
   std::string text;
   const char* source;
@@ -67,7 +67,7 @@ LaunchPlace place_of_launcher(const World& world);
 
 // Name of the transport of the MPI that the launcher starts in this process: mpirun, mpiexec, or srun with the --mpi of
 // that MPI. nullptr: there is none. is_asked_for: also where only a process manager with PMIx is known, of which Open
-// MPI may not be a client. launcher_mpi.cc
+// MPI may not be a client.
 const char* mpi_of_launcher(bool is_asked_for);
 
 }  // namespace gsel

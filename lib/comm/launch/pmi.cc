@@ -70,11 +70,11 @@ std::string Manager::ask(const std::string& question, const std::string& expecte
   const std::string line = question + "\n";
   if (::send(fd_, line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
     fail(GSEL_ERR_IO, "{} cannot be asked for {}: {}", name_, question.substr(4), errno_text(errno));
-  const std::string said = answer(question, deadline_ns);
-  const std::string rc = value_of(said, "rc");
-  if (value_of(said, "cmd") != expected || (!rc.empty() && rc != "0"))
-    fail(GSEL_ERR_IO, "{} answers {} to {}", name_, in_quotes(said), in_quotes(question));
-  return said;
+  const std::string reply = answer(question, deadline_ns);
+  const std::string rc = value_of(reply, "rc");
+  if (value_of(reply, "cmd") != expected || (!rc.empty() && rc != "0"))
+    fail(GSEL_ERR_IO, "{} answers {} to {}", name_, in_quotes(reply), in_quotes(question));
+  return reply;
 }
 
 // Reads byte by byte, since the next line may be for an MPI in this process.

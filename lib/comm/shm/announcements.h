@@ -1,6 +1,6 @@
 // comm/shm/announcements.h: what a rank announces to the others before it begins, so that ranks that disagree notice
-// without waiting: calls that a backend enqueues on the stream of a device (announce.cc), and joint calls, such as a
-// step of a trainer (joint.cc). Does not know what the calls do.
+// without waiting: calls that a backend enqueues on the stream of a device, and joint calls, such as a
+// step of a trainer. Does not know what the calls do.
 #pragma once
 
 #include <gsel/comm.h>

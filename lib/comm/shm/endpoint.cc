@@ -9,7 +9,7 @@
 #include "comm/call/collective.h"
 #include "comm/shm/join/rendezvous.h"
 #include "comm/shm/members/membership.h"
-#include "comm/shm/wait/watcher.h"
+#include "comm/shm/memory/watcher.h"
 #include "device/host/stream.h"
 
 namespace gsel::shm {
@@ -68,13 +68,13 @@ Endpoint::~Endpoint() {
   leave_communicator(members_.arena());
 }
 
-Family& Endpoint::family_for(const char* asked) const {
-  members_.require_own_process(asked);
+Family& Endpoint::family_for(const char* function) const {
+  members_.require_own_process(function);
   return members_.family();
 }
 
-void Endpoint::throw_if_broken(const char* asked) const {
-  members_.require_own_process(asked);
+void Endpoint::throw_if_broken(const char* function) const {
+  members_.require_own_process(function);
   breaking_.throw_if_broken();
 }
 

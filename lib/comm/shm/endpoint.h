@@ -2,7 +2,7 @@
 // over shared memory. Owns the components listed at the end of the class; each uses only components above it in the
 // list. Does not know its callers.
 //
-// A small allreduce goes through api/collective.cc, comm/communicator.h and comm/call/check.cc (arguments); then
+// A small allreduce goes through api/comm.cc, comm/communicator.h and comm/call/check.cc (arguments); then
 // through endpoint.cc and engine.h (whether anything else is under way), call.cc and plan.cc (its parameters),
 // collectives.cc, headers.cc and signals.h (the header line), small.cc and reduce/kernels.cc (the sum), and
 // recorder.cc.
@@ -92,8 +92,8 @@ class Endpoint final : public Control, public Backend {
   void throw_async_error() override { throw_if_broken("gsel_comm_get_async_error"); }
 
  private:
-  Family& family_for(const char* asked) const;  // GSEL_ERR_FORKED in a child
-  void throw_if_broken(const char* asked) const;
+  Family& family_for(const char* function) const;  // GSEL_ERR_FORKED in a child
+  void throw_if_broken(const char* function) const;
   void call(const gsel_collective& checked);
 
   Membership members_;

@@ -1,5 +1,5 @@
 // device/formulas/byte_state.h: the codes of 8-bit optimizer state, and the factors of a step that uses them.
-// device/host/optimizer_kernels.h defines the codes' values. Does not know memory and loops.
+// device/host/kernels.h defines the codes' values. Does not know memory and loops.
 #pragma once
 
 #include <gsel/device.h>

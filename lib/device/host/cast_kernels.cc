@@ -1,8 +1,7 @@
-// device/host/cast_kernels.cc: see cast_kernels.h. The loops are in cast_loops.inc, compiled once per instruction set.
-#include "device/host/cast_kernels.h"
-
+// device/host/cast_kernels.cc: see kernels.h. The loops are in cast_loops.inc, compiled once per instruction set.
 #include "device/formulas/floats.h"
 #include "device/host/isa/vector_loops.h"
+#include "device/host/kernels.h"
 
 namespace gsel::host {
 namespace {

@@ -7,7 +7,6 @@
 #include <type_traits>
 
 #include "device/formulas/floats.h"
-#include "device/host/cast_kernels.h"
 
 namespace gsel::host {
 namespace {

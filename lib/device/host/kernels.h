@@ -1,10 +1,13 @@
-// device/host/kernels.h: plain loops over host memory. Does not know streams and errors: kernels that do not take every
-// type have a function that checks the type beforehand.
+// device/host/kernels.h: kernels over host memory. Does not know streams and errors: the caller has checked the
+// arguments, and kernels that do not take every type have a function that checks the type. No result depends on the
+// width of vectors.
 #pragma once
 
 #include <gsel/device.h>
 
 #include <cstdint>
+
+#include "device/host/isa/vector_loops.h"
 
 namespace gsel::host {
 
@@ -25,5 +28,43 @@ void add(T* dst, const T* src, uint64_t count);
 // Eight interleaved double sums that are added in order: the same result on every run and processor.
 template <class T>
 double sum_squares(const T* src, uint64_t count);
+
+// ---- f32 and 16-bit floating-point types, by floats.h ---------------------------------------------------------------
+
+// [count] each, without overlap. T: F16 or BF16.
+template <class T>
+void widen(Isa isa, float* dst, const T* src, uint64_t count);
+template <class T>
+void narrow(Isa isa, T* dst, const float* src, uint64_t count);
+
+// ---- low-rank steps -------------------------------------------------------------------------------------------------
+
+void low_rank_step(const gsel_low_rank_step& step);
+
+// Makes n_columns columns of n elements orthonormal, as GSEL_LOW_RANK_LEFT does.
+void make_orthonormal(float* columns, int64_t n, int64_t n_columns, uint64_t key);
+
+// ---- optimizer steps ------------------------------------------------------------------------------------------------
+// Elements are independent, except within blocks of 8-bit state, so a step gives the same bits for any division of its
+// range and any instruction set.
+
+// All kinds except ADAMW_8BIT.
+void elementwise_step(Isa isa, const gsel_optimizer_step& step);
+
+// ADAMW_8BIT. A moment has one byte per element, and one scale, the largest magnitude, per block of kStateBlock. A step
+// decodes a block, updates it as AdamW in f32, and encodes it again; the parameter is updated before the encoding.
+void byte_state_step(Isa isa, const gsel_optimizer_step& step);
+
+constexpr uint64_t kStateBlock = 256;
+
+// Value of a code for scale 1; code 0 is 0. Dynamic quantisation (Dettmers et al., ICLR 2022): the highest set bit of a
+// magnitude c selects the decade, the bits below it divide the decade evenly, and the value is the middle of its part:
+//   signed    bit 7 is the sign, c the other bits; decade i = 0..6, parts 2^i = highest bit; code 128 is 1
+//   unsigned  c is the code; decade i = 0..6, parts 2^(i+1) = highest bit; code 1 is 1
+//   value     10^(i-6) * (0.1 + 0.9 * (c - parts + 0.5) / parts)
+// A number gets the code of the nearest value. A positive second moment (unsigned) never becomes zero, since an update
+// divides by its root.
+float signed_value(uint8_t code);
+float unsigned_value(uint8_t code);
 
 }  // namespace gsel::host

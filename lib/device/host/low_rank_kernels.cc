@@ -1,9 +1,8 @@
-// device/host/low_rank_kernels.cc: see low_rank_kernels.h.
-#include "device/host/low_rank_kernels.h"
-
+// device/host/low_rank_kernels.cc: see kernels.h.
 #include <algorithm>
 
 #include "device/formulas/low_rank.h"
+#include "device/host/kernels.h"
 
 namespace gsel::host {
 namespace {

@@ -1,13 +1,12 @@
-// device/host/optimizer_kernels.cc: see optimizer_kernels.h. The loops are in optimizer_loops.inc and, for 8-bit
+// device/host/optimizer_kernels.cc: see kernels.h. The loops are in optimizer_loops.inc and, for 8-bit
 // moments, in byte_state_loops.inc, compiled once per instruction set.
-#include "device/host/optimizer_kernels.h"
-
 #include <cmath>
 
 #include "device/formulas/byte_state.h"
 #include "device/formulas/floats.h"
 #include "device/formulas/optimizer_rules.h"
 #include "device/host/isa/vector_loops.h"
+#include "device/host/kernels.h"
 
 namespace gsel::host {
 namespace {

@@ -2,7 +2,7 @@
 // variable of the machine's vendor, whose driver interprets it. The number of processes follows from --num_processes
 // and the number of machines, which accelerate does not compare with the ids.
 // Source: huggingface accelerate src/accelerate/utils/launch.py and src/accelerate/commands/launch.py.
-#include "select/compat/torch_devices.h"
+#include "select/compat/compat.h"
 
 namespace gsel {
 namespace {

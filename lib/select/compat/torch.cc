@@ -3,6 +3,7 @@
 // Source: torch/cuda/__init__.py (_parse_visible_devices, _transform_uuid_to_ordinals, _device_count_nvml,
 // _device_count_amdsmi) and test/test_cuda_nvml_based_avail.py of PyTorch.
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <unordered_set>
 
@@ -255,6 +256,52 @@ Reading read_torch(const Case& asked, Trace& trace) {
   const bool rocm = wanted && *wanted != "auto" ? *wanted == "hip" || *wanted == "rocm"
                                                 : nvidia.devices.empty() && !amd.devices.empty();
   return rocm ? read_amdsmi(asked, amd, trace) : read_nvml(asked, nvidia, trace);
+}
+
+// ---- devices that PyTorch counts on a host --------------------------------------------------------------------------
+
+const TorchBackend* torch_backend(const Inventory& inventory, int32_t host) {
+  // The ROCm build uses torch.cuda too, and its launchers set CUDA_VISIBLE_DEVICES.
+  static constexpr std::array<TorchBackend, 3> kBackends = {{
+      {"nvidia", "CUDA", "CUDA_VISIBLE_DEVICES", cuda_driver},
+      {"amd", "HIP", "CUDA_VISIBLE_DEVICES", hip_runtime},
+      {"intel", "XPU", "ZE_AFFINITY_MASK", ze_driver},
+  }};
+  for (const TorchBackend& backend : kBackends)
+    if (group_of(inventory, host, backend.vendor).size() > 0) return &backend;
+  return nullptr;
+}
+
+Visible torch_devices(const Inventory& inventory, int32_t host, const Environment& environment, Trace& trace) {
+  const TorchBackend* backend = torch_backend(inventory, host);
+  return backend ? backend->visible(group_of(inventory, host, backend->vendor), environment, trace) : Visible{};
+}
+
+std::optional<Unit> cpu_of(const Inventory& inventory, int32_t host) {
+  const Host& entry = inventory.hosts[static_cast<size_t>(host)];
+  for (int32_t i = entry.first; i < entry.first + entry.count; ++i)
+    if (inventory.devices[static_cast<size_t>(i)].is_cpu()) return Unit{i, -1, -1};
+  return std::nullopt;
+}
+
+std::vector<Unit> units_of_ranks(const std::vector<Unit>& visible, int64_t processes, std::string_view whose,
+                                 Trace& trace) {
+  const int64_t there = static_cast<int64_t>(visible.size());
+  if (processes > there)
+    trace.warn(fmt::format(
+        "RANK_OVERFLOW: {} starts {} and they see {}: local rank{} {} fail{} "
+        "with \"CUDA error: invalid device ordinal\"",
+        whose, with_noun(processes, "process"), with_noun(there, "device"), processes - there == 1 ? "" : "s",
+        processes - there == 1 ? fmt::format("{}", there) : fmt::format("{} to {}", there, processes - 1),
+        processes - there == 1 ? "s" : ""));
+  return {visible.begin(), visible.begin() + static_cast<ptrdiff_t>(std::clamp<int64_t>(processes, 0, there))};
+}
+
+std::string why_left(const Inventory& inventory, const Visible& visible, const std::string& untaken) {
+  if (visible.units.empty()) return visible.hidden_by.empty() ? untaken : visible.hidden_by;
+  const Device& first = inventory.devices[static_cast<size_t>(visible.units.front().device)];
+  const bool all = units_of(group_of(inventory, first.host, first.vendor)).size() <= visible.units.size();
+  return all || visible.hidden_by.empty() ? untaken : fmt::format("{}, or {}", visible.hidden_by, untaken);
 }
 
 }  // namespace gsel

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "base/text.h"
+#include "select/compat/compat.h"
 #include "select/compat/python_literal.h"
-#include "select/compat/torch_devices.h"
 
 namespace gsel {
 namespace {

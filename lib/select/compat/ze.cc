@@ -1,14 +1,14 @@
 // select/compat/ze.cc: the Intel cards that Level Zero shows, and those that SYCL leaves. The mask is a set: its order
 // has no effect. Indexes that do not exist are skipped; text that is no number causes an exception inside the driver.
 // Sources: Level Zero specification, "Environment Variables"; intel/compute-runtime,
-// shared/source/execution_environment/execution_environment.cpp; oneapi_selector.h for SYCL.
+// shared/source/execution_environment/execution_environment.cpp; ze_devices.h for SYCL.
 #include <cerrno>
 #include <cstdlib>
 
 #include "select/compat/compat.h"
 #include "select/compat/numbers.h"
-#include "select/rules/oneapi_selector.h"
 #include "select/rules/rules.h"
+#include "select/rules/ze_devices.h"
 
 namespace gsel {
 namespace {

@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "base/text.h"
-#include "base/uninterrupted.h"
 #include "select/inventory/inventory.h"
 
 namespace gsel {

@@ -1,7 +1,8 @@
-// select/probe/habana.cc: Gaudi devices of the habanalabs driver, from files only. Does not know HLML, which hlml.cc
-// uses. Source: the kernel's sysfs-driver-habanalabs page; before kernel 6.3 the class was habanalabs.
+// select/probe/habana.cc: Gaudi devices of the habanalabs driver, from files, and their uuids by HLML. Source: the
+// kernel's sysfs-driver-habanalabs page; before kernel 6.3 the class was habanalabs.
 #include <fmt/format.h>
 
+#include "select/probe/library.h"
 #include "select/probe/probes.h"
 
 namespace gsel {
@@ -62,6 +63,42 @@ void probe_habana(const FileTree& files, Found& found) {
                                         files.usable(node.device) ? "can" : "cannot"));
     found.devices.push_back(std::move(device));
   }
+}
+
+// ---- HLML -----------------------------------------------------------------------------------------------------------
+// Uuids are in no file. HLML is opened at run time, and only if there are such devices. Source: Habana Management
+// Library API reference.
+
+namespace {
+
+constexpr unsigned kTextBytes = 64;
+
+struct Hlml {
+  int (*init)() = nullptr;
+  int (*shutdown)() = nullptr;
+  int (*device_at)(const char*, void**) = nullptr;
+  int (*uuid)(void*, char*, unsigned) = nullptr;
+};
+
+bool open_hlml(const FileTree& files, Hlml& hlml) {
+  const Library library(files, "GSEL_HLML_LIBRARY", {"libhlml.so"});
+  return library.find(hlml.init, "hlml_init") && library.find(hlml.shutdown, "hlml_shutdown") &&
+         library.find(hlml.device_at, "hlml_device_get_handle_by_pci_bus_id") &&
+         library.find(hlml.uuid, "hlml_device_get_uuid");
+}
+
+}  // namespace
+
+void ask_hlml(const FileTree& files, Found& found) {
+  Hlml hlml;
+  if (found.devices.empty() || !open_hlml(files, hlml) || hlml.init() != 0) return;
+  for (Device& device : found.devices) {
+    const std::string address = device.pci.substr(device.pci.size() - 12);  // HLML writes four digits of the domain
+    void* handle = nullptr;
+    char uuid[kTextBytes + 1] = "";
+    if (hlml.device_at(address.c_str(), &handle) == 0 && hlml.uuid(handle, uuid, kTextBytes) == 0) device.uuid = uuid;
+  }
+  hlml.shutdown();
 }
 
 }  // namespace gsel

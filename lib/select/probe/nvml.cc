@@ -1,21 +1,230 @@
 // select/probe/nvml.cc: NVIDIA devices through NVML, which ignores every mask, starts no context and is safe before
 // fork.
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "select/inventory/known.h"
-#include "select/probe/nvml_api.h"
 #include "select/probe/probes.h"
+
+// ---- the part of NVML's interface that is used; NVML is opened at run time ------------------------------------------
+// No NVIDIA header is needed. Source: NVML API reference; struct layouts are those of functions with _v2 and _v3, which
+// do not change.
+
+namespace gsel::nvml {
+
+constexpr int kSuccess = 0, kNotSupported = 3, kNoPermission = 4, kNotFound = 6, kInsufficientSize = 7,
+              kDriverNotLoaded = 9;
+constexpr unsigned kTextBytes = 96;
+constexpr unsigned kClockSm = 1;
+constexpr unsigned kRemoteSwitch = 2;
+
+struct Handle;
+struct Pci {
+  char legacy_id[16];
+  unsigned domain, bus, device, device_id, subsystem_id;
+  char id[32];
+};
+struct Memory {
+  unsigned long long total, free, used;
+};
+
+struct Api {
+  std::string name;
+  std::unique_ptr<void, int (*)(void*)> library{nullptr, dlclose};
+  int (*init)() = nullptr;
+  int (*shutdown)() = nullptr;
+  int (*device_count)(unsigned*) = nullptr;
+  int (*device_at)(unsigned, Handle**) = nullptr;
+  int (*device_name)(Handle*, char*, unsigned) = nullptr;
+  int (*device_uuid)(Handle*, char*, unsigned) = nullptr;
+  int (*device_pci)(Handle*, Pci*) = nullptr;
+  int (*device_memory)(Handle*, Memory*) = nullptr;
+  int (*device_capability)(Handle*, int*, int*) = nullptr;
+  // Not in every driver:
+  const char* (*error_text)(int) = nullptr;
+  int (*device_cores)(Handle*, unsigned*) = nullptr;
+  int (*device_processes)(Handle*, unsigned*, void*) = nullptr;
+  int (*device_compute_mode)(Handle*, unsigned*) = nullptr;
+  int (*device_max_clock)(Handle*, unsigned, unsigned*) = nullptr;
+  int (*mig_mode)(Handle*, unsigned*, unsigned*) = nullptr;
+  int (*mig_count)(Handle*, unsigned*) = nullptr;
+  int (*mig_at)(Handle*, unsigned, Handle**) = nullptr;
+  int (*mig_gi)(Handle*, unsigned*) = nullptr;
+  int (*mig_ci)(Handle*, unsigned*) = nullptr;
+  int (*link_state)(Handle*, unsigned, unsigned*) = nullptr;
+  int (*link_remote_pci)(Handle*, unsigned, Pci*) = nullptr;
+  int (*link_remote_type)(Handle*, unsigned, unsigned*) = nullptr;
+  int (*common_ancestor)(Handle*, Handle*, unsigned*) = nullptr;
+
+  std::string text(int status) const;
+  // Throws GSEL_ERR_IO unless the status is success.
+  void check(int status, const char* call) const;
+};
+
+// Leaves `api` empty when there is no NVML, which is normal. GSEL_NVML_LIBRARY names another library, for tests.
+// GSEL_ERR_ARG, and GSEL_ERR_IO when the library exists but cannot be used.
+void open_api(Api& api);
+
+namespace {
+
+template <class F>
+void optional(Api& api, F& function, const char* symbol) {
+  if (!function) function = reinterpret_cast<F>(dlsym(api.library.get(), symbol));
+}
+
+template <class F>
+void needed(Api& api, F& function, const char* symbol) {
+  optional(api, function, symbol);
+  if (!function) fail(GSEL_ERR_IO, "NVML: {} has no {}; a newer NVIDIA driver is needed", api.name, symbol);
+}
+
+void find_symbols(Api& api) {
+  needed(api, api.init, "nvmlInit_v2");
+  needed(api, api.shutdown, "nvmlShutdown");
+  needed(api, api.device_count, "nvmlDeviceGetCount_v2");
+  needed(api, api.device_at, "nvmlDeviceGetHandleByIndex_v2");
+  needed(api, api.device_name, "nvmlDeviceGetName");
+  needed(api, api.device_uuid, "nvmlDeviceGetUUID");
+  needed(api, api.device_pci, "nvmlDeviceGetPciInfo_v3");
+  needed(api, api.device_memory, "nvmlDeviceGetMemoryInfo");
+  needed(api, api.device_capability, "nvmlDeviceGetCudaComputeCapability");
+  optional(api, api.error_text, "nvmlErrorString");
+  optional(api, api.device_cores, "nvmlDeviceGetNumGpuCores");
+  for (const char* symbol : {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
+                             "nvmlDeviceGetComputeRunningProcesses"})
+    optional(api, api.device_processes, symbol);
+  optional(api, api.device_compute_mode, "nvmlDeviceGetComputeMode");
+  optional(api, api.device_max_clock, "nvmlDeviceGetMaxClockInfo");
+  optional(api, api.mig_mode, "nvmlDeviceGetMigMode");
+  optional(api, api.mig_count, "nvmlDeviceGetMaxMigDeviceCount");
+  optional(api, api.mig_at, "nvmlDeviceGetMigDeviceHandleByIndex");
+  optional(api, api.mig_gi, "nvmlDeviceGetGpuInstanceId");
+  optional(api, api.mig_ci, "nvmlDeviceGetComputeInstanceId");
+  optional(api, api.link_state, "nvmlDeviceGetNvLinkState");
+  optional(api, api.link_remote_pci, "nvmlDeviceGetNvLinkRemotePciInfo_v2");
+  optional(api, api.link_remote_type, "nvmlDeviceGetNvLinkRemoteDeviceType");
+  optional(api, api.common_ancestor, "nvmlDeviceGetTopologyCommonAncestor");
+}
+
+}  // namespace
+
+std::string Api::text(int status) const {
+  return fmt::format("{} ({})", error_text ? error_text(status) : "error", status);
+}
+
+void Api::check(int status, const char* call) const {
+  if (status != kSuccess) fail(GSEL_ERR_IO, "NVML: {} failed: {}", call, text(status));
+}
+
+void open_api(Api& api) {
+  const char* other = secure_getenv("GSEL_NVML_LIBRARY");
+  if (other && other[0] != '/') fail(GSEL_ERR_ARG, "GSEL_NVML_LIBRARY={}: an absolute path is needed", other);
+  api.name = other ? other : "libnvidia-ml.so.1";
+  api.library.reset(dlopen(api.name.c_str(), RTLD_NOW | RTLD_LOCAL));
+  if (!api.library && other) {
+    const char* why = dlerror();
+    fail(GSEL_ERR_IO, "GSEL_NVML_LIBRARY={} cannot be opened: {}", other, why ? why : "unknown");
+  }
+  if (api.library) find_symbols(api);
+}
+
+}  // namespace gsel::nvml
 
 namespace gsel {
 namespace {
 
 using nvml::Api;
 using nvml::Handle;
+
+// ---- links ----------------------------------------------------------------------------------------------------------
+// Active NVLinks are counted by their other end: another device of the list, or a switch, which connects every two
+// devices with links to one.
+
+struct NvmlDevice {
+  Handle* handle;
+  std::string pci;
+};
+
+constexpr unsigned kMaxLinks = 36;  // more than any generation has (NVML_NVLINK_MAX_LINKS)
+
+struct Ends {
+  std::map<std::string, int> direct;  // by bus address of the other end
+  int to_switches = 0;
+};
+
+bool to_switch(const Api& api, Handle* handle, unsigned link) {
+  unsigned type = 0;
+  return api.link_remote_type && api.link_remote_type(handle, link, &type) == nvml::kSuccess &&
+         type == nvml::kRemoteSwitch;
+}
+
+Ends nvlinks_of(const Api& api, Handle* handle) {
+  Ends ends;
+  if (!api.link_state || !api.link_remote_pci) return ends;
+  for (unsigned link = 0; link < kMaxLinks; ++link) {
+    unsigned active = 0;
+    if (api.link_state(handle, link, &active) != nvml::kSuccess) return ends;  // no such link, so no further ones
+    if (!active) continue;
+    nvml::Pci remote{};
+    if (to_switch(api, handle, link))
+      ++ends.to_switches;
+    else if (api.link_remote_pci(handle, link, &remote) == nvml::kSuccess)
+      ++ends.direct[normalise_pci(remote.id)];
+  }
+  return ends;
+}
+
+int nvlinks_between(const Ends& a, const Ends& b, const std::string& pci_of_b) {
+  const auto direct = a.direct.find(pci_of_b);
+  return direct != a.direct.end() ? direct->second : std::min(a.to_switches, b.to_switches);
+}
+
+// The level of the common ancestor (NVML API reference, nvmlGpuTopologyLevel_t).
+const char* pci_way(const Api& api, Handle* a, Handle* b) {
+  unsigned level = 0;
+  if (!api.common_ancestor || api.common_ancestor(a, b, &level) != nvml::kSuccess) return nullptr;
+  switch (level) {
+    case 0:  // two devices of one board
+    case 10:
+      return "PIX";
+    case 20:
+      return "PXB";
+    case 30:
+      return "PHB";
+    case 40:
+      return "NODE";
+    case 50:
+      return "SYS";
+    default:
+      return nullptr;
+  }
+}
+
+// The links between devices of one host: NVLinks if there are any, else the PCI path in the notation of nvidia-smi
+// topo. Unknown links are omitted.
+void find_nvml_links(const Api& api, const std::vector<NvmlDevice>& devices, Found& found) {
+  if (devices.size() < 2) return;
+  std::vector<Ends> ends;
+  for (const NvmlDevice& device : devices) ends.push_back(nvlinks_of(api, device.handle));
+  for (size_t i = 0; i < devices.size(); ++i)
+    for (size_t j = i + 1; j < devices.size(); ++j) {
+      const int count = nvlinks_between(ends[i], ends[j], devices[j].pci);
+      const char* way = count ? nullptr : pci_way(api, devices[i].handle, devices[j].handle);
+      if (!count && !way) continue;
+      found.links.push_back({devices[i].pci, devices[j].pci, count ? fmt::format("NV{}", count) : way, 0, 0});
+    }
+}
+
+// ---- devices --------------------------------------------------------------------------------------------------------
 
 // NVML returns the number of cores; cores per multiprocessor follow from the compute capability (CUDA programming
 // guide, table of arithmetic throughput, 32-bit floating point).

@@ -1,10 +1,9 @@
-// select/request/order.cc: see order.h.
-#include "select/request/order.h"
-
+// select/request/order.cc: see request.h.
 #include <algorithm>
 #include <limits>
 #include <map>
 
+#include "select/request/request.h"
 #include "select/words/tokens.h"
 
 namespace gsel {

@@ -1,15 +1,46 @@
 // select/reserve/reserve.h: selects and locks devices in one step, so that two processes that select at the same time
-// never get the same device.
+// never get the same device. The locks are files in one shared folder.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "select/reserve/lock_folder.h"
+#include "base/os.h"
 #include "select/resolve.h"
 
 namespace gsel {
+
+// Named locks between all processes of a machine, which the kernel releases when their holder dies. A file without a
+// lock is stale and has no meaning.
+class LockFolder {
+ public:
+  // GSEL_RESERVE_FOLDER, else /run/lock/gsel, else /tmp/gsel-lock.
+  static std::string default_path();
+
+  // Opens the folder, and creates it if missing. GSEL_ERR_IO, GSEL_ERR_PERMISSION.
+  explicit LockFolder(const std::string& path);
+  // The same without creating anything; nullopt when there is no such folder.
+  static std::optional<LockFolder> open_existing(const std::string& path);
+
+  // While the lock is held, no other process takes or releases locks here. GSEL_ERR_BUSY after `seconds`.
+  os::Fd hold_all(double seconds) const;
+
+  // Takes the lock and writes this process's id into its file. nullopt: another process holds it.
+  std::optional<os::Fd> take(const std::string& name) const;
+  // Releases the lock and, with `remove`, deletes its file; deleting requires hold_all.
+  void give_back(const std::string& name, os::Fd lock, bool remove) const noexcept;
+  // The process that holds the lock: 0: none, -1: unknown process.
+  int32_t holder(const std::string& name) const;
+
+ private:
+  LockFolder(std::string path, os::Fd folder) : path_(std::move(path)), folder_(std::move(folder)) {}
+  os::Fd open_lock(const std::string& name, bool make) const;
+
+  std::string path_;
+  os::Fd folder_;
+};
 
 // Holds its devices until it is destroyed or the process ends.
 class Reservation {

@@ -105,7 +105,7 @@ Visible visible_apple(const Group& group, const Environment& environment, Trace&
 Emission emit_apple(const Group& group, const std::vector<Unit>& units);
 
 // Warns of each variable that nothing reads and whose name is similar to that of a device variable, such as
-// CUDA_VISIBLE_DEVICE, and suggests the right name (lint.cc).
+// CUDA_VISIBLE_DEVICE, and suggests the right name.
 void warn_of_misspelt(const Environment& environment, Trace& trace);
 
 }  // namespace gsel

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "base/text.h"
-#include "select/rules/oneapi_selector.h"
 #include "select/rules/rules.h"
+#include "select/rules/ze_devices.h"
 
 namespace gsel {
 namespace {

@@ -1,10 +1,13 @@
 // select/rules/ze_devices.h: Intel cards as Level Zero enumerates them: the order, and whether a card or each of its
-// tiles is a device. Shared by strict and compat readings. Does not know the text of any variable.
+// tiles is a device; and what ONEAPI_DEVICE_SELECTOR leaves. Shared by strict and compat readings.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "select/inventory/unit.h"
+#include "select/words/tokens.h"
 
 namespace gsel {
 
@@ -51,5 +54,28 @@ class ZeCards {
   std::vector<size_t> card_of_;             // by index
   std::vector<std::vector<bool>> enabled_;  // by card, by tile
 };
+
+// ---- ONEAPI_DEVICE_SELECTOR -----------------------------------------------------------------------------------------
+// With it a SYCL program filters the devices of Level Zero: terms "backend:devices" joined by semicolons, with "!"
+// before terms that discard. It only filters and keeps the order. Source: intel/llvm, sycl/doc/EnvironmentVariables.md
+// and sycl/source/detail/device_filter.cpp.
+
+struct SelectorTarget {
+  Token token;  // "gpu", "0.1", "*"
+  bool discards = false;
+  bool level_zero = false;              // the backend is level_zero or *
+  std::string type;                     // "gpu", "cpu", ...; "*": any device; empty: by number
+  std::optional<int32_t> number;        // of a device
+  bool of_parts = false;                // a sub-device is meant, not the device
+  std::optional<int32_t> part;          // number of the sub-device; absent with of_parts: all
+  std::vector<std::string> as_written;  // the text of each number
+};
+
+// Reads the terms as SYCL does. GSEL_ERR_SYNTAX when SYCL would throw.
+std::vector<SelectorTarget> parse_selector(const Input& input);
+
+// The devices that the targets leave, in their order.
+std::vector<Unit> select_by(const std::vector<SelectorTarget>& targets, const std::vector<ZeRoot>& roots,
+                            const Input& input, const Inventory& inventory, Trace& trace);
 
 }  // namespace gsel

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
+#include "base/config.h"
 #include "base/dtype.h"
 #include "base/shard.h"
 #include "base/text.h"
-#include "base/weights.h"
 #include "model/views.h"
 #include "program/stages.h"
 #include "train/compile/settings.h"

@@ -5,10 +5,9 @@
 #include <charconv>
 
 #include "base/axis.h"
+#include "base/config.h"
 #include "base/foreign.h"
-#include "base/host_services.h"
 #include "base/random.h"
-#include "base/weights.h"
 #include "plugin/registry.h"
 #include "train/compile/base_program.h"
 #include "train/compile/insertions.h"

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/align.h"
-#include "base/uninterrupted.h"
+#include "base/os.h"
 #include "device/host/table.h"
 
 namespace gsel {

@@ -5,9 +5,8 @@
 #include "context.h"
 #include "device/formulas/byte_state.h"
 #include "device/formulas/low_rank.h"
-#include "device/formulas/low_rank_needs.h"
-#include "device/formulas/optimizer_needs.h"
 #include "device/formulas/optimizer_rules.h"
+#include "device/formulas/step_needs.h"
 #include "kernels.h"
 
 namespace gsel_cuda {

@@ -45,7 +45,7 @@ static void ways_that_do_not_do(rank_run* run) {
              "rank 1 was made with GSEL_COMM_BITWISE, and nccl does not promise the same bits", 1);
   run->id.bytes[0] ^= 1;
   rank_fails(run, join_with(run, "host", run->rank, host, &comm, &err), err, GSEL_ERR_UNSUPPORTED,
-             "rank 1 was made with GSEL_COMM_NOT_THROUGH_HOST, and nothing else carries the memory", 1);
+             "rank 1 was made with GSEL_COMM_NOT_THROUGH_HOST, and no transport takes its memory", 1);
   run->id.bytes[0] ^= 2;
   rank_ok(run, join_with(run, "host", run->rank, of_rank_1, &comm, &err), err);
   gsel_comm_free(comm);

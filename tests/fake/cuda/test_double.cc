@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/host_services.h"
+#include "base/foreign.h"
 #include "fake/cuda/children.h"
 #include "support/fake_cuda.h"
 

@@ -36,12 +36,12 @@ uint64_t sum_of(const uint64_t* counts, size_t n) {
 }
 
 // A caller's operation is packed as 255.
-uint64_t pack(const gsel_collective& given, bool grouped, Asked asked) {
+uint64_t pack(const gsel_collective& given, bool grouped, CallOrigin origin) {
   const gsel_op op = std::min<gsel_op>(given.op, 255);
   return static_cast<uint64_t>(static_cast<uint8_t>(given.kind)) << 56 |
          static_cast<uint64_t>(static_cast<uint8_t>(given.dtype)) << 48 |
          static_cast<uint64_t>(static_cast<uint8_t>(op)) << 40 | (grouped ? kGrouped : 0) |
-         static_cast<uint64_t>(asked) << 32 | static_cast<uint64_t>(static_cast<uint16_t>(given.source)) << 16 |
+         static_cast<uint64_t>(origin) << 32 | static_cast<uint64_t>(static_cast<uint16_t>(given.source)) << 16 |
          static_cast<uint16_t>(given.root);
 }
 
@@ -69,12 +69,12 @@ void complete_counts(const CollectiveRow& row, size_t n, Call& call) {
 }  // namespace
 
 void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_ns, Call& call, bool grouped,
-              Asked asked) {
+              CallOrigin origin) {
   const auto n = static_cast<uint64_t>(world_size);
   call.kind = given.kind;
-  call.asked = asked;
+  call.origin = origin;
   call.grouped = grouped;
-  call.packed = pack(given, grouped, asked);
+  call.packed = pack(given, grouped, origin);
   call.dtype = given.dtype;
   call.root = given.root;
   call.source = given.source;
@@ -115,9 +115,9 @@ void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_
   call.unit = call.element * call.operation.record;
 }
 
-const char* asked_text(Asked asked) {
+const char* origin_text(CallOrigin origin) {
   static const char* const texts[] = {"", "gsel_comm_split()", "gsel_comm_dup()", "", ""};
-  return texts[static_cast<size_t>(asked) % std::size(texts)];
+  return texts[static_cast<size_t>(origin) % std::size(texts)];
 }
 
 uint64_t fingerprint(const Call& call) {

@@ -11,13 +11,13 @@
 
 namespace gsel::shm {
 
-// What the caller asked for. split and dup exchange their data by an allgather that never matches one of the caller's.
+// What a call was made for. split and dup exchange their data by an allgather that never matches one of the caller's.
 // An enqueued call is made by a transport of devices, which may treat registered memory differently.
-enum class Asked : uint8_t { call, split, dup, enqueued, enqueued_registered };
+enum class CallOrigin : uint8_t { call, split, dup, enqueued, enqueued_registered };
 
 struct Call {
   gsel_collective_kind kind = 0;
-  Asked asked = Asked::call;
+  CallOrigin origin = CallOrigin::call;
   bool grouped = false;  // with others, by gsel_group_run
   gsel_dtype dtype = 0;
   Operation operation;
@@ -46,7 +46,7 @@ struct Call {
 // Fills an existing call field by field, since copying or clearing one is slow. Fields that the kind does not use may
 // keep old values. timeout_ns: used if the call has none.
 void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_ns, Call& call, bool grouped = false,
-              Asked asked = Asked::call);
+              CallOrigin origin = CallOrigin::call);
 
 // The half of a reduce_scatterv's detail that hashes the offsets; the other half hashes the counts.
 constexpr uint64_t offsets_in_detail(uint64_t detail) {
@@ -55,7 +55,7 @@ constexpr uint64_t offsets_in_detail(uint64_t detail) {
 
 constexpr uint64_t kGrouped = uint64_t{1} << 39;
 // "gsel_comm_split()"; empty for a call of gsel_collective_kind.
-const char* asked_text(Asked asked);
+const char* origin_text(CallOrigin origin);
 // A hash of everything that must agree between ranks.
 uint64_t fingerprint(const Call& call);
 

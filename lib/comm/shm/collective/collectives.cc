@@ -101,7 +101,7 @@ void Collectives::fail(const Error& error) {
   }
 }
 
-void Collectives::exchange(Asked asked, const void* send, void* recv, uint64_t bytes) {
+void Collectives::exchange(CallOrigin origin, const void* send, void* recv, uint64_t bytes) {
   gsel_collective call{};
   call.kind = GSEL_COLLECTIVE_ALLGATHER;
   call.dtype = GSEL_U8;
@@ -110,7 +110,7 @@ void Collectives::exchange(Asked asked, const void* send, void* recv, uint64_t b
   call.recv = recv;
   call.count = bytes;
   breaking_.throw_if_broken();
-  complete(call, at_.world_size(), signals_.timeout_ns(), current_, false, asked);
+  complete(call, at_.world_size(), signals_.timeout_ns(), current_, false, origin);
   number_ = recorder_.enter(current_);
   signals_.begin(current_, number_);
   const Plan plan(current_, at_.rank(), at_.world_size());

@@ -42,7 +42,7 @@ class Collectives {
   bool ends_with_headers() const { return not_begun_ || small(current_) || at_.world_size() == 1; }
   bool is_ready() const;
   // An allgather that never matches a call of the caller's.
-  void exchange(Asked asked, const void* send, void* recv, uint64_t bytes);
+  void exchange(CallOrigin origin, const void* send, void* recv, uint64_t bytes);
   gsel_comm_explanation explain(const Call& call);
   bool next_is_posted() const;  // another rank has posted the header of the next collective
   void reset_count();           // in a new arena

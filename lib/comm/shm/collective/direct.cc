@@ -5,7 +5,7 @@
 //
 // If the call fails, data that a rank has read from others may be invalid. So a rank checks for a failure again before
 // it posts that it is done. A rank whose call has failed waits for the ranks that still write to its buffer. If one of
-// them does not finish, it was stopped, and the buffer is taken out of shared memory (isolate.cc).
+// them does not finish, it was stopped, and the buffer is taken out of shared memory (Family::isolate).
 #include <sched.h>
 
 #include <cstring>

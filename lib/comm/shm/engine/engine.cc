@@ -26,7 +26,7 @@ bool is_small(const gsel_collective& call) {
 }
 
 EngineRequest::EngineRequest(Engine& with, const gsel_collective* given, uint64_t n, bool opened)
-    : engine(with), calls(given, given + n), is_open(opened), open(n), collectives(0) {
+    : DrivenRequest(opened), engine(with), calls(given, given + n), open(n), collectives(0) {
   size_t messages = 0;
   for (const gsel_collective& call : calls) messages += is_point_to_point(call.kind);
   transfers.resize(messages);
@@ -34,7 +34,7 @@ EngineRequest::EngineRequest(Engine& with, const gsel_collective* given, uint64_
 }
 
 EngineRequest::EngineRequest(Engine& with, std::function<void()> given)
-    : engine(with), task(std::move(given)), is_open(false), open(1), collectives(1) {}
+    : DrivenRequest(false), engine(with), task(std::move(given)), open(1), collectives(1) {}
 
 class Engine::InOperation {
  public:
@@ -305,7 +305,8 @@ void Engine::run_collective() {
   end_call(*request, failure ? &*failure : nullptr);
 }
 
-void Engine::end_call(EngineRequest& request, const Error* failure) noexcept {
+void Engine::end_call(DrivenRequest& driven, const Error* failure) noexcept {
+  auto& request = static_cast<EngineRequest&>(driven);
   if (failure && !request.failure) try {
       request.failure = *failure;
     } catch (...) {

@@ -47,7 +47,7 @@ bool is_small(const gsel_collective& call);  // too short to be worth overlappin
 
 // Calls that run together, messages in any order and collectives in the order given; or a task made of collectives. The
 // engine does not touch a request after it is done.
-struct EngineRequest final : BackendRequest {
+struct EngineRequest final : DrivenRequest {
   EngineRequest(Engine& engine, const gsel_collective* calls, uint64_t n, bool is_open = false);
   EngineRequest(Engine& engine, std::function<void()> task);
   bool wait(double seconds) override;
@@ -61,14 +61,11 @@ struct EngineRequest final : BackendRequest {
   const std::vector<gsel_collective> calls;
   const std::function<void()> task;    // instead of calls; ordered among the collectives
   std::vector<Transfer> transfers;     // one per message
-  const bool is_open;                  // messages may come from outside of the communicator
   uint64_t open;                       // calls that have not ended
   uint64_t collectives;                // collectives that have not ended
   std::optional<Error> failure;        // the first
   std::shared_ptr<Listener> listener;  // notified at the end; guarded by the engine's lock
   std::atomic<bool> done{false};
-  // A caller waits for the end. The timeout of messages starts here, so that they may be posted long before.
-  std::atomic<bool> awaited{false};
 };
 
 class Engine final : public Driver {
@@ -137,7 +134,7 @@ class Engine final : public Driver {
   // For the driver, wherever it waits.
   bool has_news() const override { return news_.load(std::memory_order_seq_cst); }
   void admit();
-  void end_call(EngineRequest& request, const Error* failure) noexcept override;
+  void end_call(DrivenRequest& driven, const Error* failure) noexcept override;
   bool advance_other_calls() override {
     admit();
     return !mailbox_.is_empty() && mailbox_.progress();
@@ -148,9 +145,6 @@ class Engine final : public Driver {
   }
   const Outer* outer() const override { return outer_; }
   bool is_alone() const override { return mailbox_.is_empty(); }
-  bool is_awaited(const EngineRequest& request) const override {
-    return request.awaited.load(std::memory_order_relaxed);
-  }
 
  private:
   struct Collective {

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "comm/shm/engine/engine.h"
-#include "comm/shm/engine/request_thread.h"
 
 namespace gsel::shm {
 namespace {

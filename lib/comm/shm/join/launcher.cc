@@ -34,7 +34,7 @@ void Launcher::check() {
     if (result != Read::message) return socket_.close();
     int32_t rank = -1, world_size = 0;
     if (std::sscanf(line, "rank %d of %d ", &rank, &world_size) != 2 || world_size != join_.world_size) continue;
-    told_ = true;
+    has_line_ = true;
     throw Error(GSEL_ERR_PEER,
                 fmt::format("{} before it joined; all {} are needed", line, with_noun(world_size, "rank")))
         .about_rank(rank);
@@ -43,7 +43,7 @@ void Launcher::check() {
 
 void Launcher::await_word() {
   const int64_t deadline = os::now_ns() + kWordNs;
-  for (; !told_ && socket_.fd() >= 0 && os::now_ns() < deadline; check()) {
+  for (; !has_line_ && socket_.fd() >= 0 && os::now_ns() < deadline; check()) {
     pollfd item{.fd = socket_.fd(), .events = POLLIN, .revents = 0};
     poll(&item, 1, milliseconds_until(deadline));
   }

@@ -24,7 +24,7 @@ class Launcher {
  private:
   const JoinOptions& join_;
   Socket socket_;
-  bool told_ = false;
+  bool has_line_ = false;
 };
 
 }  // namespace gsel::shm

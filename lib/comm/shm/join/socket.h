@@ -48,7 +48,7 @@ class Socket {
 };
 
 // The user of the process that listens under an abstract name, for a name whose queue is full; nullopt: none, or the
-// kernel does not tell (socket_holder.cc).
+// kernel does not tell.
 std::optional<uid_t> user_of_listener(const std::string& name);
 
 // Milliseconds until a deadline for poll(), at least 0, rounded up.

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/forked.h"
 #include "base/os.h"
 #include "comm/shm/call/fault.h"
 #include "comm/shm/memory/arena.h"
@@ -81,8 +80,8 @@ class Membership {
   bool is_thread_here(int32_t rank) const { return member(rank).process == member(rank_).process; }
   bool ended(int32_t rank) const { return family_->ended(block(rank).family_rank); }
 
-  // GSEL_ERR_FORKED in a forked child; `asked`: the function that was called.
-  void require_own_process(const char* asked) const { gsel::require_own_process(fork_generation_, asked); }
+  // GSEL_ERR_FORKED in a forked child; `function`: the function that was called.
+  void require_own_process(const char* function) const { gsel::require_own_process(fork_generation_, function); }
   bool is_own_process() const { return os::fork_generation() == fork_generation_; }
 
   // The number of a rank in errors. The texts also show its rank in the joined communicator if that differs.

@@ -81,7 +81,7 @@ Operation posted_operation(const RankBlock& block, uint64_t number) {
 
 // A step of a call over several hosts is labelled "#4711 allreduce".
 std::string FlightRecorder::text_of(const Arena& arena, const Call& call) {
-  std::string text = asked_text(call.asked);
+  std::string text = origin_text(call.origin);
   const std::string_view label = reinterpret_cast<const char*>(call.label);
   if (const size_t blank = label.find(' ');
       label.starts_with('#') && blank != label.npos && arena.header().part_of.load(std::memory_order_acquire) != 0)
@@ -93,8 +93,8 @@ std::string FlightRecorder::text_of(const Arena& arena, const Call& call) {
                     call.count, operation_name(call.operation), static_cast<int32_t>(call.detail));
   if (call.label[0] != 0) text += fmt::format(" \"{}\"", reinterpret_cast<const char*>(call.label));
   if (call.grouped) text += " in a group";
-  if (call.asked >= Asked::enqueued) text += " on a stream";
-  if (call.asked == Asked::enqueued_registered) text += " in registered memory";
+  if (call.origin >= CallOrigin::enqueued) text += " on a stream";
+  if (call.origin == CallOrigin::enqueued_registered) text += " in registered memory";
   return text;
 }
 
@@ -104,7 +104,7 @@ std::string FlightRecorder::text_of(const Arena& arena, int32_t rank, uint64_t n
   const PackedCall fields = unpack(entry.packed.load(std::memory_order_relaxed));
   Call call;
   call.kind = fields.kind;
-  call.asked = fields.asked;
+  call.origin = fields.origin;
   call.grouped = fields.grouped;
   call.dtype = fields.dtype;
   call.operation.op = fields.op;

@@ -25,10 +25,10 @@ constexpr uint64_t kRingCalls = 256;       // of the flight recorder
 constexpr uint64_t kChannelLines = 8;      // of a channel
 constexpr uint64_t kChannelSlots = 4;      // of a channel's data
 constexpr uint32_t kChannelOffers = 16;    // of a channel, at a time
-constexpr uint64_t kDeviceCalls = 64;      // announced ahead of the slowest rank, see announce.cc
-constexpr uint64_t kDeviceMessages = 16;   // remembered for each pair and direction, see announce.cc
+constexpr uint64_t kDeviceCalls = 64;      // announced ahead of the slowest rank, see announcements.cc
+constexpr uint64_t kDeviceMessages = 16;   // remembered for each pair and direction, see announcements.cc
 constexpr size_t kTextBytes = 2048;        // of the error that broke a communicator, with NUL
-constexpr uint64_t kJointCalls = 16;       // remembered for each rank, see joint.cc
+constexpr uint64_t kJointCalls = 16;       // remembered for each rank, see announcements.cc
 constexpr size_t kLabelBytes = 16;
 constexpr size_t kOuterCallBytes = 256;
 constexpr size_t kHostBytes = 64;
@@ -70,7 +70,7 @@ static_assert(sizeof(CallEntry) == 64);
 // The fields of CallEntry::packed.
 struct PackedCall {
   gsel_collective_kind kind;
-  Asked asked;
+  CallOrigin origin;
   bool grouped;
   gsel_dtype dtype;
   gsel_op op;  // GSEL_OP_USER for any caller's operation
@@ -79,7 +79,7 @@ struct PackedCall {
 inline PackedCall unpack(uint64_t packed) {
   const auto op = static_cast<gsel_op>(packed >> 40 & 255);
   return {static_cast<int32_t>(packed >> 56),
-          static_cast<Asked>(packed >> 32 & 127),
+          static_cast<CallOrigin>(packed >> 32 & 127),
           (packed & kGrouped) != 0,
           static_cast<int32_t>(packed >> 48 & 255),
           op == 255 ? GSEL_OP_USER : op,
@@ -168,7 +168,7 @@ struct alignas(128) RankBlock {
   JointCall joint_call[kJointCalls];  // by their number
 };
 
-// From one rank to another: a ring of lines, each a message or a piece of one. The data of a long message is not in the
+// From one rank to another: a ring of lines, each a message or a chunk of one. The data of a long message is not in the
 // line; one of the channel's offers has the state of the message, since messages are not received in the order sent.
 struct alignas(64) ChannelLine {
   std::atomic<uint64_t> sequence;  // number of the line, from 1; written last

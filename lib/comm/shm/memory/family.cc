@@ -42,9 +42,9 @@ std::optional<uint64_t> Family::gap(uint64_t need, uint64_t unit) const {
   for (const SharedMemory::Extent& extent : extents_) {
     const uint64_t end = extent.offset + extent.bytes;
     uint64_t at = extent.offset;
-    for (auto piece = taken_.lower_bound(at); piece != taken_.end() && piece->first < end; ++piece) {
-      if (at + need <= piece->first) break;
-      at = round_up(piece->first + piece->second, unit);
+    for (auto range = taken_.lower_bound(at); range != taken_.end() && range->first < end; ++range) {
+      if (at + need <= range->first) break;
+      at = round_up(range->first + range->second, unit);
     }
     if (at < end && need <= end - at) return at;
   }

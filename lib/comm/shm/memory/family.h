@@ -83,7 +83,7 @@ class Family {
   }
   // A living rank was left out of a shrink.
   void leave_behind() noexcept { left_behind_.store(true, std::memory_order_relaxed); }
-  // isolate.cc: makes the pages of a buffer private to this process and keeps their contents, so that writes of other
+  // Makes the pages of a buffer private to this process and keeps their contents, so that writes of other
   // ranks no longer reach them.
   void isolate(void* memory, uint64_t bytes) noexcept;
 
@@ -102,7 +102,7 @@ class Family {
 
   void release_unused() noexcept;
   void release_locked(uint64_t offset) noexcept;
-  Regions::iterator find(const void* memory, bool registered, const char* asked, const char* made_by);
+  Regions::iterator find(const void* memory, bool registered, const char* function, const char* made_by);
   void note(uintptr_t address, const Region& region);
   void give_back(uintptr_t address, const Region& region) noexcept;
   void give_back_all() noexcept;

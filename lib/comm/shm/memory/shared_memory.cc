@@ -15,8 +15,8 @@
 
 #include "base/align.h"
 #include "base/error.h"
+#include "base/os.h"
 #include "base/text.h"
-#include "base/uninterrupted.h"
 
 namespace gsel::shm {
 namespace {

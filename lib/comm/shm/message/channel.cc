@@ -109,7 +109,7 @@ Choice Mailbox::choose(const Call& call) {
       return {Protocol::single_copy, "not memory of gsel_mem_alloc, and large enough to be read across processes"};
     default:
       return {Protocol::staged, bytes < tuning_.single_copy_from
-                                    ? "larger than a slot, and pieces suit this size"
+                                    ? "larger than a slot, and chunks suit this size"
                                     : "larger than a slot, and the receiver may not read the sender's memory"};
   }
 }

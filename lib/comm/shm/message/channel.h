@@ -10,15 +10,15 @@ namespace gsel::shm {
 
 static_assert(sizeof(Route) <= kLineBytes);
 
-// State of a message that is offered or sent in several pieces. The sender opens, withdraws and cancels it; the
+// State of a message that is offered or sent in several chunks. The sender opens, withdraws and cancels it; the
 // receiver makes the other changes. From kTaken on the message has ended. The entry of a message that was cancelled or
-// sent in pieces is reused only after the receiver has set it to kTaken.
+// sent in chunks is reused only after the receiver has set it to kTaken.
 enum Offer : uint64_t {
   kOpen = 1,
-  kSeen,      // set aside; the receiver can read it, or has some of its pieces
-  kPieces,    // set aside; the receiver cannot read it and waits for pieces
-  kClaimed,   // matched; is being read or arrives in pieces
-  kDeclined,  // matched; the receiver cannot read it and waits for pieces
+  kSeen,      // set aside; the receiver can read it, or has some of its chunks
+  kInChunks,  // set aside; the receiver cannot read it and waits for chunks
+  kClaimed,   // matched; is being read or arrives in chunks
+  kDeclined,  // matched; the receiver cannot read it and waits for chunks
   kTaken,
   kRefused,    // the receive is of another type, or too short
   kWithdrawn,  // the sender's call failed
@@ -52,7 +52,7 @@ constexpr uint64_t kWantedCount = kWantedAnyTag - 1;
 // Sets the state of an offer that no receive has matched yet; false: it was matched, withdrawn or cancelled before.
 inline bool answer(ChannelOffer& offer, Offer what) {
   uint64_t now = offer.state.load(std::memory_order_relaxed);
-  while (now == kOpen || now == kSeen || now == kPieces)
+  while (now == kOpen || now == kSeen || now == kInChunks)
     if (offer.state.compare_exchange_strong(now, what, std::memory_order_seq_cst)) return true;
   return false;
 }

@@ -82,7 +82,7 @@ class Mailbox {
   bool has_room(int32_t rank, uint64_t lines);
   ChannelLine& next_line(const Half& half, const Call& call);
   void send_line(const Half& half, ChannelLine& line);
-  bool send_pieces(Transfer& transfer);
+  bool send_chunks(Transfer& transfer);
   bool take_place(Half& half);
   Way way_to(int32_t rank, const char* data, uint64_t bytes) const;
   bool offer(Transfer& transfer);
@@ -105,7 +105,7 @@ class Mailbox {
     return line.sequence.load(std::memory_order_acquire) > received ? &line : nullptr;
   }
   bool take_plain(Transfer& transfer, ChannelLine& line);
-  void take_piece(int32_t source, uint64_t number);
+  void take_chunk(int32_t source, uint64_t number);
   bool settle(int32_t source, uint32_t place, Offer what);
   bool is_cancelled(int32_t source, uint32_t place);
   bool accept(Transfer& transfer, const Envelope& envelope, const char* here, const Route* route);

@@ -2,7 +2,7 @@
 // its sender and tag. Messages of one pair are examined in the order sent, so no matching message is overtaken. A
 // message that matches no receive is set aside when a receive may match a later message: an offer (a long message)
 // stays with its sender, which sees the state kSeen; other messages are copied here, up to a limit. A receive can take
-// a message that was set aside while pieces still arrive; the later pieces go to the receive's own buffer. A message
+// a message that was set aside while chunks still arrive; the later chunks go to the receive's own buffer. A message
 // that its sender has cancelled is dropped when it is found. Does not know how bytes travel.
 #include <algorithm>
 #include <cstring>
@@ -76,7 +76,7 @@ bool Mailbox::take(Transfer& transfer, const Envelope& envelope, ChannelLine& li
   }
   const bool accepted = accept(transfer, envelope, nullptr, &route);
   if (accepted)
-    take_piece(envelope.source, transfer.number);
+    take_chunk(envelope.source, transfer.number);
   else
     take_line(envelope.source, transfer.number);
   return accepted;
@@ -136,19 +136,19 @@ bool Mailbox::keep(SetAside& kept, ChannelLine& line, const Transfer& asking) {
     const bool settled = settle(source, kept.route.offer, kSeen);
     if (settled) peer(source).stream = &kept.stream;
     if (settled)
-      take_piece(source, asking.number);
+      take_chunk(source, asking.number);
     else
       take_line(source, asking.number);
     return settled;
   }
   take_line(source, asking.number);
   if (kept.offered) ++peer(source).set_aside;
-  const bool in_pieces = !reads(source, kept.route);
-  if (!settle(source, kept.route.offer, kept.offered ? kSeen : in_pieces ? kPieces : kClaimed)) return false;
-  if (!kept.offered && !in_pieces) {
+  const bool in_chunks = !reads(source, kept.route);
+  if (!settle(source, kept.route.offer, kept.offered ? kSeen : in_chunks ? kInChunks : kClaimed)) return false;
+  if (!kept.offered && !in_chunks) {
     fetch(source, kept.route, kept.stream, asking.call, asking.number);
   } else {
-    if (in_pieces) peer(source).stream = &kept.stream;
+    if (in_chunks) peer(source).stream = &kept.stream;
     signals_.wake_listener_of(source);
   }
   return true;
@@ -171,7 +171,7 @@ bool Mailbox::match_kept(Transfer& transfer) {
 
 // false: the message was cancelled meanwhile.
 bool Mailbox::take_kept(Transfer& transfer, std::list<SetAside>::iterator place) {
-  const SetAside& kept = *place;  // dropped only after the receive has it, since pieces are still written here
+  const SetAside& kept = *place;  // dropped only after the receive has it, since chunks are still written here
   const bool whole = !kept.offered && kept.stream.whole();
   bool accepted = false;
   try {

@@ -52,26 +52,26 @@ bool Mailbox::take_plain(Transfer& transfer, ChannelLine& line) {
   return true;
 }
 
-// The first line of the next message from a rank; nullptr: none yet. Delivers the pieces before that line, and discards
-// those of a cancelled message. If a message ends before its last piece, it was cancelled after it was set aside.
+// The first line of the next message from a rank; nullptr: none yet. Delivers the chunks before that line, and discards
+// those of a cancelled message. If a message ends before its last chunk, it was cancelled after it was set aside.
 ChannelLine* Mailbox::next_message(int32_t source, uint64_t number) {
   Peer& other = peer(source);
   for (;;) {
     ChannelLine* const line = next_line_from(source);
-    const bool goes_on = line && !in_line(line->word) && route_of(*line).way == Way::piece;
+    const bool goes_on = line && !in_line(line->word) && route_of(*line).way == Way::chunk;
     if (!goes_on) {
       if (line && other.stream) drop_cancelled(source);
       return line;
     }
     if (other.stream)
-      take_piece(source, number);
+      take_chunk(source, number);
     else
       take_line(source, number);
   }
 }
 
-// Takes the next line, a piece of the message that arrives.
-void Mailbox::take_piece(int32_t source, uint64_t number) {
+// Takes the next line, a chunk of the message that arrives.
+void Mailbox::take_chunk(int32_t source, uint64_t number) {
   Peer& other = peer(source);
   Stream& stream = *other.stream;
   const uint64_t some = std::min<uint64_t>(at_.arena().layout().slot_bytes, stream.bytes - stream.moved);
@@ -105,14 +105,14 @@ bool Mailbox::settle(int32_t source, uint32_t place, Offer what) {
 bool Mailbox::accept(Transfer& transfer, const Envelope& envelope, const char* here, const Route* route) {
   Half& half = transfer.in;
   const bool probe = row_of(transfer.call.kind).probes;
-  const bool in_pieces = route && (route->way == Way::slot || !reads(envelope.source, *route));
+  const bool in_chunks = route && (route->way == Way::slot || !reads(envelope.source, *route));
   if (!probe && (envelope.dtype != transfer.call.dtype || envelope.bytes > half.bytes)) {
     if (!refuse(transfer, envelope, route)) return false;
     half.stage = Half::Stage::done;
     return true;
   }
   if (!probe && route &&
-      !settle(envelope.source, route->offer, in_pieces && route->way != Way::slot ? kDeclined : kClaimed))
+      !settle(envelope.source, route->offer, in_chunks && route->way != Way::slot ? kDeclined : kClaimed))
     return false;
   half.peer = envelope.source;
   half.stage = Half::Stage::done;
@@ -128,7 +128,7 @@ bool Mailbox::accept(Transfer& transfer, const Envelope& envelope, const char* h
   }
   half.stage = Half::Stage::arriving;
   half.stream = {transfer.call.recv, envelope.bytes, 0, route->offer};
-  if (!in_pieces) {
+  if (!in_chunks) {
     fetch(envelope.source, *route, half.stream, transfer.call, transfer.number);
   } else {
     peer(envelope.source).stream = &half.stream;
@@ -139,11 +139,10 @@ bool Mailbox::accept(Transfer& transfer, const Envelope& envelope, const char* h
 
 void Mailbox::throw_withdrawn(int32_t source) const {
   breaking_.throw_if_broken();
-  throw Error(
-      GSEL_ERR_PEER,
-      fmt::format("{} took back what it sent to {}, since its call failed; make both calls again once the cause "
-                  "is gone",
-                  at_.named(source), at_.named(at_.rank())))
+  throw Error(GSEL_ERR_PEER,
+              fmt::format("{} withdrew its message to {}, since its call failed; make both calls again once the cause "
+                          "is gone",
+                          at_.named(source), at_.named(at_.rank())))
       .about_rank(at_.shown(source));
 }
 
@@ -180,7 +179,7 @@ bool Mailbox::refuse(Transfer& transfer, const Envelope& envelope, const Route* 
   const bool is_sent = !route || route->way == Way::slot;  // the send may have returned
   if (is_sent) breaking_.break_with(error.code(), envelope.source, error.what());
   ChannelOffer& offer = at_.arena().channel(envelope.source, at_.rank()).offer[route->offer];
-  if (offer.state.load(std::memory_order_relaxed) == kPieces)
+  if (offer.state.load(std::memory_order_relaxed) == kInChunks)
     breaking_.break_with(error.code(), envelope.source, error.what());
   offer.wanted = wanted;
   if (!settle(envelope.source, route->offer, kRefused)) return false;

@@ -1,7 +1,7 @@
 // comm/shm/message/sending.cc: sends messages. Messages to one rank enter the channel in the order started. An offer
 // that the receiver cannot decline does not hold up later messages. A sender that gives up first withdraws its offer,
 // so that no rank copies from memory that belongs to the caller again. A message that no receive has matched can be
-// cancelled until all of it is sent; the receiver then finds the state kCancelled and drops the pieces that it has.
+// cancelled until all of it is sent; the receiver then finds the state kCancelled and drops the chunks that it has.
 #include <sched.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ bool Mailbox::advance_send(Transfer& transfer) {
     send_line(half, line);
   } else if (half.bytes > at_.arena().layout().slot_bytes && !half.announced && offer(transfer)) {
     return false;
-  } else if (!send_pieces(transfer)) {
+  } else if (!send_chunks(transfer)) {
     return false;
   }
   ++other.send_turn;
@@ -60,8 +60,8 @@ bool Mailbox::advance_send(Transfer& transfer) {
   return true;
 }
 
-// A message of one piece needs no offer: it has ended when it is sent.
-bool Mailbox::send_pieces(Transfer& transfer) {
+// A message of one chunk needs no offer: it has ended when it is sent.
+bool Mailbox::send_chunks(Transfer& transfer) {
   Half& half = transfer.out;
   Stream& stream = half.stream;
   const bool several = half.bytes > at_.arena().layout().slot_bytes;
@@ -70,7 +70,7 @@ bool Mailbox::send_pieces(Transfer& transfer) {
     if (several && !half.announced && !take_place(half)) return false;
     const uint64_t some = std::min<uint64_t>(at_.arena().layout().slot_bytes, stream.bytes - stream.moved);
     ChannelLine& line = next_line(half, transfer.call);
-    route_of(line) = {half.announced ? Way::piece : Way::slot, half.offer, half.bytes, 0};
+    route_of(line) = {half.announced ? Way::chunk : Way::slot, half.offer, half.bytes, 0};
     std::memcpy(at_.arena().slot(at_.rank(), half.peer, peer(half.peer).sent), transfer.call.send + stream.moved, some);
     stream.moved += some;
     half.announced = true;
@@ -99,14 +99,14 @@ bool Mailbox::take_place(Half& half) {
   return true;
 }
 
-// The way of a message longer than a slot, as far as its sender knows; Way::slot: in pieces.
+// The way of a message longer than a slot, as far as its sender knows; Way::slot: in chunks.
 Way Mailbox::way_to(int32_t rank, const char* data, uint64_t bytes) const {
   if (at_.is_thread_here(rank)) return Way::pointer;
   if (memory_.offset_of(data, bytes) != 0) return Way::offset;
   return peer(rank).reads_us == Peer::Reading::no || bytes < tuning_.single_copy_from ? Way::slot : Way::remote;
 }
 
-// false: the message is sent in pieces. true: it is offered, or will be when there is room.
+// false: the message is sent in chunks. true: it is offered, or will be when there is room.
 bool Mailbox::offer(Transfer& transfer) {
   Half& half = transfer.out;
   Peer& other = peer(half.peer);
@@ -125,7 +125,7 @@ bool Mailbox::offer(Transfer& transfer) {
   return true;
 }
 
-// Whether the offer has ended. A declined message is sent in pieces. After any other answer, later messages may
+// Whether the offer has ended. A declined message is sent in chunks. After any other answer, later messages may
 // proceed.
 bool Mailbox::settle_offer(Transfer& transfer) {
   Half& half = transfer.out;
@@ -133,7 +133,7 @@ bool Mailbox::settle_offer(Transfer& transfer) {
   ChannelOffer& offer = at_.arena().channel(at_.rank(), half.peer).offer[half.offer];
   const uint64_t state = offer.state.load(std::memory_order_acquire);
   const bool holds_up = other.send_turn == half.turn;
-  if (state == kDeclined || state == kPieces) {
+  if (state == kDeclined || state == kInChunks) {
     if (holds_up) other.reads_us = Peer::Reading::no;
     ++moves_;
     half.stage = Half::Stage::moving;

@@ -165,7 +165,7 @@ int64_t Mailbox::attend() {
   int64_t next = INT64_MAX;
   if (!at_.family().watcher()) breaking_.look_at_all();
   for (Transfer* transfer : transfers_) {
-    const bool awaited = !transfer->request || signals_.driver().is_awaited(*transfer->request);
+    const bool awaited = !transfer->request || transfer->request->awaited.load(std::memory_order_relaxed);
     if (transfer->deadline_ns == 0 && awaited) transfer->deadline_ns = now + transfer->call.timeout_ns;
     const int64_t deadline = awaited ? transfer->deadline_ns : INT64_MAX;
     next = std::min(next, deadline);

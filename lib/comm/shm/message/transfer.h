@@ -6,10 +6,11 @@
 #include <memory>
 
 #include "base/error.h"
+#include "comm/shm/call/call.h"
+#include "comm/shm/memory/arena.h"
+#include "comm/shm/wait/driver.h"
 
 namespace gsel::shm {
-
-struct EngineRequest;
 
 // Description of a message, from its first line.
 struct Envelope {
@@ -21,7 +22,7 @@ struct Envelope {
 
 constexpr uint32_t kNoOffer = UINT32_MAX;
 
-// A message that arrives in pieces: its destination and progress.
+// A message that arrives in chunks: its destination and progress.
 struct Stream {
   char* to = nullptr;
   uint64_t bytes = 0, moved = 0;
@@ -30,8 +31,8 @@ struct Stream {
 };
 
 // How the data of a longer message travels: through the slot of the line's number, or read by the receiver. A line of
-// way `piece` continues the message of the lines before it, through its slot.
-enum class Way : uint32_t { slot, pointer, offset, remote, piece };
+// way `chunk` continues the message of the lines before it, through its slot.
+enum class Way : uint32_t { slot, pointer, offset, remote, chunk };
 
 // Payload of a line whose message is not in the line.
 struct Route {
@@ -40,7 +41,7 @@ struct Route {
   uint64_t bytes = 0;         // of the whole message
   uint64_t place = 0;         // address in the sender's process, or offset in the family's memory
 };
-// A message that no receive has matched yet: copied here, being copied here in pieces, or still with its sender.
+// A message that no receive has matched yet: copied here, being copied here in chunks, or still with its sender.
 struct SetAside {
   Envelope envelope;
   Route route;
@@ -61,7 +62,7 @@ struct Half {
   uint64_t turn = 0;
   uint64_t number = 0;  // of the call, in the recorder
   uint64_t bytes = 0;   // out: length of the message; in: of the buffer
-  Stream stream;        // out: progress; in: of a message in pieces
+  Stream stream;        // out: progress; in: of a message in chunks
 };
 
 struct Transfer {
@@ -70,8 +71,8 @@ struct Transfer {
   gsel_message* received = nullptr;
   uint64_t number = 0;               // of the call, in the recorder
   int64_t deadline_ns = 0;           // 0 until it waits long and a caller waits for its end
-  EngineRequest* request = nullptr;  // notified of the end
-  bool is_open = false;              // see EngineRequest::is_open
+  DrivenRequest* request = nullptr;  // notified of the end
+  bool is_open = false;              // see DrivenRequest::is_open
   std::unique_ptr<Error> failure;    // of this call only
 };
 
@@ -81,7 +82,7 @@ struct alignas(64) Peer {
   uint64_t taken = 0;     // lines sent that the peer had taken at the last check
   uint64_t received = 0;  // lines
   uint64_t send_turns = 0, send_turn = 0;
-  Stream* stream = nullptr;  // of the message whose pieces arrive in the next lines
+  Stream* stream = nullptr;  // of the message whose chunks arrive in the next lines
   uint32_t offers = 0;       // this rank's offers in use, one bit each
   uint32_t left_behind = 0;  // subset of offers: in use by the receiver only
   uint32_t set_aside = 0;    // number of the peer's offers that this rank has set aside
@@ -91,8 +92,6 @@ struct alignas(64) Peer {
   Reading we_read = Reading::open;
 };
 static_assert(sizeof(Peer) == 64);
-
-struct RankBlock;
 
 // The futex that a rank sleeps on. The rank listens until sleep() has returned.
 struct Wakeup {

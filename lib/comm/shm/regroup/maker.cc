@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/forked.h"
-#include "comm/shm/engine/request_thread.h"
+#include "base/os.h"
+#include "base/threads.h"
 
 namespace gsel::shm {
 

@@ -12,8 +12,8 @@
 
 #include "base/text.h"
 #include "comm/shm/members/membership.h"
+#include "comm/shm/memory/watcher.h"
 #include "comm/shm/regroup/regroup.h"
-#include "comm/shm/wait/watcher.h"
 
 namespace gsel::shm {
 namespace {
@@ -36,7 +36,7 @@ int32_t decided_by(uint32_t word) {
 MemberPlace Regroup::shrink(const std::vector<int32_t>& without) {
   at_.require_own_process("gsel_comm_shrink");
   if (std::exchange(shrunk_, true))
-    fail(GSEL_ERR_STATE, "gsel_comm_shrink: this communicator has been shrunk already; go on with what came of it");
+    fail(GSEL_ERR_STATE, "gsel_comm_shrink: this communicator has been shrunk already; use the new communicator");
   breaking_.look_at_all();
   if (without.empty() && at_.world_size() > 1 && !at_.is_broken() && !breaking_.await(kDyingNs))
     breaking_.look_at_all();
@@ -71,7 +71,7 @@ void Regroup::resync() {
     const Engine::Turn turn(engine_);
     return adopt(place_in({at_.rank()}, 0, at_.name(), at_.own_numbering()).arena);
   }
-  if (shrunk_) fail(GSEL_ERR_STATE, "gsel_comm_resync: this communicator has been shrunk; go on with what came of it");
+  if (shrunk_) fail(GSEL_ERR_STATE, "gsel_comm_resync: this communicator has been shrunk; use the new communicator");
   break_for("asked for a resync", "gsel_comm_resync");
   const Engine::Turn turn(engine_);
   mailbox_.abandon();

@@ -36,9 +36,9 @@ class Regroup {
   void resync();
   // Called by the driver.
   std::optional<MemberPlace> split_in_turn(int32_t colour, int32_t key) {
-    return regroup(Asked::split, {colour, key}, {});
+    return regroup(CallOrigin::split, {colour, key}, {});
   }
-  MemberPlace dup_in_turn() { return *regroup(Asked::dup, {0, 0}, {}); }
+  MemberPlace dup_in_turn() { return *regroup(CallOrigin::dup, {0, 0}, {}); }
 
  private:
   // split.cc
@@ -46,9 +46,9 @@ class Regroup {
     int32_t colour, key;
   };
   void pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, uint64_t n);
-  std::optional<MemberPlace> regroup(Asked asked, Wish own, std::string_view label,
+  std::optional<MemberPlace> regroup(CallOrigin origin, Wish own, std::string_view label,
                                      std::shared_ptr<const Numbering> numbering = nullptr);
-  std::string name_of_next(Asked asked, std::string_view label, int32_t colour);
+  std::string name_of_next(CallOrigin origin, std::string_view label, int32_t colour);
   uint64_t create_arena(const std::vector<int32_t>& members, const std::string& name, const Numbering* numbering) const;
   void keep_while_used(uint64_t offset, int32_t ranks) const;
   std::shared_ptr<Arena> arena_of_one(const std::string& name, const Numbering* numbering) const;

@@ -37,7 +37,7 @@ std::optional<MemberPlace> Regroup::split(int32_t colour, int32_t key, std::stri
                                           std::shared_ptr<const Numbering> numbering) {
   at_.require_own_process("gsel_comm_split");
   const Engine::Turn turn(engine_);
-  return regroup(Asked::split, {colour, key}, label, std::move(numbering));
+  return regroup(CallOrigin::split, {colour, key}, label, std::move(numbering));
 }
 
 MemberPlace Regroup::dup() {
@@ -47,12 +47,12 @@ MemberPlace Regroup::dup() {
 }
 
 // label: empty for a communicator of the caller's.
-std::optional<MemberPlace> Regroup::regroup(Asked asked, Wish own, std::string_view label,
+std::optional<MemberPlace> Regroup::regroup(CallOrigin origin, Wish own, std::string_view label,
                                             std::shared_ptr<const Numbering> numbering) {
   std::vector<Wish> choices(at_.ranks());
-  collectives_.exchange(asked, &own, choices.data(), sizeof own);
+  collectives_.exchange(origin, &own, choices.data(), sizeof own);
   const std::vector<int32_t> members = ranks_of(choices, own.colour);
-  const std::string name = name_of_next(asked, label, own.colour);
+  const std::string name = name_of_next(origin, label, own.colour);
   if (!numbering) numbering = label.empty() ? at_.numbering() : at_.own_numbering();
   std::optional<Error> problem;
   uint64_t offset = 0;
@@ -63,15 +63,15 @@ std::optional<MemberPlace> Regroup::regroup(Asked asked, Wish own, std::string_v
       problem = e;
     }
   std::vector<uint64_t> offsets(at_.ranks());
-  collectives_.exchange(asked, &offset, offsets.data(), sizeof offset);
+  collectives_.exchange(origin, &offset, offsets.data(), sizeof offset);
   if (problem) throw *problem;
   if (members.empty()) return std::nullopt;
   return place_in(members, offsets[static_cast<size_t>(members.front())], name, numbering);
 }
 
-std::string Regroup::name_of_next(Asked asked, std::string_view label, int32_t colour) {
+std::string Regroup::name_of_next(CallOrigin origin, std::string_view label, int32_t colour) {
   const int number = ++made_;
-  if (asked == Asked::dup) return derived_name(at_.name(), fmt::format("dup{}", number));
+  if (origin == CallOrigin::dup) return derived_name(at_.name(), fmt::format("dup{}", number));
   return derived_name(at_.name(), fmt::format("{}{}:{}", label.empty() ? "split" : label, number, colour));
 }
 

@@ -72,7 +72,7 @@ Json call_json(const Recorded& call, const Clock& clock) {
   Operation operation;  // without a name: the recording has none for a caller's operation
   operation.op = fields.op;
   const std::string name = operation_name(operation);
-  std::string text = asked_text(fields.asked);
+  std::string text = origin_text(fields.origin);
   if (text.empty()) text = describe(fields.kind, fields.dtype, fields.op, fields.root, call.count, name);
   if (call.label[0]) text += fmt::format(" \"{}\"", call.label);
   if (fields.grouped) text += " in a group";

@@ -154,13 +154,13 @@ bool somebody_in(const Arena& arena, bool known) {
 }
 
 // Adds the joined communicator of a family, and those made from it that still have ranks.
-void add_family(int fd, int32_t asked, Json& communicators) {
+void add_family(int fd, int32_t pid, Json& communicators) {
   bool known = false;
   for (const Source& source : arenas_in(fd)) {
     const std::shared_ptr<Arena> arena = copy_arena(source);
     if (!arena) continue;
     const bool joined = source.begin == SharedMemory::kControlAt;
-    if (joined) known = has_process(*arena, asked);
+    if (joined) known = has_process(*arena, pid);
     if (!joined && !somebody_in(*arena, known)) continue;
     if (arena->layout().world_size == 1 && arena->header().part_of.load(std::memory_order_acquire) == 0) continue;
     const auto alive = [&arena, known](int32_t q) { return is_alive(arena->rank(q).pid, known); };

@@ -1,11 +1,15 @@
 // comm/shm/tuning/tuning.h: the sizes at which protocols change, in bytes per rank, and how long calls take: from a
-// file that `gsel tune` has written on this machine, else built in. Does not know the protocols.
+// file that `gsel tune` has written on this machine (docs/tuning.md), else built in. Does not know the protocols.
 #pragma once
 
 #include <gsel/comm.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace gsel::shm {
 
@@ -30,5 +34,27 @@ Tuning tuning_for(int32_t ranks);
 
 // Predicted time of a call whose larger buffer has `bytes`, interpolated between measured sizes; 0: unknown.
 double predicted_seconds(int32_t ranks, gsel_collective_kind kind, uint64_t bytes);
+
+struct Timing {
+  uint64_t bytes;
+  double seconds;
+};
+
+struct TunedWorld {
+  int32_t ranks = 0;
+  Tuning tuning;
+  std::array<std::vector<Timing>, GSEL_COLLECTIVE_KINDS> timings;  // by rising bytes
+};
+
+// Sorted by ranks. GSEL_ERR_PARSE or GSEL_ERR_CONFIG with file, line and key, also for a file of another version or of
+// a processor other than `cpu`.
+std::vector<TunedWorld> parse_tuning(std::string_view text, const std::string& file, const std::string& cpu);
+
+// Interpolates linearly in the logarithms between the two sizes around `bytes`; proportional beyond the last. 0: no
+// timings.
+double interpolated_seconds(const std::vector<Timing>& timings, uint64_t bytes);
+
+// The processor's model according to the kernel.
+std::string cpu_model();
 
 }  // namespace gsel::shm

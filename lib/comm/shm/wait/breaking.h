@@ -6,11 +6,12 @@
 #include <string>
 
 #include "comm/shm/members/recorder.h"
+#include "comm/shm/memory/watcher.h"
 #include "comm/shm/wait/elsewhere.h"
 
 namespace gsel::shm {
 
-class Breaking {
+class Breaking final : public ExitListener {
  public:
   Breaking(const Membership& members, const FlightRecorder& recorder) : at_(members), recorder_(recorder) {}
 
@@ -29,7 +30,7 @@ class Breaking {
   void abort(const char* reason, int32_t about) noexcept;
 
   // A member's process has ended. Called by the watcher's thread, or by look_at_all(), which checks all members.
-  void on_member_exit(int32_t family_rank) const noexcept;
+  void on_member_exit(int32_t family_rank) const noexcept override;
   void look_at_all() const;
 
   // Waits until the communicator is broken, this rank is woken or the time has passed; whether it is broken.

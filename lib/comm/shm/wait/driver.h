@@ -2,13 +2,22 @@
 // it.
 #pragma once
 
+#include <atomic>
 #include <string>
 
 #include "base/error.h"
+#include "comm/interface/backend.h"
 
 namespace gsel::shm {
 
-struct EngineRequest;
+// A request as its messages know it.
+struct DrivenRequest : BackendRequest {
+  explicit DrivenRequest(bool messages_from_outside) : is_open(messages_from_outside) {}
+
+  const bool is_open;  // messages may come from outside of the communicator
+  // A caller waits for the end. The timeout of messages starts here, so that they may be posted long before.
+  std::atomic<bool> awaited{false};
+};
 
 // Implemented by code that makes calls of this communicator as steps of its own calls.
 class Outer {
@@ -32,9 +41,8 @@ class Driver {
   virtual bool busy() const = 0;
   // Whether a thread of the caller is blocked until the current call ends.
   virtual bool blocks_caller() const = 0;
-  virtual bool is_awaited(const EngineRequest& request) const = 0;  // a caller waits for its end
-  virtual bool has_news() const = 0;                                // new calls: do not sleep
-  virtual void end_call(EngineRequest& request, const Error* failure) noexcept = 0;
+  virtual bool has_news() const = 0;  // new calls: do not sleep
+  virtual void end_call(DrivenRequest& request, const Error* failure) noexcept = 0;
 
  protected:
   ~Driver() = default;

@@ -45,12 +45,12 @@ int ranks_here(const Family& family, uint64_t process) {
 template <size_t n>
 void put_words(std::atomic<uint64_t> (&words)[n], const std::string& text) {
   for (size_t i = 0; i < n; ++i) {
-    char piece[sizeof(uint64_t)] = {};
-    if (text.size() > i * sizeof piece)
-      std::memcpy(piece, text.data() + i * sizeof piece, std::min(sizeof piece, text.size() - i * sizeof piece));
-    if (i == n - 1) piece[sizeof piece - 1] = '\0';
+    char bytes[sizeof(uint64_t)] = {};
+    if (text.size() > i * sizeof bytes)
+      std::memcpy(bytes, text.data() + i * sizeof bytes, std::min(sizeof bytes, text.size() - i * sizeof bytes));
+    if (i == n - 1) bytes[sizeof bytes - 1] = '\0';
     uint64_t word;
-    std::memcpy(&word, piece, sizeof word);
+    std::memcpy(&word, bytes, sizeof word);
     words[i].store(word, std::memory_order_relaxed);
   }
 }

@@ -22,7 +22,6 @@
 #define GSEL_FOR_ISA(set) GSEL_PRAGMA(GCC push_options) GSEL_PRAGMA(GCC target(set))
 #define GSEL_FOR_ISA_END GSEL_PRAGMA(GCC pop_options)
 #endif
-
 // Calls the function of one instruction set: GSEL_DISPATCH(isa, reduce)(work).
 #if defined(__x86_64__)
 #define GSEL_DISPATCH(isa, function)                     \
@@ -32,3 +31,16 @@
 #else
 #define GSEL_DISPATCH(isa, function) (baseline::function)
 #endif
+
+namespace gsel::host {
+
+enum class Isa { baseline, avx2, avx512 };
+constexpr Isa kIsas[] = {Isa::baseline, Isa::avx2, Isa::avx512};
+bool has_isa(Isa isa);
+extern const Isa kBestIsa;  // set when the library is loaded
+// The last one that this processor has.
+inline Isa best_isa() {
+  return kBestIsa;
+}
+
+}  // namespace gsel::host

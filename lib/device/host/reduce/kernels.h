@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "device/host/isa/isa.h"
+#include "device/host/isa/vector_loops.h"
 
 namespace gsel::host {
 

@@ -1,5 +1,5 @@
-// comm/shm/wait/watcher.cc: see watcher.h.
-#include "comm/shm/wait/watcher.h"
+// comm/shm/memory/watcher.cc: see watcher.h.
+#include "comm/shm/memory/watcher.h"
 
 #include <pthread.h>
 #include <sys/epoll.h>
@@ -15,7 +15,6 @@
 #include "base/log.h"
 #include "base/threads.h"
 #include "comm/shm/memory/family.h"
-#include "comm/shm/wait/breaking.h"
 
 namespace gsel::shm {
 namespace {
@@ -76,11 +75,11 @@ void Watcher::run() {
     if (ready == 0 && only_resting_threads_remain()) std::exit(0);
     if (ready <= 0) continue;  // timeout, or EINTR from a debugger
     if (event.data.u64 == 0) return;
-    hear(event.data.u64);
+    on_process_exit(event.data.u64);
   }
 }
 
-void Watcher::hear(uint64_t key) {
+void Watcher::on_process_exit(uint64_t key) {
   std::lock_guard lock(mutex_);
   const auto found = lives_.find(key);
   if (found == lives_.end()) return;  // the family has ended meanwhile
@@ -89,7 +88,7 @@ void Watcher::hear(uint64_t key) {
   lives_.erase(found);
   Watched& watched = families_[life.family];
   watched.dead.push_back(life.rank);
-  for (const Breaking* c : watched.communicators) c->on_member_exit(life.rank);
+  for (const ExitListener* c : watched.communicators) c->on_member_exit(life.rank);
 }
 
 // Explicit, since a forked child that shares the descriptor keeps it in the epoll set.
@@ -135,14 +134,14 @@ void Watcher::remove(const Family& family) noexcept {
   families_.erase(&family);
 }
 
-void Watcher::add(const Family& family, const Breaking& communicator) {
+void Watcher::add(const Family& family, const ExitListener& communicator) {
   std::lock_guard lock(mutex_);
   Watched& watched = families_[&family];
   watched.communicators.push_back(&communicator);
   for (const int32_t rank : watched.dead) communicator.on_member_exit(rank);
 }
 
-void Watcher::remove(const Family& family, const Breaking& communicator) noexcept {
+void Watcher::remove(const Family& family, const ExitListener& communicator) noexcept {
   std::lock_guard lock(mutex_);
   const auto found = families_.find(&family);
   if (found != families_.end()) std::erase(found->second.communicators, &communicator);

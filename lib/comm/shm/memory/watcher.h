@@ -1,7 +1,7 @@
-// comm/shm/wait/watcher.h: one thread per process that notices the deaths of ranks in other processes and breaks their
-// communicators. It sleeps until the descriptor of a process (its "life descriptor") becomes ready. It starts with the
-// first family that has ranks in other processes, and ends with the last. A forked child has no such thread and does
-// not touch its data. Does not know what follows from a death.
+// comm/shm/memory/watcher.h: one thread per process that notices the deaths of ranks in other processes and breaks
+// their communicators. It sleeps until the descriptor of a process (its "life descriptor") becomes ready. It starts
+// with the first family that has ranks in other processes, and ends with the last. A forked child has no such thread
+// and does not touch its data. Does not know what follows from a death.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,16 @@
 
 namespace gsel::shm {
 
+// A communicator of a family, which is told of a member's end on the watcher's thread.
+class ExitListener {
+ public:
+  virtual void on_member_exit(int32_t family_rank) const noexcept = 0;
+
+ protected:
+  ~ExitListener() = default;
+};
+
 class Family;
-class Breaking;
 
 class Watcher {
  public:
@@ -28,8 +36,8 @@ class Watcher {
   Watcher& operator=(const Watcher&) = delete;
 
   // A communicator is added after its family and removed before it. add() reports members that have already died.
-  void add(const Family& family, const Breaking& communicator);
-  void remove(const Family& family, const Breaking& communicator) noexcept;
+  void add(const Family& family, const ExitListener& communicator);
+  void remove(const Family& family, const ExitListener& communicator) noexcept;
 
  private:
   struct Life {
@@ -38,14 +46,14 @@ class Watcher {
   };
   struct Watched {
     std::vector<int32_t> dead;
-    std::vector<const Breaking*> communicators;
+    std::vector<const ExitListener*> communicators;
   };
 
   static std::shared_ptr<Watcher> of_process();
   void add(const Family& family);
   void remove(const Family& family) noexcept;
   void run();
-  void hear(uint64_t key);
+  void on_process_exit(uint64_t key);
   void forget(const Life& life) noexcept;
 
   os::Fd epoll_, stop_;

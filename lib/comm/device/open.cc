@@ -1,13 +1,13 @@
-// api/accelerator.cc: see accelerator.h.
-#include "api/accelerator.h"
-
+// comm/device/open.cc: opens the plugins of the device and transport that a caller names; see accelerator.h.
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 
+#include "base/options.h"
 #include "base/text.h"
+#include "comm/device/accelerator.h"
+#include "comm/launch/join_options.h"
 #include "comm/launch/launcher.h"
 #include "comm/launch/pmi.h"
 #include "plugin/loader.h"
@@ -16,18 +16,18 @@
 namespace gsel {
 namespace {
 
-constexpr int32_t kOwn = -1;  // the device of this rank
+constexpr int32_t kOwnOrdinal = -1;  // the device of this rank
 constexpr int32_t kDlCpu = 1;
 
-struct Named {
+struct NamedDevice {
   std::string plugin;
-  int32_t ordinal = kOwn;
+  int32_t ordinal = kOwnOrdinal;
 };
 
 // "cuda" or "cuda:1".
-Named parse(std::string_view text) {
+NamedDevice parse_device(std::string_view text) {
   const size_t colon = text.find(':');
-  Named named{.plugin = std::string(text.substr(0, colon))};
+  NamedDevice named{.plugin = std::string(text.substr(0, colon))};
   if (colon == std::string_view::npos) return named;
   const std::string_view digits = text.substr(colon + 1);
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), named.ordinal);
@@ -53,9 +53,9 @@ std::shared_ptr<DeviceContext> open_numbered(const gsel_device_v1& table, int32_
 
 // Opens the device with the given index; else this rank's named device, the device with its number on this host, or the
 // first.
-std::shared_ptr<DeviceContext> open_device(const gsel_device_v1& table, const Named& named,
+std::shared_ptr<DeviceContext> open_device(const gsel_device_v1& table, const NamedDevice& named,
                                            const gsel_comm_options& given) {
-  if (named.ordinal != kOwn) return std::make_shared<DeviceContext>(table, named.ordinal, view(given.device));
+  if (named.ordinal != kOwnOrdinal) return std::make_shared<DeviceContext>(table, named.ordinal, view(given.device));
   const OwnDevice own = own_device(given);
   if (!own.uuid.empty()) return std::make_shared<DeviceContext>(table, GSEL_DEVICE_BY_UUID, own.uuid);
   return open_numbered(table, std::max(own.local_rank, 0));
@@ -116,25 +116,6 @@ std::string_view transport_of(const gsel_comm_options& given, const Config& sett
   return named.empty() ? std::string_view(settings.comm.transport) : named;
 }
 
-std::shared_ptr<const Accelerator> open_accelerator(const gsel_comm_options& given, const Config& settings) {
-  const std::string_view transport = transport_of(given, settings);
-  const Named named = parse(view(given.accelerator));
-  auto accelerator = std::make_shared<Accelerator>();
-  const auto& table = *static_cast<const gsel_device_v1*>(load_plugin(GSEL_PLUGIN_DEVICE, named.plugin).table);
-  accelerator->device = open_device(table, named, given);
-  const gsel_device_description device = accelerator->device->describe();
-  accelerator->name = fmt::format("{}:{}", named.plugin, device.ordinal);
-  accelerator->ordinal = device.ordinal;
-  accelerator->uuid = text(device.uuid);
-  accelerator->memory = std::make_unique<DeviceMemory>(accelerator->device);
-  accelerator->is_named = transport != "auto";
-  if (transport == "auto")
-    take_any(*accelerator, device.dlpack_type);
-  else if (transport != "host")
-    add_plugin(*accelerator, load_plugin(GSEL_PLUGIN_TRANSPORT, transport), device.dlpack_type);
-  return accelerator;
-}
-
 // A launcher may speak the protocol of an MPI that is not installed, as srun --mpi=pmix does.
 void require_library(const gsel_transport_description& can) {
   const std::string file = text(can.library);
@@ -151,12 +132,32 @@ void try_plugin(Accelerator& accelerator, const char* name, int32_t dlpack_type)
   }
 }
 
+}  // namespace
+
 bool has_accelerator(const gsel_comm_options& given) {
   const std::string_view name = view(given.accelerator);
   return !name.empty() && name != "cpu";
 }
 
-// With an accelerator, the transport that the caller names is the device's.
+std::shared_ptr<const Accelerator> open_accelerator(const gsel_comm_options& given, const Config& settings) {
+  const std::string_view transport = transport_of(given, settings);
+  const NamedDevice named = parse_device(view(given.accelerator));
+  auto accelerator = std::make_shared<Accelerator>();
+  const auto& table = *static_cast<const gsel_device_v1*>(load_plugin(GSEL_PLUGIN_DEVICE, named.plugin).table);
+  accelerator->device = open_device(table, named, given);
+  const gsel_device_description device = accelerator->device->describe();
+  accelerator->name = fmt::format("{}:{}", named.plugin, device.ordinal);
+  accelerator->ordinal = device.ordinal;
+  accelerator->uuid = text(device.uuid);
+  accelerator->memory = std::make_unique<DeviceMemory>(accelerator->device);
+  accelerator->is_named = transport != "auto";
+  if (transport == "auto")
+    take_any(*accelerator, device.dlpack_type);
+  else if (transport != "host")
+    add_plugin(*accelerator, load_plugin(GSEL_PLUGIN_TRANSPORT, transport), device.dlpack_type);
+  return accelerator;
+}
+
 std::shared_ptr<const Accelerator> open_between_hosts(const gsel_comm_options& given, const Config& settings) {
   const std::string_view transport = has_accelerator(given) ? "auto" : transport_of(given, settings);
   auto host = std::make_shared<Accelerator>();
@@ -190,26 +191,6 @@ std::shared_ptr<const Accelerator> open_between_hosts(const gsel_comm_options& g
          "libgloo-dev is), and mpirun brings an MPI",
          host->others.empty() ? "" : ": ", host->others);
   return host;
-}
-
-}  // namespace
-
-std::function<std::shared_ptr<const Accelerator>()> between_hosts_of(const gsel_comm_options& given,
-                                                                     const Config& settings) {
-  return [&] { return open_between_hosts(given, settings); };
-}
-
-Communicator::FindAccelerator accelerator_of(const gsel_comm_options& given, const Config& settings,
-                                             const JoinOptions& join) {
-  const std::string_view transport = view(given.transport);
-  if (has_accelerator(given)) return [&] { return open_accelerator(given, settings); };
-  if (!transport.empty() && transport != "auto" && join.rendezvous.empty())
-    fail(
-        GSEL_ERR_ARG,
-        "gsel_comm_options.transport is {} without an accelerator and without a rendezvous; memory of one host has one "
-        "transport",
-        in_quotes(transport));
-  return {};
 }
 
 }  // namespace gsel

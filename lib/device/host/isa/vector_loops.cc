@@ -1,5 +1,5 @@
-// device/host/isa/isa.cc: see isa.h.
-#include "device/host/isa/isa.h"
+// device/host/isa/vector_loops.cc: which instruction sets this processor has.
+#include "device/host/isa/vector_loops.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -1,8 +1,10 @@
-// comm/shm/announce.cc: announces calls that a transport of devices makes on a stream. A rank announces each call
+// comm/shm/announcements.cc: announces calls that a transport of devices makes on a stream. A rank announces each call
 // before it is enqueued: it records the call, posts the fingerprint of a collective, and compares it with those that
 // other ranks have posted, so the last rank finds any difference. No rank waits, except one that is kDeviceCalls ahead
 // of another. The two ranks of a message compare in the same way, unless the earlier entry is already overwritten.
 // check_announced, which a thread of the caller repeats, finds later failures: a rank that has left or is late.
+#include "comm/shm/announcements.h"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,7 +12,6 @@
 
 #include "base/dtype.h"
 #include "comm/call/collective.h"
-#include "comm/shm/announcements.h"
 #include "comm/shm/call/plan.h"
 
 namespace gsel::shm {
@@ -26,7 +27,7 @@ void Announcements::announce(const gsel_collective& given, bool registered) {
   try {
     breaking_.throw_if_broken();
     complete(given, at_.world_size(), signals_.timeout_ns(), announcing_, false,
-             registered ? Asked::enqueued_registered : Asked::enqueued);
+             registered ? CallOrigin::enqueued_registered : CallOrigin::enqueued);
     const uint64_t number = recorder_.enter(announcing_);
     if (is_point_to_point(given.kind)) {
       announce_message(announcing_, number);
@@ -179,6 +180,39 @@ void Announcements::check_announced() const {
     else if (os::now_ns() > announced_until_[next % kDeviceCalls].load(std::memory_order_relaxed))
       breaking_.mark(GSEL_ERR_TIMEOUT, q, fmt::format("timed out: {} is late: {}", at_.who(q), late_text(q, number)));
   }
+}
+
+// ---- joint calls ----------------------------------------------------------------------------------------------------
+// Each rank notes its joint call before it begins and compares it with the other ranks' of the same number. No rank
+// waits: if two joint calls differ, the later rank notices before one of its collectives can match a similar one of the
+// other joint call.
+
+namespace {
+
+constexpr int kKindBits = 8;
+
+}  // namespace
+
+// Stores and loads are sequentially consistent: of two ranks that note at the same time at least one sees the other's
+// entry. A rank that is far ahead has overwritten its entry, but has since made collectives with this rank.
+std::optional<OtherJointCall> Announcements::begin_joint_call(int32_t kind, uint64_t argument) noexcept {
+  RankBlock& me = at_.mine();
+  const uint64_t number = me.joint_calls.load(std::memory_order_relaxed) + 1;
+  const uint64_t key = number << kKindBits | static_cast<uint64_t>(kind);
+  me.joint_calls.store(number, std::memory_order_relaxed);
+  JointCall& own = me.joint_call[number % kJointCalls];
+  own.key.store(0, std::memory_order_release);
+  own.argument.store(argument, std::memory_order_release);
+  own.key.store(key, std::memory_order_seq_cst);
+  for (int32_t q = 0; q < at_.world_size(); ++q) {
+    const JointCall& other = at_.block(q).joint_call[number % kJointCalls];
+    const uint64_t its_key = other.key.load(std::memory_order_seq_cst);
+    const uint64_t its_argument = other.argument.load(std::memory_order_acquire);
+    if (its_key >> kKindBits != number || (its_key == key && its_argument == argument)) continue;
+    if (other.key.load(std::memory_order_relaxed) != its_key) continue;
+    return OtherJointCall{q, static_cast<int32_t>(its_key & ((1u << kKindBits) - 1)), its_argument};
+  }
+  return std::nullopt;
 }
 
 }  // namespace gsel::shm
