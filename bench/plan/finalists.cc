@@ -8,6 +8,7 @@
 #include "plan/describe.h"
 #include "plan/job.h"
 #include "schedule/simulate.h"
+#include "support/gpt_shape.h"
 
 namespace bench {
 

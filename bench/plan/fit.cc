@@ -20,6 +20,7 @@
 #include "base/file.h"
 #include "plan/rows.h"
 #include "plan/time.h"
+#include "support/gpt_shape.h"
 
 namespace {
 

@@ -10,7 +10,6 @@
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "plan/breakdown_svg.h"
 #include "plan/config_layout.h"
 #include "plan/options.h"
 #include "plan/rows.h"

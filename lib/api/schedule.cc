@@ -33,7 +33,7 @@ std::vector<gsel::StageTimes> times_of_stages(const gsel::Schedule& schedule, co
     check_time(times.forward, "forward");
     check_time(times.backward_input, "backward_input");
     check_time(times.backward_weight, "backward_weight");
-    return gsel::equal_parts(schedule, {times.forward, times.backward_input, times.backward_weight});
+    return gsel::equal_stages(schedule, {times.forward, times.backward_input, times.backward_weight});
   }
   std::vector<gsel::StageTimes> stages;
   const double* of = times.stage_times;

@@ -36,10 +36,14 @@ struct StrategySection {
   std::map<std::string, ConfigValue> options;  // all other keys
 };
 
-// The strategies that the library writes into configurations: for the planner's layouts and for gsel_pipeline_create.
-// The library names strategies here alone; `data` also runs without a [strategy.data] section.
+// The strategies that the library writes into configurations, with the options that it sets: for the planner's layouts
+// and for gsel_pipeline_create. The library names strategies and their options here alone. Defaults of options are those
+// that the strategies describe. `data` also runs without a [strategy.data] section.
 struct OwnStrategies {
   static constexpr const char *tensor = "tp", *context = "cp", *pipeline = "pp", *data = "ddp", *sharded_data = "zero";
+  static constexpr const char *positions = "sequence_parallel", *excluded = "exclude";                // of tensor
+  static constexpr const char *schedule = "schedule", *chunks = "chunks";                             // of pipeline
+  static constexpr const char *sharded = "stage", *offloaded = "offload", *ahead = "prefetch_elems";  // of sharded_data
   // An axis by its name.
   static const char* of(std::string_view axis);
 };

@@ -138,14 +138,14 @@ class Divider {
     for (int32_t v : described.outputs) sum_up(v);
   }
 
-  bool has_parts(const Layer& layer, const std::vector<Spec>& inputs) const {
+  bool has_shards(const Layer& layer, const std::vector<Spec>& inputs) const {
     return std::ranges::any_of(inputs, [](const Spec& spec) { return spec.placement == Placement::shard; }) ||
            std::ranges::any_of(layer.params, [&](int32_t p) { return !to_.params_[p].shard.is_whole(); });
   }
 
   // A layer whose inputs and parameters are all whole writes whole values; a declared shard is an error.
   void settle_outputs(const Layer& layer, const std::vector<Spec>& inputs, std::vector<Spec>& outputs) const {
-    if (has_parts(layer, inputs)) return;
+    if (has_shards(layer, inputs)) return;
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (outputs[i].placement == Placement::shard)
         fail(GSEL_ERR_MODEL,
@@ -158,7 +158,7 @@ class Divider {
   }
 
   void describe_division(Layer& layer, const std::vector<Spec>& inputs, const std::vector<Spec>& outputs) const {
-    layer.divided = has_parts(layer, inputs);
+    layer.divided = has_shards(layer, inputs);
     bool positions = false,
          others = std::ranges::any_of(layer.params, [&](int32_t p) { return !to_.params_[p].shard.is_whole(); });
     Shard first;

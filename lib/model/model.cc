@@ -50,16 +50,16 @@ int64_t product(const std::vector<int64_t>& dims) {
 
 template <class Item>
 std::vector<int32_t> checked_ids(const int32_t* ids, int32_t n, const char* what, const std::string& layer,
-                                 const std::vector<Item>& pieces) {
+                                 const std::vector<Item>& items) {
   if (n < 0 || (n > 0 && !ids))
     fail(GSEL_ERR_MODEL, "layer \"{}\" has {} and no list of them", layer, with_noun(n, fmt::format("{} id", what)));
   std::vector<int32_t> result(ids, ids + n);
   for (int32_t id : result) {
-    if (id < 0 || static_cast<size_t>(id) >= pieces.size())
+    if (id < 0 || static_cast<size_t>(id) >= items.size())
       fail(GSEL_ERR_MODEL, "layer \"{}\" names {} id {}; ids 0 to {} exist", layer, what, id,
-           static_cast<int64_t>(pieces.size()) - 1);
+           static_cast<int64_t>(items.size()) - 1);
     if (std::count(result.begin(), result.end(), id) > 1)
-      fail(GSEL_ERR_MODEL, "layer \"{}\" names {} \"{}\" twice", layer, what, pieces[id].name);
+      fail(GSEL_ERR_MODEL, "layer \"{}\" names {} \"{}\" twice", layer, what, items[id].name);
   }
   return result;
 }

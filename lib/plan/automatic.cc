@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "comm/device/device_backend.h"
+#include "plan/config_layout.h"
 #include "plan/finalist.h"
 #include "plan/measure.h"
 #include "plan/plan.h"
@@ -47,20 +48,8 @@ Config with_layout(const Config& config, const Workload& workload, const Layout&
   const std::pair<const char*, int32_t> sizes[] = {
       {"mesh.tensor", l.tensor}, {"mesh.context", l.context}, {"mesh.data", l.data}, {"mesh.pipeline", l.pipeline}};
   for (const auto& [key, size] : sizes) set(key, std::to_string(size));
-  if (l.tensor > 1) {
-    set("strategy.tensor.plugin", OwnStrategies::tensor);
-    if (l.sequence_parallel) set("strategy.tensor.sequence_parallel", "true");
-    if (l.excluded != 0) set("strategy.tensor.exclude", layers_of(workload, l.excluded));
-  }
-  if (l.context > 1) set("strategy.context.plugin", OwnStrategies::context);
-  if (l.pipeline > 1) {
-    set("strategy.pipeline.plugin", OwnStrategies::pipeline);
-    set("strategy.pipeline.schedule", name_of(l.schedule));
-    if (l.chunks > 1) set("strategy.pipeline.chunks", std::to_string(l.chunks));
-  }
-  set("strategy.data.plugin", l.zero_stage > 0 ? OwnStrategies::sharded_data : OwnStrategies::data);
-  if (l.zero_stage > 0) set("strategy.data.stage", std::to_string(l.zero_stage));
-  if (l.offload != Offload::none) set("strategy.data.offload", name_of(l.offload));
+  for (const StrategySetting& s : strategy_settings(workload, l))
+    set(fmt::format("strategy.{}.{}", axis_name(s.axis), s.key), s.value);
   if (config.train.microbatch == 0 && config.train.microbatches == 0 && l.microbatches > 1)
     set("train.microbatches", std::to_string(l.microbatches));
   if (l.recompute != Recompute::none) set("train.recompute", "all");
@@ -149,7 +138,7 @@ class Choices {
           .at(place);
     return best_.front();
   }
-  void tell() const {
+  void log_choice() const {
     log(GSEL_LOG_INFO, "plan", "took {}: {} a step are forecast{}", name_of(best_[0].layout),
         duration_text(best_[0].step_s),
         best_.size() < 2
@@ -270,7 +259,7 @@ Config planned(Communicator& comm, const std::shared_ptr<Model>& model, const Co
   else
     price_on_host(choices, comm, model, config, data);
   const Choice& first = choices.first(config);
-  if (comm.rank() == 0) choices.tell();
+  if (comm.rank() == 0) choices.log_choice();
   return first.config;
 }
 

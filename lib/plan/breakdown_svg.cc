@@ -1,7 +1,8 @@
-// plan/breakdown_svg.cc: see breakdown_svg.h.
-#include "plan/breakdown_svg.h"
-
+// plan/breakdown_svg.cc: the candidates of a plan as a chart: a bar for each candidate's step, coloured by parts. Does
+// not know where the numbers come from.
 #include <algorithm>
+
+#include "plan/plan.h"
 
 namespace gsel::plan {
 namespace {

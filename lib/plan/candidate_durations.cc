@@ -40,6 +40,11 @@ std::vector<double> slowness_of(const SearchInput& input, const Cluster& alike, 
   return slowness;
 }
 
+bool sums_over_sharing_axis(gsel_instr_kind kind) {
+  const InstrRow& row = instr_row(kind);
+  return row.task == InstrTask::sum_stepped && row.peers == InstrPeers::axis;
+}
+
 }  // namespace
 
 CandidateDurations::CandidateDurations(const SearchInput& input, const Candidate& candidate, const CompiledJob& job) {
@@ -80,11 +85,11 @@ CandidateDurations::CandidateDurations(const SearchInput& input, const Candidate
   if (unequal) slowness_ = slowness_of(input, alike, candidate, stages);
   double bytes = 0;
   for (const auto& [by, count] : step_traffic(program))
-    if (by.first == GSEL_AXIS_DATA && form_of(by.second)->is_bucket_collective())
+    if (by.first == GSEL_AXIS_DATA && find_instr_row(by.second)->is_bucket_collective())
       bytes += static_cast<double>(count.bytes_sent);
   double summed = 0;
   for (const auto& [by, count] : step_traffic(program))
-    if (by.second == GSEL_INSTR_ALLREDUCE_PARTIAL) summed += static_cast<double>(count.bytes_sent);
+    if (sums_over_sharing_axis(by.second)) summed += static_cast<double>(count.bytes_sent);
   summed_byte_s_ = summed > 0 ? candidate.time.summed_s / summed : 0;
   data_byte_s_ = bytes > 0 ? candidate.time.data_in_all / bytes : 0;
   const Cluster& c = input.cluster;
@@ -102,26 +107,27 @@ CandidateDurations::CandidateDurations(const SearchInput& input, const Candidate
 }
 
 double CandidateDurations::compute(const Program& program, const gsel_instr& instr) const {
-  if (instr.kind == GSEL_INSTR_STEP) {
+  const InstrRow& row = instr_row(instr.kind);
+  if (row.task == InstrTask::step) {
     const gsel_range own = own_shard(program, instr.bucket);
     return step_s_[static_cast<size_t>(program.rank)] * static_cast<double>(own.end - own.begin);
   }
-  if (instr.layer < 0 || instr.kind == GSEL_INSTR_RECOMPUTE) return 0;  // included in backward's time
+  if (instr.layer < 0 || row.recomputes) return 0;  // included in backward's time
   const ProgramLayer& layer = program.layers[static_cast<size_t>(instr.layer)];
   OfLayer time = layers_[static_cast<size_t>(instr.layer)];
   if (!slowness_.empty()) {
     const double slowness = slowness_[static_cast<size_t>(program.rank)];
     time = {time.forward * slowness, time.backward * slowness};
   }
-  if (instr.kind == GSEL_FORWARD) return time.forward;
-  const bool halves = layer.needs_backward_input && layer.needs_backward_weight && instr.kind != GSEL_BACKWARD;
+  if (row.task == InstrTask::forward) return time.forward;
+  const bool halves = layer.needs_backward_input && layer.needs_backward_weight && !(row.input_half && row.weight_half);
   return halves ? time.backward / 2 : time.backward;
 }
 
 ExchangeTime CandidateDurations::exchange(const Program&, const gsel_instr& instr, gsel_axis axis, uint64_t,
                                           uint64_t bytes) const {
-  if (instr.kind == GSEL_INSTR_ALLREDUCE_PARTIAL) return {summed_byte_s_ * static_cast<double>(bytes), 0};
-  if (!form_of(instr.kind)->is_bucket_collective()) return {};
+  if (sums_over_sharing_axis(instr.kind)) return {summed_byte_s_ * static_cast<double>(bytes), 0};
+  if (!find_instr_row(instr.kind)->is_bucket_collective()) return {};
   const double byte_s = axis == GSEL_AXIS_DATA ? data_byte_s_ : axis == GSEL_AXIS_PIPELINE ? pipeline_byte_s_ : 0;
   return {byte_s * static_cast<double>(bytes), 0};
 }

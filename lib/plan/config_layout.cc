@@ -1,21 +1,35 @@
 // plan/config_layout.cc: see config_layout.h.
 #include "plan/config_layout.h"
 
+#include <gsel/plugin.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 
-#include "base/config.h"
+#include "base/axis.h"
 #include "base/shard.h"
 #include "base/text.h"
 #include "plan/plan.h"
 #include "plan/units.h"
+#include "plugin/registry.h"
 
 namespace gsel::plan {
 namespace {
 
-constexpr int64_t kUsuallyAhead =
-    50'000'000;  // elements; default of prefetch_elems, an option of OwnStrategies::sharded_data
+// As the strategy describes it; empty if it has no such option.
+std::string default_of(const std::string& plugin, std::string_view option) {
+  const auto& strategy = *static_cast<const gsel_strategy_v1*>(load_plugin(GSEL_PLUGIN_STRATEGY, plugin).table);
+  for (int32_t i = 0; i < strategy.n_options; ++i)
+    if (strategy.options[i].name == option && strategy.options[i].default_text) return strategy.options[i].default_text;
+  return {};
+}
+
+int64_t number_of(const std::string& text) {
+  int64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
 
 // "[2, 1, 1]": whole numbers of heads unchanged, others with few digits, since only ratios count.
 std::string list_of(const std::vector<double>& weights) {
@@ -35,41 +49,11 @@ std::string mesh_text(const Layout& l) {
   return text + fmt::format("data = {}\n", l.data);
 }
 
-// Elements that ZeRO-3 gathers ahead: the size of the largest block. The plugin's own limit is less than one matrix of
-// a large model, which would then be gathered while all ranks wait. Not used where the forecast does not count this
-// memory: with one replica, and with interleaved stages, whose programs have been seen to need more.
-int64_t gathered_ahead(const Workload& workload, const Layout& l) {
-  double most = 0;
-  for (const Block& block : workload.blocks)
-    most = std::max(most, block.costs.params_divided / l.tensor + block.costs.params_whole);
-  return static_cast<int64_t>(std::ceil(most));
-}
-
-std::string data_text(const Workload& workload, const Layout& l, const Shares& shares) {
-  std::string text = fmt::format("\n[strategy.data]\nplugin = \"{}\"\n",
-                                 l.zero_stage > 0 ? OwnStrategies::sharded_data : OwnStrategies::data);
-  if (l.zero_stage > 0) text += fmt::format("stage = {}\n", l.zero_stage);
-  const bool gathers = l.zero_stage == 3 && l.data > 1 && l.chunks == 1;
-  if (const int64_t ahead = gathered_ahead(workload, l); gathers && ahead > kUsuallyAhead)
-    text += fmt::format("prefetch_elems = {}\n", ahead);
-  if (l.offload != Offload::none) text += fmt::format("offload = \"{}\"\n", name_of(l.offload));
-  if (!shares.data_weights.empty()) text += fmt::format("weights = {}\n", list_of(shares.data_weights));
-  return text;
-}
-
-std::string pipeline_text(const Layout& l, const Shares& shares) {
-  std::string text = fmt::format("\n[strategy.pipeline]\nplugin = \"{}\"\nschedule = \"{}\"\n", OwnStrategies::pipeline,
-                                 name_of(l.schedule));
-  if (l.chunks > 1) text += fmt::format("chunks = {}\n", l.chunks);
-  if (!shares.stage_layers.empty()) text += fmt::format("weights = [{}]\n", fmt::join(shares.stage_layers, ", "));
-  return text;
-}
-
 // The devices of the ranks, if they come from an inventory and a run must not use all devices in their order.
 std::string select_text(const Request& request, const Layout& l) {
   const Cluster& c = request.cluster;
-  const bool as_they_come = request.order.empty() && l.ranks() == c.size();
-  if (as_they_come || c.nodes() > 1 || c.indices.empty()) return {};
+  const bool all_in_order = request.order.empty() && l.ranks() == c.size();
+  if (all_in_order || c.nodes() > 1 || c.indices.empty()) return {};
   std::string list;
   for (int32_t rank = 0; rank < l.ranks(); ++rank) {
     const int32_t device = request.order.empty() ? rank : request.order[static_cast<size_t>(rank)];
@@ -78,36 +62,75 @@ std::string select_text(const Request& request, const Layout& l) {
   return fmt::format("[select]\ndevices = \"index:{}\"\n\n", list);
 }
 
+// Elements that stage 3 of ZeRO gathers ahead, if its default is less than the largest block: else that would be
+// gathered while all ranks wait. Not used where the forecast does not count this memory: with one replica, and with
+// interleaved stages, whose programs have been seen to need more.
+std::string ahead_text(const Workload& workload, const Layout& l) {
+  if (l.zero_stage < 3 || l.data == 1 || l.chunks > 1) return {};
+  double most = 0;
+  for (const Block& block : workload.blocks)
+    most = std::max(most, block.costs.params_divided / l.tensor + block.costs.params_whole);
+  const auto ahead = static_cast<int64_t>(std::ceil(most));
+  if (ahead <= number_of(default_of(OwnStrategies::sharded_data, OwnStrategies::ahead))) return {};
+  return fmt::format("{} = {}\n", OwnStrategies::ahead, ahead);
+}
+
+std::string strategies_text(const Workload& workload, const Layout& l, const Shares& shares) {
+  std::string text;
+  gsel_axis axis = -1;
+  const auto end_section = [&] {
+    if (axis == GSEL_AXIS_DATA) text += ahead_text(workload, l);
+    std::string weights;
+    if (axis == GSEL_AXIS_TENSOR && !shares.tensor_weights.empty()) weights = list_of(shares.tensor_weights);
+    if (axis == GSEL_AXIS_DATA && !shares.data_weights.empty()) weights = list_of(shares.data_weights);
+    if (axis == GSEL_AXIS_PIPELINE && !shares.stage_layers.empty())
+      weights = fmt::format("[{}]", fmt::join(shares.stage_layers, ", "));
+    if (!weights.empty()) text += fmt::format("weights = {}\n", weights);
+  };
+  for (const StrategySetting& s : strategy_settings(workload, l)) {
+    if (s.axis != axis) {
+      end_section();
+      text += fmt::format("\n[strategy.{}]\n", axis_name(s.axis));
+    }
+    axis = s.axis;
+    text += fmt::format("{} = {}\n", s.key, s.is_text ? "\"" + s.value + "\"" : s.value);
+  }
+  end_section();
+  return text;
+}
+
 [[noreturn]] void refuse_key(const Config& config, const std::string& key, const std::string& why) {
   const Place place = config.place_of(key);
   throw Error(GSEL_ERR_CONFIG, fmt::format("{}{} {}", place_prefix(place), key, why)).at(place);
 }
 
-std::string option_of(const Config& config, gsel_axis axis, const char* name, const char* absent) {
+// As the file says it, or the default of its strategy.
+std::string option_of(const Config& config, gsel_axis axis, const char* name) {
   const auto& section = config.strategy[axis];
-  if (!section) return absent;
-  const auto found = section->options.find(name);
-  return found == section->options.end() ? absent : found->second.text;
+  if (section)
+    if (const auto found = section->options.find(name); found != section->options.end()) return found->second.text;
+  return default_of(section ? section->plugin : OwnStrategies::of(axis_name(axis)), name);
 }
 
-int32_t number_of(const std::string& text) {
-  int32_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
+void read_tensor(const Config& config, const Workload& workload, Layout& l, bool* others) {
+  *others = false;
+  if (l.tensor == 1) return;
+  l.sequence_parallel = option_of(config, GSEL_AXIS_TENSOR, OwnStrategies::positions) == "true";
+  l.excluded = units_named(workload, option_of(config, GSEL_AXIS_TENSOR, OwnStrategies::excluded), others);
 }
 
 void read_data(const Config& config, Layout& l) {
   const auto& section = config.strategy[GSEL_AXIS_DATA];
   if (!section || section->plugin != OwnStrategies::sharded_data) return;
-  l.zero_stage = number_of(option_of(config, GSEL_AXIS_DATA, "stage", "1"));
-  const std::string offload = option_of(config, GSEL_AXIS_DATA, "offload", "none");
+  l.zero_stage = static_cast<int32_t>(number_of(option_of(config, GSEL_AXIS_DATA, OwnStrategies::sharded)));
+  const std::string offload = option_of(config, GSEL_AXIS_DATA, OwnStrategies::offloaded);
   for (const Offload one : {Offload::none, Offload::state, Offload::all})
     if (offload == name_of(one)) l.offload = one;
 }
 
 void read_pipeline(const Config& config, Layout& l) {
   if (l.pipeline == 1) return;
-  const std::string schedule = option_of(config, GSEL_AXIS_PIPELINE, "schedule", "1f1b");
+  const std::string schedule = option_of(config, GSEL_AXIS_PIPELINE, OwnStrategies::schedule);
   bool known = false;
   for (const ScheduleKind one :
        {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved, ScheduleKind::zb_h1})
@@ -117,11 +140,37 @@ void read_pipeline(const Config& config, Layout& l) {
         config, "strategy.pipeline.schedule",
         fmt::format("is \"{}\", which the planner does not price; it prices gpipe, 1f1b, interleaved-1f1b and zb-h1",
                     schedule));
-  l.chunks = std::max(1, number_of(option_of(config, GSEL_AXIS_PIPELINE, "chunks", "0")));
+  l.chunks = static_cast<int32_t>(
+      std::max<int64_t>(1, number_of(option_of(config, GSEL_AXIS_PIPELINE, OwnStrategies::chunks))));
   if (l.schedule == ScheduleKind::interleaved && l.chunks == 1) l.chunks = 2;
 }
 
 }  // namespace
+
+std::vector<StrategySetting> strategy_settings(const Workload& workload, const Layout& l) {
+  std::vector<StrategySetting> all;
+  const auto text = [&](gsel_axis axis, const char* key, std::string value) {
+    all.push_back({axis, key, std::move(value), true});
+  };
+  const auto bare = [&](gsel_axis axis, const char* key, std::string value) {
+    all.push_back({axis, key, std::move(value), false});
+  };
+  if (l.tensor > 1) {
+    text(GSEL_AXIS_TENSOR, "plugin", OwnStrategies::tensor);
+    if (l.sequence_parallel) bare(GSEL_AXIS_TENSOR, OwnStrategies::positions, "true");
+    if (l.excluded != 0) text(GSEL_AXIS_TENSOR, OwnStrategies::excluded, layers_of(workload, l.excluded));
+  }
+  if (l.context > 1) text(GSEL_AXIS_CONTEXT, "plugin", OwnStrategies::context);
+  if (l.pipeline > 1) {
+    text(GSEL_AXIS_PIPELINE, "plugin", OwnStrategies::pipeline);
+    text(GSEL_AXIS_PIPELINE, OwnStrategies::schedule, name_of(l.schedule));
+    if (l.chunks > 1) bare(GSEL_AXIS_PIPELINE, OwnStrategies::chunks, std::to_string(l.chunks));
+  }
+  text(GSEL_AXIS_DATA, "plugin", l.zero_stage > 0 ? OwnStrategies::sharded_data : OwnStrategies::data);
+  if (l.zero_stage > 0) bare(GSEL_AXIS_DATA, OwnStrategies::sharded, std::to_string(l.zero_stage));
+  if (l.offload != Offload::none) text(GSEL_AXIS_DATA, OwnStrategies::offloaded, name_of(l.offload));
+  return all;
+}
 
 std::string toml_of(const Request& request, const Candidate& candidate) {
   const Layout& l = candidate.layout;
@@ -131,16 +180,7 @@ std::string toml_of(const Request& request, const Candidate& candidate) {
   if (const std::string devices = devices_text(request, candidate); !devices.empty())
     text += fmt::format("# {}{}.\n", static_cast<char>(devices[0] - 'a' + 'A'), devices.substr(1));
   text += select_text(request, l) + mesh_text(l);
-  if (l.tensor > 1) {
-    text += fmt::format("\n[strategy.tensor]\nplugin = \"{}\"\n", OwnStrategies::tensor);
-    if (l.sequence_parallel) text += "sequence_parallel = true\n";
-    if (l.excluded != 0) text += fmt::format("exclude = \"{}\"\n", layers_of(request.workload, l.excluded));
-    if (!candidate.shares.tensor_weights.empty())
-      text += fmt::format("weights = {}\n", list_of(candidate.shares.tensor_weights));
-  }
-  if (l.context > 1) text += fmt::format("\n[strategy.context]\nplugin = \"{}\"\n", OwnStrategies::context);
-  if (l.pipeline > 1) text += pipeline_text(l, candidate.shares);
-  text += data_text(request.workload, l, candidate.shares);
+  text += strategies_text(request.workload, l, candidate.shares);
   text += fmt::format("\n[train]\nbatch = {}\n", request.batch);
   text += candidate.shares.data_weights.empty() ? fmt::format("microbatch = {}\n", l.microbatch)
                                                 : fmt::format("microbatches = {}\n", l.microbatches);
@@ -171,7 +211,7 @@ Cluster devices_of(const Config& config, const Cluster& cluster) {
     for (list.remove_prefix(6); !list.empty();) {
       const std::string one(list.substr(0, list.find(',')));
       list.remove_prefix(std::min(list.size(), one.size() + 1));
-      const auto at = std::ranges::find(cluster.indices, number_of(one));
+      const auto at = std::ranges::find(cluster.indices, static_cast<int32_t>(number_of(one)));
       if (at == cluster.indices.end())
         refuse_key(config, "select.devices", fmt::format("lists device {}, which {} does not have", one, cluster.name));
       out.devices.push_back(cluster.devices[static_cast<size_t>(at - cluster.indices.begin())]);
@@ -198,8 +238,7 @@ Layout layout_of(const Config& config, const Workload& workload, int32_t world_s
   l.data = mesh[GSEL_AXIS_DATA], l.pipeline = mesh[GSEL_AXIS_PIPELINE];
   read_data(config, l);
   read_pipeline(config, l);
-  l.sequence_parallel = option_of(config, GSEL_AXIS_TENSOR, "sequence_parallel", "false") == "true";
-  l.excluded = units_named(workload, option_of(config, GSEL_AXIS_TENSOR, "exclude", ""), others);
+  read_tensor(config, workload, l, others);
   if (config.train.recompute != "none") l.recompute = Recompute::full;
   if (config.train.batch < l.data || (config.train.batch % l.data != 0 && l.pipeline > 1))
     refuse_key(config, "train.batch",
@@ -228,8 +267,8 @@ Shares shares_of(const Config& config, const Workload& workload, const Cluster& 
   Shares shares;
   // Unequal devices divide the work equally when the file has no weights.
   const auto weights = [&](gsel_axis axis, const char* key, int32_t ranks) {
-    const bool told = config.get(key) || (!cluster.uniform() && ranks > 1);
-    return told ? axis_weights(config, axis, ranks) : std::vector<double>();
+    const bool given = config.get(key) || (!cluster.uniform() && ranks > 1);
+    return given ? axis_weights(config, axis, ranks) : std::vector<double>();
   };
   const auto sizes = [](const std::vector<int64_t>& bounds, std::vector<double>& all) {
     for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<double>(bounds[i + 1] - bounds[i]);

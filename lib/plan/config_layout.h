@@ -2,11 +2,22 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/config.h"
 #include "plan/plan.h"
 
 namespace gsel::plan {
+
+// A setting of [strategy.AXIS]; is_text: quoted in the file.
+struct StrategySetting {
+  gsel_axis axis;
+  const char* key;
+  std::string value;
+  bool is_text;
+};
+// The settings that a layout determines, in the order of the file, "plugin" first in each section.
+std::vector<StrategySetting> strategy_settings(const Workload& workload, const Layout& layout);
 
 // Mesh, strategies and the [train] settings that the layout determines; `gsel run --config` accepts the text unchanged.
 std::string toml_of(const Request& request, const Candidate& candidate);

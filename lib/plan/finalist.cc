@@ -9,7 +9,6 @@
 #include "train/compile/base_program.h"
 #include "train/compile/exchange_programs.h"
 #include "train/compile_rank.h"
-#include "train/report/step_record.h"
 #include "train/state/budget.h"
 
 namespace gsel::plan {
@@ -27,7 +26,7 @@ bool is_even(const Compiler& compiler) {
 // Whether one rank of the data axis represents all: none divides the batch for the others or steps a bucket for them.
 bool replicas_are_alike(const Program& program) {
   return std::ranges::none_of(program.buckets, [](const ProgramBucket& b) { return b.owner >= 0; }) &&
-         !std::ranges::count(program.step, GSEL_INSTR_SCATTER, &gsel_instr::kind);
+         std::ranges::none_of(program.step, [](const gsel_instr& instr) { return instr_row(instr.kind).is_scatter(); });
 }
 
 std::string need_text(const RankForecast& rank, const Program& program, uint64_t bound) {
@@ -42,32 +41,6 @@ Hosts hosts_of(const Hosts& hosts, const std::vector<Program>& programs) {
   for (const Program& p : programs)
     result.of_program.push_back(hosts.of_program[static_cast<size_t>(p.rank) % hosts.of_program.size()]);
   return result;
-}
-
-StepRecord record_of(const Program& program, const RankForecast& forecast, const RankTimes& times) {
-  StepRecord record;
-  record.report.struct_size = sizeof record.report;
-  record.report.seconds = times.end - times.begin;
-  record.report.compute_s = times.busy_s - times.optimizer_s;
-  record.report.optimizer_s = times.optimizer_s;
-  record.report.bytes_sent = forecast.bytes_sent;
-  record.report.peak_bytes = total_bytes(forecast.memory);
-  record.report.validated_step = record.report.non_finite_rank = record.report.non_finite_layer = -1;
-  record.report.non_finite_param = record.report.non_finite_microbatch = -1;
-  record.forecast = record.peak = forecast.memory;
-  record.began_ns = static_cast<int64_t>(times.begin * 1e9);
-  for (gsel_axis axis = 0; axis < kAxes; ++axis) {
-    const auto a = static_cast<size_t>(axis);
-    record.exposed_s[a] = times.exposed_s[a] + times.idle_s[a];
-    record.report.exposed_comm_s += record.exposed_s[a];
-  }
-  for (const auto& [by, count] : forecast.traffic) record.counts.push_back({by.first, by.second, count});
-  for (size_t i = 0; i < program.step.size(); ++i)
-    record.intervals.push_back({i, times.instrs[i].begin - times.begin, times.instrs[i].end - times.begin, false});
-  for (const RankTimes::Asynchronous& a : times.asynchronous)
-    record.intervals.push_back(
-        {static_cast<size_t>(a.position), a.times.begin - times.begin, a.times.end - times.begin, true});
-  return record;
 }
 
 }  // namespace
@@ -145,24 +118,6 @@ Finalist price(const CompiledJob& job, const Pricing& pricing) {
 
 Finalist price(const Model& model, const Config& config, int32_t ranks, const Pricing& pricing) {
   return price(CompiledJob(model, config, ranks), pricing);
-}
-
-// ---- charts ------------------------------------------------------------------------------------------------------
-
-std::vector<std::string> step_documents(const CompiledJob& job, const Finalist& finalist) {
-  std::vector<std::string> documents;
-  for (size_t i = 0; i < finalist.ranks.size(); ++i)
-    documents.push_back(
-        to_json(job.programs()[i], record_of(job.programs()[i], finalist.ranks[i], finalist.times.ranks[i]), true));
-  return documents;
-}
-
-Timeline timeline_of(const CompiledJob& job, const Finalist& finalist) {
-  Timeline timeline;
-  const std::vector<std::string> documents = step_documents(job, finalist);
-  for (size_t i = 0; i < documents.size(); ++i)
-    add_document(timeline, documents[i], fmt::format("simulated rank {}", finalist.ranks[i].rank));
-  return timeline;
 }
 
 }  // namespace gsel::plan

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "program/simulate/simulate_job.h"
-#include "program/timeline/timeline.h"
 #include "program/traffic.h"
 #include "train/compile/pass.h"
 #include "train/state/layout.h"
@@ -66,9 +65,5 @@ struct Pricing {
 // Throws GSEL_ERR_NOMEM naming a rank that needs more memory than it has; else as CompiledJob.
 Finalist price(const Model& model, const Config& config, int32_t ranks, const Pricing& pricing);
 Finalist price(const CompiledJob& job, const Pricing& pricing);
-
-// The simulated step in the format of recorded steps (docs/step.md): for `gsel trace` and for charts.
-std::vector<std::string> step_documents(const CompiledJob& job, const Finalist& finalist);
-Timeline timeline_of(const CompiledJob& job, const Finalist& finalist);
 
 }  // namespace gsel::plan

@@ -30,13 +30,13 @@ gsel_collective_kind kind_of_redistribution(Redistribution redistribution) {
 
 // The kind of call that an instruction makes.
 gsel_collective_kind kind_of_call(const Program& program, const gsel_instr& instr) {
-  const InstrForm& form = *form_of(instr.kind);
-  if (form.data == InstrData::value) return GSEL_COLLECTIVE_SEND;  // parts of a micro-batch take as long as messages
-  if (form.call != GSEL_COLLECTIVE_BARRIER) return form.call;
+  const InstrRow& row = *find_instr_row(instr.kind);
+  if (row.data == InstrData::value) return GSEL_COLLECTIVE_SEND;  // shards of a micro-batch take as long as messages
+  if (row.call != GSEL_COLLECTIVE_BARRIER) return row.call;
   if (instr.layer < 0) return GSEL_COLLECTIVE_ALLREDUCE;
   const ProgramLayer& layer = program.layers[static_cast<size_t>(instr.layer)];
   if (layer.redistributes) return kind_of_redistribution(redistribution_of(program, layer, instr.kind));
-  const bool forward = form.work == InstrWork::forward;
+  const bool forward = row.task == InstrTask::forward;
   const std::vector<ProgramPhase>& phases = forward ? layer.forward_phases : layer.backward_phases;
   return !phases.empty() && phases.front().ring_shifts ? GSEL_COLLECTIVE_SENDRECV : GSEL_COLLECTIVE_ALLREDUCE;
 }
@@ -172,11 +172,12 @@ double share_of_work(const Program& program, const ProgramLayer& layer) {
 }
 
 double MeasuredDurations::compute(const Program& program, const gsel_instr& instr) const {
-  if (instr.kind == GSEL_INSTR_STEP) {
+  const InstrRow& row = instr_row(instr.kind);
+  if (row.task == InstrTask::step) {
     const gsel_range own = own_shard(program, instr.bucket);
     return steps_here(program, instr.bucket) ? measured_.optimizer.at(static_cast<double>(own.end - own.begin)) : 0;
   }
-  if (form_of(instr.kind)->work == InstrWork::check) {
+  if (row.task == InstrTask::check) {
     int64_t elems = 0;
     for (size_t b = 0; b < program.buckets.size(); ++b) {
       const gsel_range own = own_shard(program, static_cast<int32_t>(b));
@@ -186,7 +187,7 @@ double MeasuredDurations::compute(const Program& program, const gsel_instr& inst
   }
   const int64_t samples = instr.microbatch < 0 ? 0 : program.microbatches[static_cast<size_t>(instr.microbatch)].count;
   if (samples == 0) return 0;
-  if (instr.kind == GSEL_INPUT) {
+  if (row.task == InstrTask::input) {
     const auto found = measured_.inputs.find(program.values[static_cast<size_t>(instr.value)].name);
     return found == measured_.inputs.end() ? 0 : found->second.at(static_cast<double>(samples));
   }
@@ -197,16 +198,7 @@ double MeasuredDurations::compute(const Program& program, const gsel_instr& inst
   if (found == measured_.layers.end()) return 0;
   const double share = static_cast<double>(samples) * share_of_work(program, layer);
   const std::array<Curve, Measured::kCalls>& calls = found->second;
-  switch (instr.kind) {
-    case GSEL_BACKWARD_INPUT:
-      return calls[Measured::backward_input].at(share);
-    case GSEL_BACKWARD_WEIGHT:
-      return calls[Measured::backward_weight].at(share);
-    case GSEL_BACKWARD:
-      return calls[Measured::backward].at(share);
-    default:
-      return calls[Measured::forward].at(share);
-  }
+  return calls[Measured::call_of(row.callback)].at(share);
 }
 
 // The curve of the measured number of ranks that is next below `ranks`.
@@ -238,7 +230,7 @@ ExchangeTime MeasuredDurations::exchange(const Program& program, const gsel_inst
       static_cast<double>(calls) * curve->at(static_cast<double>(bytes) / shared / static_cast<double>(calls)), ranks);
 }
 
-// A message waits for a time slice of the sender's CPU, after all ranks that share the CPU.
+// A message waits for the scheduler of the sender's CPU, after all ranks that share the CPU.
 ExchangeTime MeasuredDurations::message(const Program& sender, int32_t, int64_t bytes) const {
   const Curve* curve = link(2, GSEL_COLLECTIVE_SEND);
   const double to_each =

@@ -24,8 +24,8 @@ struct Curve {
 };
 
 struct Measured {
-  enum Call : uint8_t { forward, backward_input, backward_weight, backward };
   static constexpr size_t kCalls = 4;
+  static constexpr size_t call_of(int32_t callback) { return static_cast<size_t>(callback - GSEL_FORWARD); }
 
   std::map<std::string, std::array<Curve, kCalls>> layers;  // by layer name; size: samples
   std::map<std::string, Curve> inputs;                      // by value name; size: samples
@@ -33,7 +33,7 @@ struct Measured {
   double copy_byte_s = 0;                                   // memory copies, row by row
   double wake_s = 0;                                        // from a message to the wake-up of its receiver
   double step_s = 0;                                        // of a step, outside its instructions
-  std::vector<double> throughput{1};                        // of CPUs, see program/simulate/processors.h
+  std::vector<double> throughput{1};                        // of CPUs, see program/simulate/agenda.h
   // Duration of a call among n ranks on an idle machine; size: bytes that a rank sends. For a message (SEND, among 2)
   // the sender continues computing after it starts the message.
   std::map<std::pair<int32_t, gsel_collective_kind>, Curve> links;

@@ -1,6 +1,7 @@
 // plan/memory.h: closed forms of each part of memory on one rank of each stage. The trainer's own forecast
-// (train/memory) is exact but needs the program; closed forms serve the search, and machines and programs that are not
-// available. Sources: arXiv:2205.05198 (activations), arXiv:1910.02054 (model states); docs/plan.md has the formulas.
+// (train/state/layout.h) is exact but needs the program; closed forms serve the search, and machines and programs that
+// are not available. Sources: arXiv:2205.05198 (activations), arXiv:1910.02054 (model states); docs/plan.md has the
+// formulas.
 #pragma once
 
 #include <array>

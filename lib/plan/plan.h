@@ -98,10 +98,9 @@ std::vector<EstimateRow> estimate(const Request& request);
 std::string estimate_text(const Request& request);
 std::string estimate_json(const Request& request);
 
-// explain.cc
 // The Runtime of a program with this recipe.
 Runtime runtime_of(const Recipe& recipe);
-// band.cc: the mean error of a candidate's forecast: the mean error of the measurements, plus half of the part of the
+// The mean error of a candidate's forecast: the mean error of the measurements, plus half of the part of the
 // step that the measurements do not cover.
 struct ErrorBand {
   double spread = 0, uncovered = 0;
@@ -130,6 +129,10 @@ struct Rates {
   double step_s, tokens_per_s, samples_per_s, mfu, hfu, bubble, exposed;
 };
 Rates rates_of(const Request& request, const Candidate& candidate);
+
+// breakdown_svg.cc: a self-contained chart, readable on light and dark backgrounds, with as many candidates as the
+// text.
+std::string breakdown_svg(const Plan& plan);
 
 std::string gib(double bytes);                    // "12.3"
 std::string first_line(const std::string& text);  // first line of a message with a table

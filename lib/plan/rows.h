@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -106,5 +107,15 @@ inline std::string lowered(std::string_view text) {
   for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return out;
 }
+
+// ---- devices and links, as tables write them: rows_case.cc ----------------------------------------------------------
+
+// Bytes per second of a node from "8x400 Gb/s", "1600 Gbps" (text in lower case); the slowest if there are several.
+// "400 Gb/s per GPU" is multiplied by the number of devices.
+std::optional<double> network_rate(const std::string& text, double devices);
+// Throws GSEL_ERR_ARG with the nearest known names.
+DeviceKind device_of(std::string_view text);
+// "[[A, B], [A, A]]" in a note: names of devices, or indexes into the names of column gpu.
+std::vector<std::vector<std::string>> list_of_lists(std::string_view note);
 
 }  // namespace gsel::plan

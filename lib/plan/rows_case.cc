@@ -2,17 +2,143 @@
 // infer. Each rule is only here, and is listed in bench/results/plan.md.
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "plan/cluster.h"
 #include "plan/memory.h"
 #include "plan/rows.h"
-#include "plan/rows_device.h"
 #include "plan/time.h"
 
 namespace gsel::plan {
 namespace {
+
+// ---- devices and links, as tables write them -----------------------------------------------------------------------
+
+// A device's name, separated from its suffixes: slower memory, a power cap.
+struct NamedDevice {
+  std::string name;
+  bool slow_memory = false;  // HBM2e where HBM3 is usual
+  double watts = 0;
+};
+
+NamedDevice named_device(std::string_view text) {
+  NamedDevice out;
+  const size_t paren = std::min(text.find('('), text.size());
+  const std::string rest = lowered(text.substr(paren));
+  out.name = std::string(trimmed(text.substr(0, paren)));
+  if (const size_t at = lowered(out.name).find("-hbm2e"); at != std::string::npos) {
+    out.slow_memory = true;
+    out.name.erase(at, 6);
+  }
+  for (size_t i = 0; i + 1 < rest.size(); ++i)
+    if (rest[i] == 'w' && i > 0 && is_digit(rest[i - 1])) {
+      size_t begin = i;
+      while (begin > 0 && is_digit(rest[begin - 1])) --begin;
+      std::from_chars(rest.data() + begin, rest.data() + i, out.watts);
+    }
+  return out;
+}
+
+constexpr double kH100Watts = 700, kH100Hbm2e = 2.4e12;
+
+// Splits "A + B" into names.
+std::vector<std::string_view> joined(std::string_view text) {
+  std::vector<std::string_view> out;
+  while (true) {
+    const size_t plus = std::min(text.find('+'), text.size());
+    out.push_back(trimmed(text.substr(0, plus)));
+    if (plus == text.size()) return out;
+    text.remove_prefix(plus + 1);
+  }
+}
+
+// By index, from 0 or from 1, or by a name that contains the word or is contained in it. -1: none.
+int32_t named_kind(const std::string& word, const std::vector<std::string_view>& names, bool from_one) {
+  int32_t number = 0;
+  const auto n = static_cast<int32_t>(names.size());
+  const auto result = std::from_chars(word.data(), word.data() + word.size(), number);
+  number -= from_one ? 1 : 0;
+  if (result.ec == std::errc() && result.ptr == word.data() + word.size() && number >= 0 && number < n) return number;
+  for (int32_t i = 0; i < n; ++i)
+    if (lowered(names[i]) == lowered(word)) return i;
+  for (int32_t i = 0; i < n; ++i)
+    if (mentions(lowered(names[i]), lowered(word)) || mentions(lowered(word), lowered(names[i]))) return i;
+  return -1;
+}
+
+}  // namespace
+
+std::optional<double> network_rate(const std::string& text, double devices) {
+  std::optional<double> slowest;
+  for (const std::string_view unit : {"gb/s", "gbps", "gbit/s"})
+    for (size_t at = text.find(unit); at != text.npos; at = text.find(unit, at + 1)) {
+      size_t end = at;
+      while (end > 0 && text[end - 1] == ' ') --end;
+      size_t begin = end;
+      while (begin > 0 && (is_digit(text[begin - 1]) || text[begin - 1] == '.' || text[begin - 1] == 'x')) --begin;
+      std::string_view number = std::string_view(text).substr(begin, end - begin);
+      double adapters = 1, rate = 0;
+      if (const size_t x = number.find('x'); x != number.npos) {
+        std::from_chars(number.data(), number.data() + x, adapters);
+        number.remove_prefix(x + 1);
+      }
+      if (std::from_chars(number.data(), number.data() + number.size(), rate).ec != std::errc() || !(rate > 0))
+        continue;
+      const bool each = std::string_view(text).substr(at + unit.size()).starts_with(" per gpu");
+      const double bytes = adapters * rate * 1e9 / 8 * (each ? devices : 1);
+      if (!slowest || bytes < *slowest) slowest = bytes;
+    }
+  return slowest;
+}
+
+DeviceKind device_of(std::string_view text) {
+  const NamedDevice named = named_device(text);
+  const Cluster one = cluster_of(named.name, {});
+  DeviceKind kind = one.kinds[0];
+  if (kind.device_class == "h100") {
+    if (named.slow_memory) kind.memory_bytes_per_second = std::min(kind.memory_bytes_per_second, kH100Hbm2e);
+    // Clocks follow the power limit by less than its cube root; the fourth root is exact, as two square roots.
+    if (named.watts > 0 && named.watts < kH100Watts)
+      kind.matmul_share *= std::sqrt(std::sqrt(named.watts / kH100Watts));
+  }
+  return kind;
+}
+
+std::vector<std::vector<std::string>> list_of_lists(std::string_view note) {
+  std::vector<std::vector<std::string>> out;
+  const size_t begin = note.find("[[");
+  if (begin == note.npos) return out;
+  std::string word;
+  bool inside = false;
+  for (const char c : note.substr(begin + 1)) {
+    if (c == '[') {
+      out.emplace_back();
+      inside = true;
+    } else if (inside && (c == ',' || c == ']')) {
+      const std::string_view bare = trimmed(word, " \t'\"");
+      if (!bare.empty()) out.back().emplace_back(bare);
+      word.clear();
+      inside = c == ',';
+    } else if (inside) {
+      word += c;
+    } else if (c == ']') {
+      break;
+    }
+  }
+  std::erase_if(out, [](const auto& inner) { return inner.empty(); });
+  return out;
+}
+
+namespace {
+
+// ---- rows ----------------------------------------------------------------------------------------------------------
 
 constexpr int64_t kMicrobatches[] = {1, 2, 4, 8, 16};
 constexpr int64_t kMostChunks = 32;
@@ -31,7 +157,7 @@ struct Reader {
   bool modern = false;  // devices have 8-bit units, so the program dates from 2022 or later
 
   // Records why a line cannot be forecast.
-  bool lacks(const char* column, std::string_view need) {
+  bool note_missing(const char* column, std::string_view need) {
     if (run.why.empty())
       run.why = fmt::format("row {}: column {}: {}",
                             row.has("row") ? row.text("row") : fmt::format("on line {}", row.line), column, need);
@@ -48,7 +174,8 @@ struct Reader {
       // The usual shape for a model of that size: a layer is about a hundred times as wide as the model is deep.
       const double params = row.number("params_b", 0, 0) * 1e9;
       if (!(params > 0 && params < 1e15))
-        return !lacks(t.layers == 0 ? "layers" : "hidden", "is empty, and params_b tells no size below a million");
+        return !note_missing(t.layers == 0 ? "layers" : "hidden",
+                             "is empty, and params_b tells no size below a million");
       double width = 1024;
       for (int i = 0; i < 60; ++i) width = (2 * width + 100 * params / 12 / (width * width)) / 3;  // cube root
       t.hidden = std::max<int64_t>(128, 128 * std::llround(width / 128));
@@ -75,12 +202,12 @@ struct Reader {
 
   bool read_cluster() {
     const std::string& gpu = row.text("gpu");
-    if (gpu.empty()) return !lacks("gpu", "is empty; the time of a step needs a device");
+    if (gpu.empty()) return !note_missing("gpu", "is empty; the time of a step needs a device");
     const auto names = joined(gpu);
     std::vector<DeviceKind> kinds;
     for (const std::string_view name : names) {
       if (!find_accelerator(named_device(name).name))
-        return !lacks("gpu", fmt::format("\"{}\" is no accelerator that is known", name));
+        return !note_missing("gpu", fmt::format("\"{}\" is no accelerator that is known", name));
       kinds.push_back(device_of(name));
     }
     ClusterOptions options;
@@ -95,14 +222,14 @@ struct Reader {
     if (run.gpus == 1 && !row.has("gpus") && tensor == 0 && data == 0 && batch > 1)
       run.gpus = std::min(batch, kNodesAssumed * per_node);
     if (run.gpus > kMostRowRanks)
-      return !lacks("gpus", fmt::format("{} devices; at most {} are priced", run.gpus, kMostRowRanks));
+      return !note_missing("gpus", fmt::format("{} devices; at most {} are priced", run.gpus, kMostRowRanks));
     const int64_t ranks = tensor * pipeline * data * context;
     if (row.has("gpus") && ranks > 0 && ranks != run.gpus)
       row.refuse("gpus", fmt::format("is {}, and tp {} x pp {} x dp {}{} are {}; the same number is needed",
                                      row.text("gpus"), tensor, pipeline, data,
                                      context > 1 ? fmt::format(" x cp {}", context) : "", with_noun(ranks, "rank")));
     if (pipeline > run.shape.layers)
-      return !lacks("pp", fmt::format("{} stages for {} layers", pipeline, run.shape.layers));
+      return !note_missing("pp", fmt::format("{} stages for {} layers", pipeline, run.shape.layers));
     per_node = std::min(per_node, run.gpus);
     Cluster& c = run.cluster;
     c.name = gpu;
@@ -114,8 +241,8 @@ struct Reader {
     }
     c.network = one.network;
     c.network.bytes_per_second = accelerator->network_bytes_per_second * static_cast<double>(per_node);
-    const auto told = network_rate(note, static_cast<double>(per_node));
-    const auto named = told ? told : network_rate(source, static_cast<double>(per_node));
+    const auto given = network_rate(note, static_cast<double>(per_node));
+    const auto named = given ? given : network_rate(source, static_cast<double>(per_node));
     if (named) c.network.bytes_per_second = *named;
     if (mentions(note, "p2p_disable") || mentions(model, "no nvlink"))
       c.inside = link_of("p2p-off", accelerator);
@@ -141,18 +268,19 @@ struct Reader {
     for (const auto& inner : lists)
       for (const std::string& word : inner) {
         const int32_t index = named_kind(word, names, from_one);
-        if (index < 0) return !lacks("note", fmt::format("\"{}\" is none of the devices that column gpu joins", word));
+        if (index < 0)
+          return !note_missing("note", fmt::format("\"{}\" is none of the devices that column gpu joins", word));
         kinds.push_back(index);
       }
     if (mentions(note, "[") && (kinds.empty() || std::ranges::count(note, '[') != std::ranges::count(note, ']')))
-      return !lacks("note", "has no list of the devices of each stage or replica, such as [[A, B], [A, B]]");
+      return !note_missing("note", "has no list of the devices of each stage or replica, such as [[A, B], [A, B]]");
     if (kinds.empty()) {  // nothing given: devices in the order of their names, equal numbers of each
       for (int64_t i = 0; i < run.gpus; ++i)
         run.cluster.devices[i] = static_cast<int32_t>(i * static_cast<int64_t>(names.size()) / run.gpus);
       return true;
     }
     const auto n = static_cast<int64_t>(kinds.size());
-    if (run.gpus % n != 0) return !lacks("note", fmt::format("lists {} devices for {} ranks", n, run.gpus));
+    if (run.gpus % n != 0) return !note_missing("note", fmt::format("lists {} devices for {} ranks", n, run.gpus));
     const int64_t each = run.gpus / n;
     for (int64_t i = 0; i < run.gpus; ++i) {
       int64_t at = i / each;
@@ -211,7 +339,7 @@ struct Reader {
     }
     for (const auto& [t, p, d] : meshes) add_layouts(t, p, d);
     if (run.layouts.empty())
-      lacks("gbs", fmt::format("{} samples do not divide by the replicas of {} devices", batch, gpus));
+      note_missing("gbs", fmt::format("{} samples do not divide by the replicas of {} devices", batch, gpus));
   }
 
   void add_layouts(int64_t t, int64_t p, int64_t d) {
@@ -247,9 +375,9 @@ struct Reader {
 
   std::vector<int64_t> chunk_choices(int64_t p, int64_t microbatches) {
     if (p == 1) return {1};
-    const std::string& told = row.text("vpp");
-    if (told == "interleaved") return {2};
-    if (!told.empty()) return {row.whole("vpp", 1, 1, 1000)};
+    const std::string& given = row.text("vpp");
+    if (given == "interleaved") return {2};
+    if (!given.empty()) return {row.whole("vpp", 1, 1, 1000)};
     std::vector<int64_t> out = {1};
     // Programs interleave stages if a note says so; modern ones also do if they can.
     if (!mentions(note, "interleaved") && !(modern && run.runtime == Runtime::overlapped)) return out;

@@ -114,7 +114,7 @@ void choose_excluded(const SearchInput& input, Candidate& candidate);
 // The stages of a candidate, with its opted-out layers. workload, recipe: of the request.
 Split split_of(const Workload& workload, const Recipe& recipe, const Candidate& candidate);
 
-// search_schedule.cc: replaces the closed form's bubble by that of the simulated schedule.
+// Replaces the closed form's bubble by that of the simulated schedule.
 void simulate_schedule(const SearchInput& input, Candidate& candidate);
 
 // Times of each stage of a schedule for one micro-batch; rank_of: by stage.

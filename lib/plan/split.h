@@ -38,4 +38,12 @@ Split split_as(const Workload& workload, const std::vector<int64_t>& layers);
 // those of the workload.
 Split split_for(const Workload& workload, const Layout& layout, const Shares& shares, const Recipe& recipe);
 
+// Work of one layer of a block on a rank, in forward operations, as the strategy counts it.
+double work_of(const Block& block, const Layout& layout);
+
+// The cuts of gsel's own pipeline strategy: cumulative work at the end of each stage. weights: one per stage, by which
+// its work is divided. Empty result: the workload has fewer sublayers than stages.
+std::vector<double> work_cuts(const Workload& workload, const Layout& layout, const Recipe& recipe,
+                              std::vector<double> weights);
+
 }  // namespace gsel::plan

@@ -1,8 +1,6 @@
 // plan/transformer.cc: see transformer.h: parameter counts of a transformer by closed form.
 #include "plan/transformer.h"
 
-#include <utility>
-
 namespace gsel::plan {
 
 int64_t Transformer::attention_matrices() const {
@@ -45,20 +43,6 @@ int64_t Transformer::params() const {
   return vocab * hidden * (tied ? 1 : 2) + positions * hidden + (head_bias ? vocab : 0) +
          norm_vectors * hidden * (embedding_norm ? 2 : 1) + (layers - moe) * layer_params(false) +
          moe * layer_params(true);
-}
-
-int64_t Transformer::active_params() const {
-  return params() - moe_layers() * (experts - experts_per_token) * expert_matrices();
-}
-
-Transformer gpt(std::string name, int64_t layers, int64_t hidden, int64_t heads, int64_t vocab, int64_t positions) {
-  Transformer shape;
-  shape.name = std::move(name);
-  shape.layers = layers, shape.hidden = hidden, shape.ffn = 4 * hidden, shape.vocab = vocab;
-  shape.heads = shape.kv_heads = heads;
-  shape.head_dim = heads > 0 ? hidden / heads : 0;
-  shape.positions = shape.max_positions = positions;
-  return shape;
 }
 
 }  // namespace gsel::plan

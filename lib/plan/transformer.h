@@ -48,15 +48,11 @@ struct Transformer {
   // Pairs of positions for which attention computes a score, in an average layer, counted without the causal mask: s *
   // s without a window.
   double pairs(double sequence) const;
-  int64_t params() const;         // of the whole model
-  int64_t active_params() const;  // used by one token
+  int64_t params() const;  // of the whole model
 };
 
 // text: a config.json, or gsel's shorthand with the same keys; file: name for messages. GSEL_ERR_CONFIG names file,
 // key, value and accepted values.
 Transformer read_transformer(std::string_view text, const std::string& file);
-
-// A GPT from the sizes that tables of measurements usually print: GELU, LayerNorm, learned positions.
-Transformer gpt(std::string name, int64_t layers, int64_t hidden, int64_t heads, int64_t vocab, int64_t positions);
 
 }  // namespace gsel::plan

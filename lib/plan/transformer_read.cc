@@ -1,15 +1,212 @@
 // plan/transformer_read.cc: reads the shape of a transformer from a config.json. Model families use different names for
-// the same number; each number has a list of names (shape_reader.h). Does not count parameters.
+// the same number; each number has a list of names. Does not count parameters.
 #include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <optional>
+#include <set>
+#include <string>
 
 #include "base/error.h"
+#include "base/json_object.h"
 #include "base/text.h"
-#include "plan/families.h"
-#include "plan/shape_reader.h"
 #include "plan/transformer.h"
 
 namespace gsel::plan {
 namespace {
+
+// ---- numbers by the names that families use ------------------------------------------------------------------------
+
+// The first name in the file counts; agree() checks that all names of one number have the same value.
+constexpr uint64_t kMostOfShape = 1'000'000'000;
+
+class ShapeReader {
+ public:
+  explicit ShapeReader(JsonObject& object) : object_(object) {}
+
+  using Names = std::initializer_list<const char*>;
+
+  const char* present(Names names) const {
+    for (const char* name : names)
+      if (object_.has(name) && !object_.is_null(name)) return name;
+    return nullptr;
+  }
+  int64_t number(Names names, int64_t absent) const {
+    const char* name = present(names);
+    return name ? static_cast<int64_t>(object_.number(name, 0, kMostOfShape, 0)) : absent;
+  }
+  // Requires that all names in the file have the same value.
+  void agree(Names names) const {
+    const char* name = present(names);
+    if (!name) return;
+    const int64_t found = number({name}, 0);
+    for (const char* other : names)
+      if (object_.has(other) && !object_.is_null(other) && number({other}, 0) != found)
+        refuse(other, fmt::format("is {}, and {} is {}; both mean one number, which is needed once", number({other}, 0),
+                                  object_.path_of(name), found));
+  }
+  int64_t agreed(Names names, int64_t absent) const {
+    agree(names);
+    return number(names, absent);
+  }
+  int64_t required(Names names) const {
+    if (present(names)) {
+      const int64_t found = positive(names, 0);
+      agree(names);
+      return found;
+    }
+    std::string known;
+    for (const char* name : names) known += (known.empty() ? "\"" : "\", \"") + std::string(name);
+    const Place place = object_.place_of(*names.begin());
+    throw Error(GSEL_ERR_CONFIG, fmt::format("{}: {}none of {}\" is there; a transformer needs one of them", place.file,
+                                             line_text(place), known))
+        .at(place);
+  }
+  int64_t positive(Names names, int64_t absent) const {
+    const int64_t found = number(names, absent);
+    if (found < 1) refuse(present(names), "is 0; a number from 1 is needed");
+    return found;
+  }
+  // A list of layer numbers; nullopt if the file has none.
+  std::optional<std::set<int64_t>> layer_list(const char* name, int64_t layers) const {
+    if (!present({name})) return std::nullopt;
+    const JsonArray list = object_.array(name);
+    std::set<int64_t> out;
+    for (size_t i = 0; i < list.size(); ++i) {
+      const auto layer = list.number(i);
+      if (!layer || !(*layer >= 0) || !(*layer < static_cast<double>(layers)) || *layer != std::floor(*layer))
+        refuse(fmt::format("{}[{}]", name, i), fmt::format("is no layer; a number from 0 to {} is needed", layers - 1));
+      out.insert(static_cast<int64_t>(*layer));
+    }
+    return out;
+  }
+  bool flag(Names names, bool absent) const {
+    const char* name = present(names);
+    return name ? object_.flag(name, absent) : absent;
+  }
+  double real(Names names, double absent) const {
+    const char* name = present(names);
+    return name ? object_.real(name, 0, 1e9, absent) : absent;
+  }
+  std::string text(Names names) const {
+    const char* name = present(names);
+    return name && object_.is_text(name) ? object_.text(name) : std::string();
+  }
+  [[noreturn]] void refuse(const std::string& key, const std::string& why) const {
+    const Place place = object_.place_of(key);
+    throw Error(GSEL_ERR_CONFIG, fmt::format("{}: {}{} {}", place.file, line_text(place), place.token, why)).at(place);
+  }
+
+ private:
+  JsonObject& object_;
+};
+
+// ---- families ------------------------------------------------------------------------------------------------------
+
+// Properties of model families that their config.json does not state, and families with layers that Transformer cannot
+// describe.
+struct Family {
+  const char* type;
+  bool gated, rms_norm, learned_positions, qkv_bias, output_bias, mlp_bias, tied, dropout;
+};
+
+constexpr Family kFamilies[] = {
+    {"gpt2", false, false, true, true, true, true, true, true},
+    {"gpt_bigcode", false, false, true, true, true, true, true, true},
+    {"gpt_neo", false, false, true, false, true, true, true, false},
+    {"gpt_neox", false, false, false, true, true, true, false, false},
+    {"gptj", false, false, false, false, false, true, false, false},
+    {"opt", false, false, true, true, true, true, true, true},
+    {"bloom", false, false, false, true, true, true, true, false},
+    {"chatglm", true, true, false, true, false, false, false, false},
+    {"mpt", false, false, false, false, false, false, true, false},
+    {"falcon", false, false, false, false, false, false, true, false},
+    {"phi", false, false, false, true, true, true, false, false},
+    {"bert", false, false, true, true, true, true, true, true},
+    {"llama", true, true, false, false, false, false, false, false},
+    {"mistral", true, true, false, false, false, false, false, false},
+    {"mixtral", true, true, false, false, false, false, false, false},
+    {"llama4_text", true, true, false, false, false, false, false, false},
+    {"olmo", true, false, false, false, false, false, false, false},
+    {"olmo2", true, true, false, false, false, false, false, false},
+    {"qwen2", true, true, false, true, false, false, false, false},
+    {"qwen2_moe", true, true, false, true, false, false, false, false},
+    {"qwen3", true, true, false, false, false, false, false, false},
+    {"qwen3_moe", true, true, false, false, false, false, false, false},
+    {"gemma", true, true, false, false, false, false, true, false},
+    {"gemma2", true, true, false, false, false, false, true, false},
+    {"gemma3", true, true, false, false, false, false, true, false},
+    {"gemma3_text", true, true, false, false, false, false, true, false},
+    {"phi3", true, true, false, false, false, false, false, false},
+    {"deepseek_v2", true, true, false, false, false, false, false, false},
+    {"deepseek_v3", true, true, false, false, false, false, false, false},
+    {"stablelm", true, false, false, false, false, false, false, false},
+    {"starcoder2", false, false, false, true, true, true, true, false},
+    {"cohere", true, false, false, false, false, false, true, false},
+};
+
+// Families with layers that Transformer cannot describe.
+struct Unplanned {
+  const char* type;
+  const char* why;
+};
+constexpr Unplanned kUnplanned[] = {
+    {"t5", "of an encoder with a decoder"},
+    {"mt5", "of an encoder with a decoder"},
+    {"umt5", "of an encoder with a decoder"},
+    {"bart", "of an encoder with a decoder"},
+    {"mbart", "of an encoder with a decoder"},
+    {"pegasus", "of an encoder with a decoder"},
+    {"marian", "of an encoder with a decoder"},
+    {"m2m_100", "of an encoder with a decoder"},
+    {"whisper", "of an encoder with a decoder"},
+    {"mamba", "of layers that are no attention"},
+    {"mamba2", "of layers that are no attention"},
+    {"rwkv", "of layers that are no attention"},
+    {"falcon_mamba", "of layers that are no attention"},
+    {"jamba", "of layers that are partly no attention"},
+    {"zamba", "of layers that are partly no attention"},
+    {"zamba2", "of layers that are partly no attention"},
+    {"recurrent_gemma", "of layers that are partly no attention"},
+    {"bamba", "of layers that are partly no attention"},
+    {"nemotron_h", "of layers that are partly no attention"},
+    {"falcon_h1", "of layers that are partly no attention"},
+    {"granitemoehybrid", "of layers that are partly no attention"},
+    {"lfm2", "of layers that are partly no attention"},
+    {"qwen3_next", "of layers that are partly no attention"},
+    {"distilbert", "of keys that other families use otherwise"},
+};
+
+// Throws GSEL_ERR_CONFIG with the key that shows an unsupported layer.
+void refuse_unplanned(const ShapeReader& reader, const std::string& type) {
+  const auto refuse = [&](const char* key, const std::string& what) {
+    reader.refuse(key, what +
+                           "; one stack of layers with attention is planned, and any other model as a list of "
+                           "\"layers\" (docs/plan.md)");
+  };
+  for (const Unplanned& one : kUnplanned)
+    if (type == one.type) refuse("model_type", fmt::format("is \"{}\", a model {}", type, one.why));
+  if (reader.flag({"is_encoder_decoder"}, false)) refuse("is_encoder_decoder", "is true, an encoder with a decoder");
+  if (type == "chatglm" && reader.present({"inner_hidden_size"}))
+    refuse("inner_hidden_size", "is of the first ChatGLM, whose residuals are scaled");
+}
+
+// For an unknown type, guesses the family from the file's keys, and adds a note to the shape.
+Family family_of(const std::string& type, const ShapeReader& reader, Transformer& shape) {
+  for (const Family& family : kFamilies)
+    if (type == family.type) return family;
+  const std::string activation = reader.text({"hidden_act", "activation_function", "hidden_activation"});
+  const bool rms = reader.present({"rms_norm_eps"}) != nullptr;
+  const bool gated = rms || activation == "silu" || activation == "swish" || activation == "swiglu";
+  shape.notes.push_back(fmt::format(
+      "{}: by its keys its layers are taken as {} MLPs, {}, {} and {}",
+      type.empty() ? "the file has no model_type" : fmt::format("model_type {} is not known", in_quotes(type)),
+      gated ? "gated" : "plain", rms ? "RMSNorm" : "LayerNorm", rms ? "no biases" : "biases",
+      rms ? "rotary positions" : "learned positions"));
+  return {"", gated, rms, !rms, !rms, !rms, !rms, !rms, !rms};
+}
+
+// ---- the shape -----------------------------------------------------------------------------------------------------
 
 constexpr double kMostParams = 1e18;
 constexpr int64_t kMostMixed = 1'000'000;  // layers

@@ -105,7 +105,7 @@ Costs layer_costs(const Transformer& t, bool moe, double s) {
 }
 
 // Queries, keys and values; the attention core; its projection; the MLP's first and second product: as in describe.cc.
-std::vector<double> pieces_of(const Transformer& t, bool moe, const Costs& c) {
+std::vector<double> sublayers_of(const Transformer& t, bool moe, const Costs& c) {
   const double all = 3 * (c.flop_dense + c.flop_whole) + 2 * c.flop_core;
   const double tokens = c.flop_dense / (2 * (static_cast<double>(t.attention_matrices()) +
                                              static_cast<double>(t.mlp_matrices * t.hidden) * mlp_width(t, moe)));
@@ -114,19 +114,19 @@ std::vector<double> pieces_of(const Transformer& t, bool moe, const Costs& c) {
       static_cast<double>(t.heads * t.hidden) * static_cast<double>(t.kv_rank > 0 ? t.value_dim : t.head_dim);
   const double query = t.kv_rank == 0 && t.kv_heads < t.heads ? out : 0;
   const double one = static_cast<double>(t.hidden) * mlp_width(t, moe);
-  std::vector<double> pieces;
-  if (query > 0) pieces.push_back(share(query));
-  pieces.insert(pieces.end(),
-                {share(static_cast<double>(t.attention_matrices()) - query - out), 2 * c.flop_core / all, share(out)});
-  pieces.push_back(share(one * (t.mlp_matrices - 1)) + 3 * c.flop_whole / all);
-  pieces.push_back(share(one));
-  return pieces;
+  std::vector<double> sublayers;
+  if (query > 0) sublayers.push_back(share(query));
+  sublayers.insert(sublayers.end(), {share(static_cast<double>(t.attention_matrices()) - query - out),
+                                     2 * c.flop_core / all, share(out)});
+  sublayers.push_back(share(one * (t.mlp_matrices - 1)) + 3 * c.flop_whole / all);
+  sublayers.push_back(share(one));
+  return sublayers;
 }
 
 Block layers_of(const Transformer& t, bool moe, int64_t count, double s) {
   Block block{moe ? "expert layer" : "layer",   BlockKind::layer, count, true, layer_costs(t, moe, s),
               s * static_cast<double>(t.hidden)};
-  block.pieces = pieces_of(t, moe, block.costs);
+  block.sublayers = sublayers_of(t, moe, block.costs);
   return block;
 }
 

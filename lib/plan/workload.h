@@ -28,7 +28,7 @@ struct Saved {
 struct Costs {
   double layers = 0;  // repeated layers
   double params_divided = 0, params_whole = 0;
-  double largest_params = 0;                 // largest block that ZeRO-3 gathers in one piece
+  double largest_params = 0;                 // largest block that ZeRO-3 gathers at once
   double flop_dense = 0;                     // forward: products with parameters, divided
   double flop_core = 0;                      // forward: scores and weighted values of attention, all pairs, divided
   double flop_whole = 0;                     // forward: not divided
@@ -62,8 +62,8 @@ struct Block {
   bool divisible = true;  // by the tensor axis
   Costs costs;            // of one layer
   double output = 0;      // elements that go to the next layer: sent at a cut, and the start of recomputation
-  // Work of the pieces between which a program can cut the block, as shares; empty: it cannot be cut.
-  std::vector<double> pieces = {};
+  // Work of the sublayers between which a program can cut the block, as shares; empty: it cannot be cut.
+  std::vector<double> sublayers = {};
   bool trains = true;        // has parameters, including tied ones
   bool recomputable = true;  // false for the embedding and the head
 };

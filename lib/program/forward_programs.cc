@@ -41,24 +41,25 @@ class Cutter {
   };
 
   void visit(const gsel_instr& instr, const std::vector<int32_t>& bucket_of) {
-    if (instr.kind == GSEL_FORWARD)
+    const InstrRow& row = instr_row(instr.kind);
+    if (row.task == InstrTask::forward && !row.recomputes)
       for (int32_t p : program_.layers[instr.layer].params)
         if (bucket_of[p] >= 0 && buckets_[bucket_of[p]].is_open)
           buckets_[bucket_of[p]].windows.back().last_forward = static_cast<int64_t>(at_);
     if (instr.bucket < 0) return;
     Bucket& bucket = buckets_[instr.bucket];
-    switch (work_of(instr.kind)) {
-      case InstrWork::params:
+    switch (row.task) {
+      case InstrTask::params:
         // ZeRO stages 1 and 2 gather what the optimizer has changed; a forward-only program changes nothing.
-        if (instr.kind == GSEL_INSTR_ALLGATHER && !program_.buckets[instr.bucket].shards_param()) return;
+        if (!row.peer && !program_.buckets[instr.bucket].shards_param()) return;
         bucket.windows.emplace_back().opened = at_;
         bucket.is_open = bucket.arriving = true;
         return;
-      case InstrWork::wait:
+      case InstrTask::wait:
         if (bucket.arriving) bucket.windows.back().waits.push_back(at_);
         bucket.arriving = false;
         return;
-      case InstrWork::release:
+      case InstrTask::release:
         if (bucket.is_open) bucket.windows.back().closed = static_cast<int64_t>(at_);
         bucket.is_open = false;
         return;
@@ -85,8 +86,8 @@ class Cutter {
       if (const gsel_instr& instr = program_.step[at_]; instr.bucket < 0 && !trains(instr))
         kept_.push_back({at_, instr});
     // At the same position, the original instruction comes before releases.
-    std::ranges::stable_sort(kept_, {},
-                             [](const Kept& k) { return std::pair(k.position, k.instr.kind == GSEL_INSTR_RELEASE); });
+    std::ranges::stable_sort(
+        kept_, {}, [](const Kept& k) { return std::pair(k.position, task_of(k.instr.kind) == InstrTask::release); });
     Program out = program_;
     out.setup.clear();
     out.step.clear();

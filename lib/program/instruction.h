@@ -12,21 +12,21 @@
 
 namespace gsel {
 
-enum class InstrWork : uint8_t {
-  input,          // reads a value from the data
-  forward,        // a layer's forward, also when recomputed
-  backward,       // a layer's backward, or half of it
-  message,        // a value, or its gradient, to or from a pipeline rank
-  parts,          // a value, or its gradient, between a micro-batch and its parts
-  params,         // makes a bucket's parameters whole; asynchronous
-  gradients,      // reduces a bucket's gradients; asynchronous
-  wait,           // ends a bucket's asynchronous collective
-  release,        // drops a bucket's whole parameters
-  sum_stepped,    // sums what this rank steps of a bucket, over another axis than data
-  loss,           // sums the loss
-  check,          // computes a number from all gradients
-  step,           // the optimizer
-  post_validate,  // see program/optimistic.h
+enum class InstrTask : uint8_t {
+  input,           // reads a value from the data
+  forward,         // a layer's forward, also when recomputed
+  backward,        // a layer's backward, or half of it
+  message,         // a value, or its gradient, to or from a pipeline rank
+  scatter_gather,  // a value, or its gradient, between a whole micro-batch and its shards
+  params,          // makes a bucket's parameters whole; asynchronous
+  gradients,       // reduces a bucket's gradients; asynchronous
+  wait,            // ends a bucket's asynchronous collective
+  release,         // drops a bucket's whole parameters
+  sum_stepped,     // sums what this rank steps of a bucket, over another axis than data
+  loss,            // sums the loss
+  check,           // computes a number from all gradients
+  step,            // the optimizer
+  post_validate,   // see program/optimistic.h
 };
 
 // The data of an instruction's collective.
@@ -56,56 +56,64 @@ enum class BucketWindow : uint8_t { none, params, gradient };
 // How a bucket's optimizer state lies on the ranks of the data axis: whole on each, in shards, or on the owner alone.
 enum class StateLayout : uint8_t { replicated, sharded, owned };
 
-struct InstrForm {
+struct InstrRow {
   gsel_instr_kind kind = 0;
   const char* word = nullptr;
-  InstrWork work = InstrWork::input;
+  InstrTask task = InstrTask::input;
   // Operands.
   bool layer = false, value = false, microbatch = false, bucket = false, axis = false;
   const char* peer = nullptr;  // word before the peer's rank, or nullptr
   uint32_t flags = 0;          // permitted GSEL_INSTR_* flags
   // Memory.
-  bool writes_value = false;  // else it reads its value; for parts, the root does the opposite with the whole one
-  bool input_half = false;    // of a backward: writes the gradients of the layer's inputs
-  bool weight_half = false;   // of a backward: writes the gradients of the layer's parameters
+  bool writes_value =
+      false;  // else it reads its value; for scatter_gather, the root does the opposite with the whole one
+  bool input_half = false;   // of a backward: writes the gradients of the layer's inputs
+  bool weight_half = false;  // of a backward: writes the gradients of the layer's parameters
   BucketWindow opens = BucketWindow::none;
   StateLayout reduces = StateLayout::replicated;  // of a reduction of gradients: the buckets that it is for
   // Communication.
   InstrPeers peers = InstrPeers::nobody;
   gsel_collective_kind call = GSEL_COLLECTIVE_BARRIER;  // BARRIER: none, or the layer's
   InstrData data = InstrData::none;
+  gsel_instr_kind counted_under = 0;  // of a layer: the kind that counts its collectives
+  // Callbacks.
+  int32_t callback = 0;     // GSEL_WORK_* of a layer: the work that the embedder gets
+  bool recomputes = false;  // a forward whose outputs were written before
   // Order.
-  bool trains = false;   // in training only
-  bool repeats = false;  // may follow an optimistic number; repeated with the true one if that differs
+  bool in_setup = false;  // permitted in setup
+  bool trains = false;    // in training only
+  bool repeats = false;   // may follow an optimistic number; repeated with the true one if that differs
 
-  bool is_bucket_collective() const { return work == InstrWork::params || work == InstrWork::gradients; }
-  bool is_send() const { return work == InstrWork::message && !writes_value; }
+  bool is_bucket_collective() const { return task == InstrTask::params || task == InstrTask::gradients; }
+  bool is_send() const { return task == InstrTask::message && !writes_value; }
+  bool is_receive() const { return task == InstrTask::message && writes_value; }
+  bool is_scatter() const { return task == InstrTask::scatter_gather && writes_value; }
 };
 
 inline constexpr size_t kInstrKinds = GSEL_INSTR_POST_VALIDATE + 1;
-extern const std::array<const InstrForm*, kInstrKinds> kFormOfKind;
+extern const std::array<const InstrRow*, kInstrKinds> kRowOfKind;
 [[noreturn]] void refuse_kind(gsel_instr_kind kind);
 
 // The reduction of gradients for such buckets.
-const InstrForm& reduction_for(StateLayout layout);
+const InstrRow& reduction_for(StateLayout layout);
 // nullptr when unknown.
-const InstrForm* form_of(std::string_view word);
-inline const InstrForm* form_of(gsel_instr_kind kind) {
-  return kind >= 0 && static_cast<size_t>(kind) < kInstrKinds ? kFormOfKind[static_cast<size_t>(kind)] : nullptr;
+const InstrRow* find_instr_row(std::string_view word);
+inline const InstrRow* find_instr_row(gsel_instr_kind kind) {
+  return kind >= 0 && static_cast<size_t>(kind) < kInstrKinds ? kRowOfKind[static_cast<size_t>(kind)] : nullptr;
 }
 // kind: must exist.
-inline const InstrForm& known_form_of(gsel_instr_kind kind) {
-  const InstrForm* form = form_of(kind);
-  if (!form) refuse_kind(kind);
-  return *form;
+inline const InstrRow& instr_row(gsel_instr_kind kind) {
+  const InstrRow* row = find_instr_row(kind);
+  if (!row) refuse_kind(kind);
+  return *row;
 }
-inline InstrWork work_of(gsel_instr_kind kind) {
-  return known_form_of(kind).work;
+inline InstrTask task_of(gsel_instr_kind kind) {
+  return instr_row(kind).task;
 }
 
 // Whether an evaluation has no such instruction. kind: must exist.
 inline bool trains(const gsel_instr& instr) {
-  return known_form_of(instr.kind).trains || (instr.flags & GSEL_INSTR_GRADIENT);
+  return instr_row(instr.kind).trains || (instr.flags & GSEL_INSTR_GRADIENT);
 }
 
 }  // namespace gsel

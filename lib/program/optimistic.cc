@@ -19,8 +19,8 @@ bool is_optimistic(const gsel_instr& instr) {
 }
 
 bool can_be_optimistic(const gsel_instr& instr) {
-  const InstrForm& form = known_form_of(instr.kind);
-  return form.work == InstrWork::check && (form.peers == InstrPeers::norm || instr.axis == GSEL_AXIS_PIPELINE);
+  const InstrRow& row = instr_row(instr.kind);
+  return row.task == InstrTask::check && (row.peers == InstrPeers::norm || instr.axis == GSEL_AXIS_PIPELINE);
 }
 
 bool has_optimistic_steps(const Program& program) {
@@ -28,7 +28,8 @@ bool has_optimistic_steps(const Program& program) {
 }
 
 int32_t post_validate_position(const Program& program) {
-  const auto it = std::ranges::find(program.step, GSEL_INSTR_POST_VALIDATE, &gsel_instr::kind);
+  const auto it = std::ranges::find(program.step, InstrTask::post_validate,
+                                    [](const gsel_instr& instr) { return task_of(instr.kind); });
   return it == program.step.end() ? -1 : static_cast<int32_t>(it - program.step.begin());
 }
 

@@ -65,22 +65,22 @@ gsel_instr make_instr(gsel_instr_kind kind) {
 }
 
 void check_instr(const Program& program, const gsel_instr& instr) {
-  const InstrForm* form = form_of(instr.kind);
-  if (!form) fail(GSEL_ERR_PROGRAM, "instruction kind {} does not exist", instr.kind);
+  const InstrRow* row = find_instr_row(instr.kind);
+  if (!row) fail(GSEL_ERR_PROGRAM, "instruction kind {} does not exist", instr.kind);
   auto check = [&](bool needed, const char* operand, int32_t id, size_t limit) {
     if (needed ? id < 0 || static_cast<size_t>(id) >= limit : id != -1)
-      fail(GSEL_ERR_PROGRAM, "{} has {} {}; {}", form->word, operand, id,
+      fail(GSEL_ERR_PROGRAM, "{} has {} {}; {}", row->word, operand, id,
            needed ? fmt::format("0 to {} exist", static_cast<int64_t>(limit) - 1) : "it takes none");
   };
-  check(form->layer, "layer", instr.layer, program.layers.size());
-  check(form->value, "value", instr.value, program.values.size());
-  check(form->microbatch, "micro-batch", instr.microbatch, program.microbatches.size());
-  check(form->bucket, "bucket", instr.bucket, program.buckets.size());
-  check(form->axis, "axis", instr.axis, kAxes);
+  check(row->layer, "layer", instr.layer, program.layers.size());
+  check(row->value, "value", instr.value, program.values.size());
+  check(row->microbatch, "micro-batch", instr.microbatch, program.microbatches.size());
+  check(row->bucket, "bucket", instr.bucket, program.buckets.size());
+  check(row->axis, "axis", instr.axis, kAxes);
   // peer: a coordinate on the axis, or a rank if there is no axis.
-  check(form->peer, "peer", instr.peer,
-        static_cast<size_t>(form->axis ? program.mesh.size[instr.axis] : program.mesh.world_size()));
-  if (instr.flags & ~form->flags) fail(GSEL_ERR_PROGRAM, "{} has unknown flags {:#x}", form->word, instr.flags);
+  check(row->peer, "peer", instr.peer,
+        static_cast<size_t>(row->axis ? program.mesh.size[instr.axis] : program.mesh.world_size()));
+  if (instr.flags & ~row->flags) fail(GSEL_ERR_PROGRAM, "{} has unknown flags {:#x}", row->word, instr.flags);
 }
 
 }  // namespace gsel

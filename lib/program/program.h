@@ -71,7 +71,7 @@ struct ProgramLayer {
 struct Microbatch {
   int64_t first = 0;
   int64_t count = 0;
-  int32_t whole = -1;  // the micro-batch this one is a part of, or -1
+  int32_t whole = -1;  // the micro-batch that this one is a shard of, or -1
   bool operator==(const Microbatch&) const = default;
 };
 
@@ -138,7 +138,7 @@ struct Program {
 
 bool equal(const Program& a, const Program& b);
 
-// By micro-batch: its number for users. A whole micro-batch that is divided over ranks has the number of its parts.
+// By micro-batch: its number for users. A whole micro-batch that is divided over ranks has the number of its shards.
 std::vector<int32_t> microbatch_numbers(const Program& program);
 
 gsel_instr make_instr(gsel_instr_kind kind);  // operands -1

@@ -26,13 +26,13 @@ constexpr Placement dual(Placement placement) {
 
 // A copy counts as replicated.
 constexpr Redistribution redistribution(Placement from, Placement to) {
-  const bool to_part = to == Placement::shard;
+  const bool to_shard = to == Placement::shard;
   if (from == Placement::partial)
-    return to_part                    ? Redistribution::reduce_scatter
+    return to_shard                   ? Redistribution::reduce_scatter
            : to == Placement::partial ? Redistribution::none
                                       : Redistribution::allreduce;
-  if (from == Placement::shard) return to_part ? Redistribution::alltoall : Redistribution::allgather;
-  return to_part ? Redistribution::slice : Redistribution::none;
+  if (from == Placement::shard) return to_shard ? Redistribution::alltoall : Redistribution::allgather;
+  return to_shard ? Redistribution::slice : Redistribution::none;
 }
 
 constexpr Redistribution forward_redistribution(Placement from, Placement to) {
@@ -51,9 +51,9 @@ inline Redistribution redistribution_of(const Program& program, const ProgramLay
   if (!layer.redistributes) return Redistribution::none;
   const Placement from = program.values[layer.inputs.front()].placement,
                   to = program.values[layer.outputs.front()].placement;
-  const InstrForm& form = known_form_of(kind);
-  if (form.work == InstrWork::forward) return forward_redistribution(from, to);
-  return form.input_half ? backward_redistribution(from, to) : Redistribution::none;
+  const InstrRow& row = instr_row(kind);
+  if (row.task == InstrTask::forward) return forward_redistribution(from, to);
+  return row.input_half ? backward_redistribution(from, to) : Redistribution::none;
 }
 
 }  // namespace gsel

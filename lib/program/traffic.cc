@@ -7,7 +7,6 @@
 
 #include "base/dtype.h"
 #include "base/shard.h"
-#include "program/compression.h"
 #include "program/redistribution.h"
 #include "program/shards.h"
 #include "program/stages.h"
@@ -32,41 +31,40 @@ class Counter {
   };
 
   void count(const gsel_instr& instr) {
-    const InstrForm* form = form_of(instr.kind);
-    if (!form) return;
-    switch (form->peers) {
+    const InstrRow* row = find_instr_row(instr.kind);
+    if (!row) return;
+    switch (row->peers) {
       case InstrPeers::nobody:
         return;
       case InstrPeers::peer:
-        return message(*form, instr);
+        return message(*row, instr);
       case InstrPeers::layer:
-        return layer(*form, instr);
+        return layer(*row, instr);
       case InstrPeers::axis:
-        if (form->work == InstrWork::parts) return parts(*form, instr);
-        if (form->work == InstrWork::loss && instr.axis == GSEL_AXIS_PIPELINE) return losses(instr.kind);
-        return send(*form, instr, along(instr.axis));
+        if (row->task == InstrTask::scatter_gather) return scatter_gather(*row, instr);
+        if (row->task == InstrTask::loss && instr.axis == GSEL_AXIS_PIPELINE) return losses(instr.kind);
+        return send(*row, instr, along(instr.axis));
       case InstrPeers::tied: {
         const std::vector<int32_t> ranks = tied_ranks(program_, instr.bucket);
         const auto own = std::ranges::find(ranks, program_.rank);
-        if (own != ranks.end()) send(*form, instr, {GSEL_AXIS_PIPELINE, std::ssize(ranks), own - ranks.begin()});
+        if (own != ranks.end()) send(*row, instr, {GSEL_AXIS_PIPELINE, std::ssize(ranks), own - ranks.begin()});
         return;
       }
       case InstrPeers::norm:
         for (gsel_axis axis = 0; axis < kAxes; ++axis)
-          if (norm_sums_over(program_, axis)) send(*form, instr, along(axis));
+          if (norm_sums_over(program_, axis)) send(*row, instr, along(axis));
     }
   }
 
   // ---- what a row says ----
 
   // Each array is a call.
-  void send(const InstrForm& form, const gsel_instr& instr, const Group& group) {
+  void send(const InstrRow& row, const gsel_instr& instr, const Group& group) {
     if (group.ranks < 2) return;
     auto array = [&](int64_t elems, gsel_dtype dtype) {
-      add(group.axis, instr.kind,
-          elems_sent(form.call, instr, group, elems) * static_cast<int64_t>(dtype_bytes(dtype)));
+      add(group.axis, instr.kind, elems_sent(row.call, instr, group, elems) * static_cast<int64_t>(dtype_bytes(dtype)));
     };
-    switch (form.data) {
+    switch (row.data) {
       case InstrData::params: {
         const std::vector<int32_t>& params = program_.buckets[instr.bucket].params;
         return array(bucket_elems(program_, instr.bucket), program_.params[params.front()].dtype);
@@ -146,18 +144,18 @@ class Counter {
   // ---- transfers, losses and layers ----
 
   // A micro-batch without samples sends nothing.
-  void message(const InstrForm& form, const gsel_instr& instr) {
+  void message(const InstrRow& row, const gsel_instr& instr) {
     if (program_.microbatches[instr.microbatch].count == 0) return;
-    add(GSEL_AXIS_PIPELINE, instr.kind, form.writes_value ? 0 : value_bytes(instr.value, instr.microbatch));
+    add(GSEL_AXIS_PIPELINE, instr.kind, row.writes_value ? 0 : value_bytes(instr.value, instr.microbatch));
   }
 
-  // The root has the whole micro-batch: others read their parts from it, or it reads theirs.
-  void parts(const InstrForm& form, const gsel_instr& instr) {
+  // The root has the whole micro-batch: others read their shards from it, or it reads theirs.
+  void scatter_gather(const InstrRow& row, const gsel_instr& instr) {
     if (size(instr.axis) == 1) return;
     const int32_t whole = program_.microbatches[instr.microbatch].whole;
     const bool is_root = coordinate(instr.axis) == instr.peer;
     const int64_t own = value_bytes(instr.value, instr.microbatch);
-    const bool sends = whole >= 0 && is_root == form.writes_value;
+    const bool sends = whole >= 0 && is_root == row.writes_value;
     add(instr.axis, instr.kind, !sends ? 0 : is_root ? value_bytes(instr.value, whole) - own : own);
   }
 
@@ -172,12 +170,11 @@ class Counter {
   }
 
   // A recomputation counts as a forward, an undivided backward as backward_input.
-  void layer(const InstrForm& form, const gsel_instr& instr) {
+  void layer(const InstrRow& row, const gsel_instr& instr) {
     const ProgramLayer& layer = program_.layers[instr.layer];
-    const bool forward = form.work == InstrWork::forward;
-    const gsel_instr_kind kind = forward ? GSEL_FORWARD : GSEL_BACKWARD_INPUT;
-    if (layer.redistributes) return redistribute(kind, instr);
-    phases(kind, forward ? layer.forward_phases : layer.backward_phases, instr.microbatch);
+    if (layer.redistributes) return redistribute(row, instr);
+    phases(row.counted_under, row.task == InstrTask::forward ? layer.forward_phases : layer.backward_phases,
+           instr.microbatch);
   }
 
   void phases(gsel_instr_kind kind, const std::vector<ProgramPhase>& phases, int32_t microbatch) {
@@ -190,10 +187,11 @@ class Counter {
     }
   }
 
-  void redistribute(gsel_instr_kind kind, const gsel_instr& instr) {
+  void redistribute(const InstrRow& row, const gsel_instr& instr) {
     const ProgramLayer& layer = program_.layers[instr.layer];
-    const Redistribution redistribution = redistribution_of(program_, layer, kind);
-    const bool forward = kind == GSEL_FORWARD;
+    const Redistribution redistribution = redistribution_of(program_, layer, instr.kind);
+    const gsel_instr_kind kind = row.counted_under;
+    const bool forward = row.task == InstrTask::forward;
     const int32_t from = forward ? layer.inputs.front() : layer.outputs.front(),
                   to = forward ? layer.outputs.front() : layer.inputs.front();
     const gsel_axis axis = program_.mesh.sharing_axis();
@@ -223,6 +221,48 @@ Traffic traffic_of(const Program& program, const gsel_instr& instr) {
 
 Traffic step_traffic(const Program& program, int64_t step) {
   return Counter(program, step).count(program.step);
+}
+
+// ---- compressed reductions -----------------------------------------------------------------------------------------
+
+LowRankLayout low_rank_layout(const Program& program, int32_t bucket) {
+  const ProgramBucket& b = program.buckets[bucket];
+  LowRankLayout layout;
+  layout.rank = b.compression_rank;
+  int64_t first = 0;
+  for (const int32_t p : b.params) {
+    const ProgramParam& param = program.params[p];
+    const BucketMatrix matrix{p, first, param.rows, param.n_elems / param.rows};
+    const int64_t end = first + param.n_elems;
+    if (static_cast<__int128>(layout.rank) * (matrix.rows + matrix.cols) < param.n_elems) {
+      layout.matrices.push_back(matrix);
+      layout.matrix_elems += param.n_elems;
+      layout.left_elems += matrix.rows * layout.rank;
+      layout.right_elems += matrix.cols * layout.rank;
+    } else {
+      if (!layout.plain.empty() && layout.plain.back().end == first)
+        layout.plain.back().end = end;
+      else
+        layout.plain.push_back({first, end});
+      layout.plain_elems += param.n_elems;
+    }
+    first = end;
+  }
+  return layout;
+}
+
+std::vector<SentArray> arrays_of_reduce(const Program& program, int32_t bucket, bool compressing) {
+  const int64_t elems = bucket_elems(program, bucket);
+  const int32_t compression = compressing ? program.buckets[bucket].compression : GSEL_COMPRESS_NONE;
+  if (compression == GSEL_COMPRESS_F16) return {{elems, GSEL_F16}};
+  if (compression == GSEL_COMPRESS_BF16) return {{elems, GSEL_BF16}};
+  if (compression == GSEL_COMPRESS_LOW_RANK) {
+    const LowRankLayout layout = low_rank_layout(program, bucket);
+    // Left factors are sent with the uncompressed parameters; right factors need the sum of the left ones first.
+    if (!layout.matrices.empty())
+      return {{layout.left_elems + layout.plain_elems, GSEL_F32}, {layout.right_elems, GSEL_F32}};
+  }
+  return {{elems, GSEL_F32}};
 }
 
 }  // namespace gsel

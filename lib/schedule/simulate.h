@@ -40,7 +40,7 @@ struct Simulation {
 };
 
 // Times of stages from the times of a rank's whole share, divided evenly among its stages.
-std::vector<StageTimes> equal_parts(const Schedule& schedule, const StageTimes& share);
+std::vector<StageTimes> equal_stages(const Schedule& schedule, const StageTimes& share);
 
 // times: by stage. check_schedule must accept the schedule.
 Simulation simulate(const Schedule& schedule, std::span<const StageTimes> times, double hop);

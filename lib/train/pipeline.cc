@@ -70,24 +70,15 @@ namespace {
 constexpr int32_t kMostPerRun = 1 << 16;
 
 // The report's field for an instruction's time; callbacks are timed separately.
-double gsel_pipeline_report::*share_of(gsel_instr_kind kind) {
-  if (kind == GSEL_INSTR_SEND) return &gsel_pipeline_report::comm_s;
-  const bool waits = kind == GSEL_INSTR_RECV || kind == GSEL_INSTR_LOSS_ALLREDUCE;
-  return waits ? &gsel_pipeline_report::idle_s : nullptr;
+double gsel_pipeline_report::*share_of(const InstrRow& row) {
+  if (row.is_send()) return &gsel_pipeline_report::comm_s;
+  return row.is_receive() || row.task == InstrTask::loss ? &gsel_pipeline_report::idle_s : nullptr;
 }
 
-double gsel_pipeline_stage::*share_in_stage(gsel_instr_kind kind) {
-  switch (kind) {
-    case GSEL_FORWARD:
-      return &gsel_pipeline_stage::forward_s;
-    case GSEL_BACKWARD:
-    case GSEL_BACKWARD_INPUT:
-      return &gsel_pipeline_stage::backward_input_s;
-    case GSEL_BACKWARD_WEIGHT:
-      return &gsel_pipeline_stage::backward_weight_s;
-    default:
-      return nullptr;
-  }
+double gsel_pipeline_stage::*share_in_stage(const InstrRow& row) {
+  if (row.input_half) return &gsel_pipeline_stage::backward_input_s;
+  if (row.weight_half) return &gsel_pipeline_stage::backward_weight_s;
+  return row.callback && !row.recomputes ? &gsel_pipeline_stage::forward_s : nullptr;
 }
 
 // The stages of the program's rank.
@@ -235,14 +226,14 @@ gsel_pipeline_report Pipeline::report() const {
   report.busy_s = record.report.compute_s;
   for (const Interval& interval : record.intervals) {
     const gsel_instr& instr = step[interval.position];
-    const auto share = is_between_ranks(instr) ? &gsel_pipeline_report::comm_s : share_of(instr.kind);
+    const auto share = is_between_ranks(instr) ? &gsel_pipeline_report::comm_s : share_of(instr_row(instr.kind));
     if (share && !interval.asynchronous) report.*share += interval.end - interval.begin;
   }
   // Reductions inside a callback have no interval of their own.
   report.comm_s += std::max(0.0, record.report.exposed_comm_s - report.idle_s - report.comm_s);
   report.overhead_s = std::max(0.0, report.elapsed_s - report.busy_s - report.idle_s - report.comm_s);
   for (const AxisCount& count : record.counts) {
-    if (count.kind != GSEL_INSTR_SEND) continue;
+    if (!instr_row(count.kind).is_send()) continue;
     report.messages_sent += count.count.calls;
     report.bytes_sent += count.count.bytes_sent;
   }
@@ -266,7 +257,7 @@ gsel_pipeline_stage Pipeline::stage(int32_t i) const {
   const std::vector<gsel_instr>& step = executor_->last_program().step;
   for (const Interval& interval : executor_->last_run().intervals) {
     const gsel_instr& instr = step[interval.position];
-    if (auto share = share_in_stage(instr.kind); share && program_.layers[instr.layer].stage == stage.stage)
+    if (auto share = share_in_stage(instr_row(instr.kind)); share && program_.layers[instr.layer].stage == stage.stage)
       stage.*share += interval.end - interval.begin;
   }
   return stage;

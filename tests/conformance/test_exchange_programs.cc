@@ -12,7 +12,6 @@
 #include "support/transfers.h"
 #include "support/verdict.h"
 #include "train/compile/exchange_programs.h"
-#include "train/compile/insertions.h"
 
 namespace {
 
@@ -242,7 +241,7 @@ void a_program_that_cannot_be_read_is_refused_as_a_program(void**) {
     own = compiled(random_job(seed));
   own.back().microbatches.front().whole = 1 << 20;
   const Trial trial = together(own);
-  assert_non_null(std::strstr(trial.verdicts.front().c_str(), "is a part of"));
+  assert_non_null(std::strstr(trial.verdicts.front().c_str(), "is a shard of"));
   assert_int_equal(trial.codes.front(), GSEL_ERR_PROGRAM);
 }
 

@@ -159,8 +159,9 @@ void traffic_is_that_of_the_closed_forms(void**) {
         const uint64_t bytes = step_bytes(&form, kind, &calls);
         if (sums[kind].bytes_sent != bytes || sums[kind].calls != calls * uint64_t(n))
           fail_msg("form %d on %d ranks, %s: %llu bytes in %llu calls are forecast, %llu in %llu expected", i, int(n),
-                   form_of(kind)->word, (unsigned long long)sums[kind].bytes_sent, (unsigned long long)sums[kind].calls,
-                   (unsigned long long)bytes, (unsigned long long)(calls * uint64_t(n)));
+                   find_instr_row(kind)->word, (unsigned long long)sums[kind].bytes_sent,
+                   (unsigned long long)sums[kind].calls, (unsigned long long)bytes,
+                   (unsigned long long)(calls * uint64_t(n)));
       }
       assert_int_equal(in_setup, form.setup_broadcast);
     }

@@ -2,7 +2,7 @@
 #include "support/made_model.h"
 
 #include "support/transfers.h"
-#include "train/compile/insertions.h"
+#include "train/compile/exchange_programs.h"
 
 namespace made {
 

@@ -243,8 +243,8 @@ std::vector<std::pair<std::string, Damage>> all_damages() {
        {GSEL_INPUT, GSEL_FORWARD, GSEL_BACKWARD, GSEL_BACKWARD_INPUT, GSEL_BACKWARD_WEIGHT, GSEL_INSTR_SEND,
         GSEL_INSTR_RECV, GSEL_INSTR_ALLREDUCE_TIED, GSEL_INSTR_NORM, GSEL_INSTR_STEP, GSEL_INSTR_ALLREDUCE,
         GSEL_INSTR_REDUCE_SCATTER, GSEL_INSTR_WAIT, GSEL_INSTR_ALLGATHER, GSEL_INSTR_RELEASE}) {
-    damages.emplace_back(fmt::format("{} dropped", form_of(kind)->word), dropped(kind_is(kind)));
-    damages.emplace_back(fmt::format("{} doubled", form_of(kind)->word), doubled(kind_is(kind)));
+    damages.emplace_back(fmt::format("{} dropped", find_instr_row(kind)->word), dropped(kind_is(kind)));
+    damages.emplace_back(fmt::format("{} doubled", find_instr_row(kind)->word), doubled(kind_is(kind)));
   }
   for (gsel_instr_kind kind : {GSEL_INSTR_LOSS_ALLREDUCE, GSEL_INSTR_OVERFLOW})
     for (gsel_axis axis : kBoth) {
@@ -252,8 +252,8 @@ std::vector<std::pair<std::string, Damage>> all_damages() {
       const Pick pick = [kind, axis](const Program& p, const gsel_instr& i) {
         return i.kind == kind && i.axis == axis && (p.mesh.size[axis] > 1 || kind == GSEL_INSTR_LOSS_ALLREDUCE);
       };
-      damages.emplace_back(fmt::format("{} over axis {} dropped", form_of(kind)->word, axis), dropped(pick));
-      damages.emplace_back(fmt::format("{} over axis {} doubled", form_of(kind)->word, axis), doubled(pick));
+      damages.emplace_back(fmt::format("{} over axis {} dropped", find_instr_row(kind)->word, axis), dropped(pick));
+      damages.emplace_back(fmt::format("{} over axis {} doubled", find_instr_row(kind)->word, axis), doubled(pick));
     }
   return damages;
 }

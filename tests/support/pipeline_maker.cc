@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "train/compile/insertions.h"
+#include "train/compile/exchange_programs.h"
 
 namespace gsel::test {
 
@@ -271,7 +271,7 @@ class PipelineMaker {
   void bucket(gsel_instr_kind kind, size_t b) {
     gsel_instr& instr = push(kind);
     instr.bucket = static_cast<int32_t>(b);
-    if (form_of(kind)->axis) instr.axis = GSEL_AXIS_DATA;
+    if (find_instr_row(kind)->axis) instr.axis = GSEL_AXIS_DATA;
   }
   void layer(gsel_instr_kind kind, int32_t l, int32_t m) {
     gsel_instr& instr = push(kind);

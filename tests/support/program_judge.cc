@@ -13,7 +13,7 @@ Judge::Judge(const Program& p) : p_(p), bucket_of_(p.params.size(), -1) {
   std::map<int32_t, gsel_instr_kind> under_way;
   for (size_t i = 0; i < p.step.size(); ++i) {
     const gsel_instr& instr = p.step[i];
-    if (form_of(instr.kind)->bucket && form_of(instr.kind)->axis) under_way[instr.bucket] = instr.kind;
+    if (find_instr_row(instr.kind)->bucket && find_instr_row(instr.kind)->axis) under_way[instr.bucket] = instr.kind;
     footprints_.push_back(touch(instr, under_way[instr.bucket]));
   }
 }

@@ -130,12 +130,12 @@ class ProgramMaker {
   }
   void bucket(std::vector<gsel_instr>& list, gsel_instr_kind kind, int32_t b) {
     gsel_instr instr = make_instr(kind);
-    const InstrForm* form = form_of(kind);
+    const InstrRow* row = find_instr_row(kind);
     instr.bucket = b;
-    if (form->axis) instr.axis = GSEL_AXIS_DATA;
-    if (form->peer) instr.peer = 0;
+    if (row->axis) instr.axis = GSEL_AXIS_DATA;
+    if (row->peer) instr.peer = 0;
     list.push_back(instr);
-    if (form->axis) under_way_[b] = true;
+    if (row->axis) under_way_[b] = true;
     if (kind == GSEL_INSTR_WAIT) under_way_[b] = false;
   }
   void bucket(gsel_instr_kind kind, int32_t b) { bucket(p_.step, kind, b); }

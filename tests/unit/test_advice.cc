@@ -4,7 +4,7 @@
 #include "plugin/registry.h"
 #include "support/check.h"
 #include "support/made_model.h"
-#include "train/compile/idle_settings.h"
+#include "train/compile/pass.h"
 #include "train/state/budget.h"
 
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "support/vectors.h"
-#include "train/optimize/loss_scale.h"
+#include "train/optimize/optimizer.h"
 
 namespace {
 

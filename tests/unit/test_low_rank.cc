@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "device/formulas/low_rank.h"
 #include "device/host/kernels.h"
-#include "program/compression.h"
+#include "program/traffic.h"
 #include "support/compression.h"
 
 namespace {
@@ -69,7 +69,7 @@ void mixed_body(rank_run* run) {
   guarded(run, [&] {
     const Program program = program_of({{"bias", 7, 1}, {"w", 20, 30}, {"norm", 1, 9}, {"small", 2, 2}, {"v", 30, 20}},
                                        GSEL_COMPRESS_LOW_RANK, 2);
-    const LowRankParts parts = low_rank_parts(program, 0);
+    const LowRankLayout parts = low_rank_layout(program, 0);
     rank_check(run, parts.matrices.size() == 2 && parts.plain.size() == 2 && parts.plain_elems == 20);
     rank_check(run, parts.left_elems == 2 * 50 && parts.right_elems == 2 * 50 && parts.matrix_elems == 1200);
     Worker worker(run, program);

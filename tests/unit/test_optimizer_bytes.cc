@@ -3,6 +3,7 @@
 #include <cmath>
 #include <set>
 
+#include "device/formulas/byte_state.h"
 #include "device/host/kernels.h"
 #include "support/vectors.h"
 
@@ -12,6 +13,9 @@ using gsel::host::Isa;
 using namespace gsel_test;
 
 constexpr double kRate = 0.01, kBeta1 = 0.9, kBeta2 = 0.99;
+
+constexpr gsel::CodeValues kSignedValues = gsel::code_values<gsel::Signed, true>(),
+                           kUnsignedValues = gsel::code_values<gsel::Unsigned, false>();
 
 // The values of the paper's code, built the way its authors' program does: per decade, middles of equal parts.
 std::set<float> published_values(bool with_sign) {
@@ -28,23 +32,22 @@ std::set<float> published_values(bool with_sign) {
   return values;
 }
 
-void check_values(float (*value)(uint8_t), bool with_sign) {
+void check_values(const gsel::CodeValues& values, bool with_sign) {
   const std::set<float> published = published_values(with_sign);
   assert_int_equal(published.size(), 256);
-  std::vector<float> ours;
-  for (int code = 0; code < 256; ++code) ours.push_back(value(static_cast<uint8_t>(code)));
+  std::vector<float> ours(std::begin(values.of), std::end(values.of));
   std::ranges::sort(ours);
   size_t i = 0;
   for (const float x : published) {
     assert_true(std::fabs(ours[i] - x) <= 1e-6f * std::fabs(x));
     ++i;
   }
-  assert_true(value(0) == 0);
+  assert_true(values.of[0] == 0);
 }
 
 void codes_stand_for_the_published_values(void**) {
-  check_values(gsel::host::signed_value, true);
-  check_values(gsel::host::unsigned_value, false);
+  check_values(kSignedValues, true);
+  check_values(kUnsignedValues, false);
 }
 
 struct ByteArrays {
@@ -115,10 +118,10 @@ void moments_become_the_nearest_values(void**) {
         const float m = rest1 * a.gradient[i], v = rest2 * (a.gradient[i] * a.gradient[i]);
         const float scale0 = a.scale0[i / 256], scale1 = a.scale1[i / 256];
         assert_true(std::fabs(m) <= scale0 && v <= scale1);
-        const float m_error = std::fabs(gsel::host::signed_value(a.code0[i]) - m / scale0);
+        const float m_error = std::fabs(kSignedValues.of[a.code0[i]] - m / scale0);
         const float m_least = std::fabs(nearest(firsts, m / scale0) - m / scale0);
         assert_true(m_error <= m_least + 1e-6f * std::fabs(m / scale0));
-        const float kept = gsel::host::unsigned_value(a.code1[i]);
+        const float kept = kUnsignedValues.of[a.code1[i]];
         if (v == 0) assert_true(kept == 0);
         if (v > 0) assert_true(kept > 0);
         const float v_least = std::fabs(nearest(seconds, v / scale1) - v / scale1);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "plan/plan.h"
 #include "support/check.h"
+#include "support/gpt_shape.h"
 
 namespace {
 

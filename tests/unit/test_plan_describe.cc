@@ -3,7 +3,8 @@
 #include "plan/describe.h"
 #include "program/verify/verify.h"
 #include "support/check.h"
-#include "train/compile/insertions.h"
+#include "support/gpt_shape.h"
+#include "train/compile/exchange_programs.h"
 #include "train/compile/pass.h"
 
 namespace {

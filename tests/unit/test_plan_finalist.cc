@@ -6,6 +6,7 @@
 #include "plan/config_layout.h"
 #include "plan/describe.h"
 #include "plan/finalist.h"
+#include "support/gpt_shape.h"
 #include "support/ranks.h"
 
 extern "C" {
@@ -260,27 +261,6 @@ void test_candidates_of_a_search_compile_fit_and_take_what_was_forecast(void**) 
   }
 }
 
-void test_a_simulated_step_is_drawn_as_a_recorded_one(void**) {
-  const auto model = describe(shape_of_gpt(), {.sequence = 16});
-  const Config config = parse_config(
-      "[mesh]\ndata = 2\npipeline = 2\n" PIPELINE("1f1b") "[train]\nbatch = 8\nmicrobatches = 4\n", "test");
-  const CompiledJob job(*model, config, 4);
-  GivenDurations durations;
-  durations.layers.assign(job.programs().front().layers.size(), {1e-3, 1e-3, 1e-3});
-  durations.links.fill({1e-6, 1e-9});
-  const Finalist f = price(job, {durations});
-  const Timeline timeline = timeline_of(job, f);
-  assert_true(timeline.tracks.size() >= 4);
-  assert_int_equal(recorded_charts(timeline).size(), 1);
-  const std::string svg = to_svg(timeline), chrome = to_chrome(timeline);
-  assert_non_null(strstr(svg.c_str(), "</svg>"));
-  assert_non_null(strstr(chrome.c_str(), "traceEvents"));
-  double last = 0;
-  for (const Track& track : timeline.tracks)
-    for (const Span& span : track.spans) last = std::max(last, span.end_us + track.zero_us);
-  assert_true(std::abs(last * 1e-6 - f.times.makespan) < 1e-6 * last);
-}
-
 }  // namespace
 
 int main() {
@@ -290,7 +270,6 @@ int main() {
       cmocka_unit_test(test_one_pipeline_is_priced_as_the_whole_job),
       cmocka_unit_test(test_what_does_not_fit_or_compile_is_refused),
       cmocka_unit_test(test_candidates_of_a_search_compile_fit_and_take_what_was_forecast),
-      cmocka_unit_test(test_a_simulated_step_is_drawn_as_a_recorded_one),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -33,9 +33,9 @@ void test_curves_are_straight_between_points_and_in_proportion_beyond(void**) {
 
 Measured made_up() {
   Measured m;
-  m.layers["fc"][Measured::forward] = {{{1, 0.5}, {8, 3}}};
-  m.layers["fc"][Measured::backward_input] = {{{8, 4}}};
-  m.layers["fc"][Measured::backward_weight] = {{{8, 0.1}}};
+  m.layers["fc"][Measured::call_of(GSEL_FORWARD)] = {{{1, 0.5}, {8, 3}}};
+  m.layers["fc"][Measured::call_of(GSEL_BACKWARD_INPUT)] = {{{8, 4}}};
+  m.layers["fc"][Measured::call_of(GSEL_BACKWARD_WEIGHT)] = {{{8, 0.1}}};
   m.inputs["tokens"] = {{{8, 1e-6}}};
   m.optimizer = {{{1000, 1e-3}}};
   m.norm = {{{1000, 1e-4}}};
@@ -181,7 +181,7 @@ void test_every_layer_and_link_is_measured_and_all_ranks_have_the_same(void**) {
   assert_true(m == job.of_rank[1] && m == job.of_rank[2]);
   assert_true(!m.layers.empty() && !m.inputs.empty() && m.step_s >= 0 && m.wake_s > 0 && m.copy_byte_s > 0);
   for (const auto& [name, calls] : m.layers) {
-    assert_int_equal(calls[Measured::forward].points.size(), 3);
+    assert_int_equal(calls[Measured::call_of(GSEL_FORWARD)].points.size(), 3);
     for (const Curve& curve : calls)
       for (size_t i = 0; i < curve.points.size(); ++i) {
         assert_true(curve.points[i].second > 0);

@@ -6,6 +6,7 @@
 #include "plan/memory.h"
 #include "plan/plan.h"
 #include "support/check.h"
+#include "support/gpt_shape.h"
 
 namespace {
 

@@ -10,6 +10,7 @@
 #include "plan/plan.h"
 #include "plan/units.h"
 #include "support/check.h"
+#include "support/gpt_shape.h"
 
 namespace {
 

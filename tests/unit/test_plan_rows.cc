@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "plan/rows.h"
-#include "plan/rows_device.h"
 #include "support/check.h"
 
 namespace {

@@ -8,6 +8,7 @@
 #include "plan/describe.h"
 #include "plan/plan.h"
 #include "support/check.h"
+#include "support/gpt_shape.h"
 
 namespace {
 

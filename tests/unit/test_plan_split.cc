@@ -4,8 +4,9 @@
 
 #include "plan/describe.h"
 #include "plan/plan.h"
-#include "plan/work_cuts.h"
+#include "plan/split.h"
 #include "support/check.h"
+#include "support/gpt_shape.h"
 
 namespace {
 
@@ -64,21 +65,22 @@ double work_of(const Workload& w, const StageRun& run) {
   return gsel::plan::work_of(all, {});
 }
 
-// None has more than an even share and the largest piece, but one that is whole.
+// None has more than an even share and the largest sublayer, but one that is whole.
 void stages_have_equal_work(void**) {
   const Workload w = workload_of(read_transformer(kLlama, "llama.json"), 4096);
-  double head = gsel::plan::work_of(w.blocks.back(), {}), all = 0, piece = 0;
+  double head = gsel::plan::work_of(w.blocks.back(), {}), all = 0, sublayer = 0;
   for (const Block& block : w.blocks) all += static_cast<double>(block.count) * gsel::plan::work_of(block, {});
-  for (const double share : w.blocks[1].pieces) piece = std::max(piece, share * gsel::plan::work_of(w.blocks[1], {}));
+  for (const double share : w.blocks[1].sublayers)
+    sublayer = std::max(sublayer, share * gsel::plan::work_of(w.blocks[1], {}));
   for (const int32_t stages : {2, 4, 8, 16, 32}) {
     const Split s = split_for(w, in_stages(stages), {}, *find_recipe("gsel-bf16"));
     for (const StageRun& run : s.runs)
-      if (work_of(w, run) > std::max(head, all / stages + piece) * 1.001)
+      if (work_of(w, run) > std::max(head, all / stages + sublayer) * 1.001)
         fail_msg("stage %d of %d has %.3f of the work", run.first, stages, work_of(w, run) / all);
   }
 }
 
-void pieces_are_all_of_a_layer(void**) {
+void sublayers_are_all_of_a_layer(void**) {
   for (const char* config : {kLlama,
                              R"({"model_type":"gpt2","n_embd":768,"n_layer":12,"n_head":12,"n_positions":1024,
                                  "vocab_size":50257})",
@@ -87,8 +89,8 @@ void pieces_are_all_of_a_layer(void**) {
                                  "vocab_size":32000,"num_local_experts":8,"num_experts_per_tok":2})"}) {
     const Workload w = workload_of(read_transformer(config, "c.json"), 1024);
     double sum = 0;
-    for (const double share : w.blocks[1].pieces) sum += share;
-    if (std::abs(sum - 1) > 1e-12) fail_msg("pieces add up to %.15g", sum);
+    for (const double share : w.blocks[1].sublayers) sum += share;
+    if (std::abs(sum - 1) > 1e-12) fail_msg("sublayers add up to %.15g", sum);
   }
 }
 
@@ -147,7 +149,7 @@ void launches_are_counted_once(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(every_split_has_all_layers),         cmocka_unit_test(stages_have_equal_work),
-      cmocka_unit_test(pieces_are_all_of_a_layer),          cmocka_unit_test(other_programs_have_whole_layers),
+      cmocka_unit_test(sublayers_are_all_of_a_layer),       cmocka_unit_test(other_programs_have_whole_layers),
       cmocka_unit_test(the_forecast_is_what_programs_take), cmocka_unit_test(launches_are_counted_once),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

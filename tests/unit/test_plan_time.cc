@@ -7,6 +7,7 @@
 #include "plan/rows.h"
 #include "plan/time.h"
 #include "support/check.h"
+#include "support/gpt_shape.h"
 #include "support/random_program.h"
 
 namespace {

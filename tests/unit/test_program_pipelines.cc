@@ -15,7 +15,7 @@
 #include "support/share.h"
 #include "support/transfers.h"
 #include "support/verdict.h"
-#include "train/compile/insertions.h"
+#include "train/compile/exchange_programs.h"
 
 namespace {
 

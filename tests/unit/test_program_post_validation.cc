@@ -4,7 +4,7 @@
 #include "program/text/text.h"
 #include "program/traffic.h"
 #include "support/program_cases.h"
-#include "train/compile/insertions.h"
+#include "train/compile/exchange_programs.h"
 
 namespace {
 

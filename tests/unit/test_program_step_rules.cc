@@ -97,18 +97,18 @@ void an_owner_alone_steps(void**) {
                 "no broadcast");
 }
 
-void parts_make_up_their_whole(void**) {
+void shards_make_up_their_whole(void**) {
   const Case cases[] = {
       {kDp, 1, 1, "microbatch 4 3 of=1", "microbatch 3 4 of=1",
-       "rank 1: micro-batch 0 is 4 samples from 3; part 1 of 2 of micro-batch 1 is 3 samples from 4"},
+       "rank 1: micro-batch 0 is 4 samples from 3; shard 1 of 2 of micro-batch 1 is 3 samples from 4"},
       {kDp, 0, 1, "microbatch 0 7", "microbatch 0 8", "micro-batch 1 is the whole of 0 and is another one on rank 0"},
-      {kDp, 1, 1, "microbatch 4 3 of=1", "microbatch 4 3", "a part of another one than on rank 0"},
+      {kDp, 1, 1, "microbatch 4 3 of=1", "microbatch 4 3", "a shard of another one than on rank 0"},
       {kDp, 0, 1, "scatter value=tokens mb=0 axis=data root=0", "scatter value=tokens mb=1 axis=data root=0",
-       "the micro-batch is no part of another one"},
+       "the micro-batch is no shard of another one"},
       {kDp, -1, 1, "scatter value=tokens mb=0 axis=data root=0", "scatter value=tokens mb=0 axis=tensor root=0",
-       "parts are those of the data axis"},
+       "scatter and gather are over the data axis"},
       {kDp, -1, 1, "scatter value=tokens mb=0 axis=data root=0", "scatter value=loss mb=0 axis=data root=0",
-       "one number per micro-batch, of which there are no parts"},
+       "one number per micro-batch, which has no shards"},
       {kDp, -1, 1, "scatter value=tokens mb=0 axis=data root=0", "scatter value=x0 mb=0 axis=data root=0",
        "the value needs a gradient, which no instruction would bring back"},
       {kDp, 0, 1, "input value=tokens mb=1", "",
@@ -159,7 +159,7 @@ void the_end_sees_what_is_complete(void**) {
       {kDdp, -1, 1, "loss_allreduce axis=data", "loss_allreduce axis=data\nloss_allreduce axis=data",
        "the loss is already reduced"},
       {kDdp, -1, 1, "input value=tokens mb=0", "loss_allreduce axis=data\ninput value=tokens mb=0",
-       "forward layer=loss mb=0: the loss is already reduced; this part of it would be lost"},
+       "forward layer=loss mb=0: the loss is already reduced; this contribution would be lost"},
       {kDdp, -1, 1, "step bucket=0", "step bucket=1", "the bucket is already stepped"},
       {kDdp, -1, 1, "step bucket=0", "", "end of step: bucket 0 is never stepped"},
       {kDdp, -1, 1, "bucket params=table", "bucket params=table,w2", "parameter \"w2\" is in 2 buckets"},
@@ -191,15 +191,15 @@ void the_example_of_the_document_is_a_good_program(void**) {
   uint64_t sum = 0;
   for (const auto& [key, count] : step_traffic(parse_program(texts[0], "p.txt"))) {
     sum += count.bytes_sent;
-    const std::string row =
-        fmt::format("\nstep   {:10}{:19}{:8}{:15}\n", "data", form_of(key.second)->word, count.calls, count.bytes_sent);
+    const std::string row = fmt::format("\nstep   {:10}{:19}{:8}{:15}\n", "data", find_instr_row(key.second)->word,
+                                        count.calls, count.bytes_sent);
     if (document.find(row) == std::string::npos) fail_msg("docs/program.md has no row \"%s\"", row.c_str());
   }
   assert_true(document.find(fmt::format("\nstep   {:10}{:19}{:8}{:15}\n", "all", "", "", sum)) != std::string::npos);
   // Every instruction has its row.
   for (gsel_instr_kind kind = GSEL_INPUT; kind <= GSEL_INSTR_OVERFLOW; ++kind)
-    if (document.find(fmt::format("`{}`", form_of(kind)->word)) == std::string::npos)
-      fail_msg("docs/program.md does not tell of %s", form_of(kind)->word);
+    if (document.find(fmt::format("`{}`", find_instr_row(kind)->word)) == std::string::npos)
+      fail_msg("docs/program.md does not tell of %s", find_instr_row(kind)->word);
 }
 
 }  // namespace
@@ -209,7 +209,7 @@ int main() {
       cmocka_unit_test(each_contribution_is_reduced_once),
       cmocka_unit_test(a_bucket_of_no_layer_is_reduced_all_the_same),
       cmocka_unit_test(an_owner_alone_steps),
-      cmocka_unit_test(parts_make_up_their_whole),
+      cmocka_unit_test(shards_make_up_their_whole),
       cmocka_unit_test(recomputation_stands_between_forward_and_backward),
       cmocka_unit_test(the_end_sees_what_is_complete),
       cmocka_unit_test(the_example_of_the_document_is_a_good_program),

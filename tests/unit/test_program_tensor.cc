@@ -78,7 +78,7 @@ std::string value_line(const std::string& name, const std::string& placement, in
   const bool is_part = placement.starts_with("shard");
   return fmt::format("value {} bytes={} gradient placement={}{}\n", name, is_part ? bytes / ranks : bytes,
                      is_part ? "shard" : placement,
-                     is_part ? fmt::format(" part={}:{}-{}/{}", placement.substr(5), rank, rank + 1, ranks) : "");
+                     is_part ? fmt::format(" shard={}:{}-{}/{}", placement.substr(5), rank, rank + 1, ranks) : "");
 }
 
 Program redistributing(const std::vector<Step>& steps, int64_t bytes, int64_t samples, int32_t rank = 0,
@@ -176,7 +176,7 @@ void uneven_slices_and_parts_are_counted_as_they_are(void**) {
   }
   const Program p = parse_program(
       "gsel-program 1\nrank 1\nmesh tensor=3\nparam b 5 partial_gradient\n"
-      "value a bytes=28 gradient placement=partial\nvalue b bytes=12 gradient placement=shard part=1:2-5/7\n"
+      "value a bytes=28 gradient placement=partial\nvalue b bytes=12 gradient placement=shard shard=1:2-5/7\n"
       "layer c reads=a writes=b backward_input redistributes\nmicrobatch 0 2\nbucket params=b\nsetup\nstep\n"
       "forward layer=c mb=0\nbackward_input layer=c mb=0\nallreduce_partial bucket=0 axis=tensor\nend\n",
       "t.txt");
@@ -189,9 +189,9 @@ void uneven_slices_and_parts_are_counted_as_they_are(void**) {
 
 void the_table_has_placements_collectives_and_bytes(void**) {
   const std::string table = placements_table(parse_program(
-      "gsel-program 1\nrank 1\nmesh tensor=2\nparam w 8 part=1:2-4/4\nparam b 4 partial_gradient\n"
+      "gsel-program 1\nrank 1\nmesh tensor=2\nparam w 8 shard=1:2-4/4\nparam b 4 partial_gradient\n"
       "param f 3 frozen\nvalue x bytes=16 gradient\nvalue y bytes=16 gradient placement=partial\n"
-      "value x@copy bytes=16 gradient placement=copy\nvalue y@shard bytes=8 gradient placement=shard part=1:2-4/4\n"
+      "value x@copy bytes=16 gradient placement=copy\nvalue y@shard bytes=8 gradient placement=shard shard=1:2-4/4\n"
       "layer x@copy reads=x writes=x@copy backward_input redistributes\n"
       "layer y@shard reads=y writes=y@shard backward_input redistributes\nmicrobatch 0 3\nsetup\nstep\nend\n",
       "t.txt"));
@@ -212,7 +212,7 @@ void the_table_has_placements_collectives_and_bytes(void**) {
 // Nothing of it is verified.
 void a_table_of_nonsense_ends(void**) {
   const std::string table = placements_table(parse_program(
-      "gsel-program 1\nrank 0\nmesh tensor=2\nvalue x bytes=8\nvalue y bytes=4 placement=shard part=1:0-1/2\n"
+      "gsel-program 1\nrank 0\nmesh tensor=2\nvalue x bytes=8\nvalue y bytes=4 placement=shard shard=1:0-1/2\n"
       "layer a reads=x writes=y redistributes\nlayer b reads=y writes=x redistributes\nsetup\nstep\nend\n",
       "t.txt"));
   assert_non_null(std::strstr(table.c_str(), "no micro-batch"));
@@ -224,7 +224,7 @@ void a_table_of_a_deep_chain_is_no_larger_than_its_program(void**) {
   constexpr int kValues = 4000;
   std::string values, layers;
   for (int v = 0; v < kValues; ++v) {
-    values += fmt::format("value v{} bytes={}\n", v, v % 2 ? "4 placement=shard part=1:0-1/2" : "8");
+    values += fmt::format("value v{} bytes={}\n", v, v % 2 ? "4 placement=shard shard=1:0-1/2" : "8");
     if (v > 0) layers += fmt::format("layer l{} reads=v{} writes=v{} redistributes\n", v, v - 1, v);
   }
   const std::string table = placements_table(

@@ -1,4 +1,4 @@
-// The text form of a program: any program that is printed reads back to an equal one, and what is no program is refused
+// The text row of a program: any program that is printed reads back to an equal one, and what is no program is refused
 // where the fault stands.
 #include <gsel/model.h>
 
@@ -112,14 +112,14 @@ std::vector<int32_t> held_alike(const Program& p, const std::vector<int32_t>& pa
 
 gsel_instr random_instr(Dice& dice, const Program& p, gsel_instr_kind kind) {
   gsel_instr instr = make_instr(kind);
-  const InstrForm& form = *form_of(kind);
+  const InstrRow& row = *find_instr_row(kind);
   auto pick = [&](size_t n) { return static_cast<int32_t>(dice.roll(0, static_cast<int64_t>(n) - 1)); };
-  if (form.layer) instr.layer = pick(p.layers.size());
-  if (form.value) instr.value = pick(p.values.size());
-  if (form.microbatch) instr.microbatch = pick(p.microbatches.size());
-  if (form.bucket) instr.bucket = pick(p.buckets.size());
-  if (form.axis) instr.axis = pick(kAxes);
-  if (form.peer) instr.peer = pick(form.axis ? p.mesh.size[instr.axis] : p.mesh.world_size());
+  if (row.layer) instr.layer = pick(p.layers.size());
+  if (row.value) instr.value = pick(p.values.size());
+  if (row.microbatch) instr.microbatch = pick(p.microbatches.size());
+  if (row.bucket) instr.bucket = pick(p.buckets.size());
+  if (row.axis) instr.axis = pick(kAxes);
+  if (row.peer) instr.peer = pick(row.axis ? p.mesh.size[instr.axis] : p.mesh.world_size());
   const bool may = kind == GSEL_INSTR_SEND || kind == GSEL_INSTR_RECV || kind == GSEL_INSTR_SCATTER;
   if (may && dice.coin()) instr.flags = GSEL_INSTR_GRADIENT;
   return instr;
@@ -194,10 +194,11 @@ void each_attribute_stands_in_the_text(void**) {
 
 // What ranks of a tensor axis share, of a rank between others.
 const char kTensor[] =
-    "gsel-program 1\nrank 1\nmesh tensor=3 data=1 pipeline=1\nparam qkv 96 rows=24 part=0:2-4/6x3\n"
-    "param o 32 rows=4 part=1:2-4/6\nparam b 8 partial_gradient\nvalue t bytes=4 dtype=i32 input\n"
+    "gsel-program 1\nrank 1\nmesh tensor=3 data=1 pipeline=1\nparam qkv 96 rows=24 shard=0:2-4/6x3\n"
+    "param o 32 rows=4 shard=1:2-4/6\nparam b 8 partial_gradient\nvalue t bytes=4 dtype=i32 input\n"
     "value x bytes=32 gradient\nvalue x@copy bytes=32 gradient placement=copy\n"
-    "value h bytes=48 dtype=bf16 gradient placement=shard part=2:2-4/6x3\nvalue y bytes=32 gradient placement=partial\n"
+    "value h bytes=48 dtype=bf16 gradient placement=shard shard=2:2-4/6x3\nvalue y bytes=32 gradient "
+    "placement=partial\n"
     "layer e reads=t writes=x backward_weight params=b\n"
     "layer x@copy reads=x writes=x@copy backward_input redistributes\n"
     "layer qkv reads=x@copy writes=h params=qkv backward_input backward_weight "
@@ -211,9 +212,9 @@ void parts_and_forms_are_read_back(void**) {
   const std::string again = to_text(p);
   assert_true(equal(parse_program(again, "p.txt"), p));
   for (const char* line :
-       {"param qkv 96 rows=24 part=0:2-4/6x3", "param o 32 rows=4 part=1:2-4/6", "param b 8 partial_gradient",
+       {"param qkv 96 rows=24 shard=0:2-4/6x3", "param o 32 rows=4 shard=1:2-4/6", "param b 8 partial_gradient",
         "value t bytes=4 dtype=i32 input", "value x@copy bytes=32 gradient placement=copy",
-        "value h bytes=48 dtype=bf16 gradient placement=shard part=2:2-4/6x3",
+        "value h bytes=48 dtype=bf16 gradient placement=shard shard=2:2-4/6x3",
         "value y bytes=32 gradient placement=partial",
         "layer x@copy reads=x writes=x@copy backward_input redistributes",
         "layer qkv reads=x@copy writes=h params=qkv backward_input backward_weight "
@@ -232,19 +233,21 @@ void faults_of_parts_are_refused_where_they_stand(void**) {
     const char *found, *replacement, *token, *message;
   };
   const Case cases[] = {
-      {"part=0:2-4/6x3", "part=0:2-4", "part=0:2-4", "expected DIM:BEGIN-END/WHOLE"},
-      {"part=0:2-4/6x3", "part=0:2-7/6x3", "part=0:2-7/6x3", "is no number from 3 to 6"},
-      {"part=0:2-4/6x3", "part=0:2-2/6x3", "part=0:2-2/6x3", "is no number from 3 to 6"},
-      {"part=0:2-4/6x3", "part=6:2-4/6x3", "part=6:2-4/6x3", "is no number from 0 to 5"},
-      {"part=0:2-4/6x3", "part=0:2-4/6x0", "part=0:2-4/6x0", "is no number from 1 to"},
-      {"part=0:2-4/6x3", "part=0:2-4/6x900000000000000", "part=0:2-4/6x900000000000000", "is no number from 1 to"},
-      {"part=0:2-4/6x3", "part=0:2-4/6x5", "part=0:2-4/6x5", "96 elements cannot be cut into the 10 equal pieces"},
-      {"part=2:2-4/6x3", "part=0:2-4/6x3", "part=0:2-4/6x3", "is no number from 1 to 5"},
-      {"part=2:2-4/6x3", "part=2:2-4/6x5", "part=2:2-4/6x5",
-       "48 bytes of a sample cannot be cut into the 10 equal pieces"},
-      {" placement=shard part=2:2-4/6x3", " part=2:2-4/6x3", "part=2:2-4/6x3", "placement=shard and part= go together"},
-      {" placement=shard part=2:2-4/6x3", " placement=shard", "placement=shard",
-       "placement=shard and part= go together"},
+      {"shard=0:2-4/6x3", "shard=0:2-4", "shard=0:2-4", "expected DIM:BEGIN-END/WHOLE"},
+      {"shard=0:2-4/6x3", "shard=0:2-7/6x3", "shard=0:2-7/6x3", "is no number from 3 to 6"},
+      {"shard=0:2-4/6x3", "shard=0:2-2/6x3", "shard=0:2-2/6x3", "is no number from 3 to 6"},
+      {"shard=0:2-4/6x3", "shard=6:2-4/6x3", "shard=6:2-4/6x3", "is no number from 0 to 5"},
+      {"shard=0:2-4/6x3", "shard=0:2-4/6x0", "shard=0:2-4/6x0", "is no number from 1 to"},
+      {"shard=0:2-4/6x3", "shard=0:2-4/6x900000000000000", "shard=0:2-4/6x900000000000000", "is no number from 1 to"},
+      {"shard=0:2-4/6x3", "shard=0:2-4/6x5", "shard=0:2-4/6x5",
+       "96 elements are not divisible by 10, the number of indices"},
+      {"shard=2:2-4/6x3", "shard=0:2-4/6x3", "shard=0:2-4/6x3", "is no number from 1 to 5"},
+      {"shard=2:2-4/6x3", "shard=2:2-4/6x5", "shard=2:2-4/6x5",
+       "48 bytes of a sample are not divisible by 10, the number of indices"},
+      {" placement=shard shard=2:2-4/6x3", " shard=2:2-4/6x3", "shard=2:2-4/6x3",
+       "placement=shard and shard= go together"},
+      {" placement=shard shard=2:2-4/6x3", " placement=shard", "placement=shard",
+       "placement=shard and shard= go together"},
       {"placement=copy", "placement=wide", "placement=wide", "\"wide\" is none of replicate, copy, shard, partial"},
       {"dtype=i32", "dtype=i33", "dtype=i33", "\"i33\" is no element type"},
       {"writes=x@copy backward_input", "writes=x@copy,y", "x@copy", "one input and one output"},
@@ -295,7 +298,7 @@ void faults_are_refused_where_they_stand(void**) {
       {"bytes=4", "bytes=-1", "bytes=-1", "is no number", 6},
       {"bytes=4", "bytes=1000000000000000", "4", "1000000000000000 bytes for each of 4 samples", 10},
       {"value n scalar", "value n skalar", "skalar",
-       "is none of bytes=, dtype=, scalar, input, gradient, placement=, part=", 8},
+       "is none of bytes=, dtype=, scalar, input, gradient, placement=, shard=", 8},
       {"params=w,h", "params=w,h unread=w,q", "unread=w,q", "param \"q\" is not declared above", 9},
       {"params=w,h", "params=w unread=h", "unread=h", "param \"h\" is not among the first 64 of params=", 9},
       {"params=w,h", "params=w,h forward_phases=data:f32", "forward_phases=data:f32", "is not axis:dtype:bytes", 9},
@@ -304,16 +307,16 @@ void faults_are_refused_where_they_stand(void**) {
       {"params=w,h", "params=w,h backward_phases=data:f16:8", "backward_phases=data:f16:8", "none of f32, f64", 9},
       {"params=w,h", "params=w,h backward_phases=data:f64:12", "backward_phases=data:f64:12", "whole number of", 9},
       {"params=w,h", "params=w,h backward_phases=data:f64:8+", "backward_phases=data:f64:8+", "is no number", 9},
-      {"microbatch 4 0", "microbatch 4 0 of=2", "of=2", "micro-batch 1 is a part of 2; use another of 0 to 1", 11},
-      {"microbatch 4 0", "microbatch 4 0 of=1", "of=1", "micro-batch 1 is a part of 1", 11},
-      {"microbatch 0 4\nmicrobatch 4 0", "microbatch 0 4 of=1\nmicrobatch 4 0 of=0", "of=1", "itself a part", 10},
+      {"microbatch 4 0", "microbatch 4 0 of=2", "of=2", "micro-batch 1 is a shard of 2; use another of 0 to 1", 11},
+      {"microbatch 4 0", "microbatch 4 0 of=1", "of=1", "micro-batch 1 is a shard of 1", 11},
+      {"microbatch 0 4\nmicrobatch 4 0", "microbatch 0 4 of=1\nmicrobatch 4 0 of=0", "of=1", "itself a shard", 10},
       {"microbatch 4 0", "microbatch 4 -1", "-1", "is no number", 11},
       {"microbatch 4 0", "microbatch 4", "4", "a number is missing", 11},
       {"params=w\n", "params=w,h\n", "bucket", "kept in two dtypes", 12},
       {"params=w\n", "params=w shard=param\n", "bucket", "bucket 0: parameters in shards need gradients", 12},
       {"params=w\n", "params=w shard=gradient axis=data\n", "bucket", "gradients in shards need state in shards", 12},
       {"params=w\n", "params=w shard=state\n", "bucket", "shards and an owner need an axis", 12},
-      {"params=w\n", "params=w shard=half\n", "shard=half", "\"half\" is no part that shard can name", 12},
+      {"params=w\n", "params=w shard=half\n", "shard=half", "\"half\" is none of what shard lists: ", 12},
       {"params=w\n", "params=w offload=param\n", "bucket", "whole parameters cannot live in offload", 12},
       {"params=w\n", "params=w owner=0\n", "bucket", "shards and an owner need an axis", 12},
       {"params=w\n", "params=w owner=2 axis=data\n", "bucket", "owner 2 is no coordinate on an axis of 2", 12},

@@ -4,7 +4,6 @@
 
 #include "base/dtype.h"
 #include "base/shard.h"
-#include "program/compression.h"
 #include "program/shards.h"
 #include "program/traffic.h"
 #include "support/counts.h"
@@ -140,7 +139,7 @@ void compare(rank_run* run, const char* what, const Traffic& forecast, const Tra
     const gsel_comm_count told = found == forecast.end() ? gsel_comm_count{} : found->second;
     if (told.calls == count.calls && told.bytes_sent == count.bytes_sent) continue;
     snprintf(run->failure, sizeof run->failure, "%s, %s: %llu bytes in %llu calls forecast, %llu in %llu counted", what,
-             form_of(key.second)->word, (unsigned long long)told.bytes_sent, (unsigned long long)told.calls,
+             find_instr_row(key.second)->word, (unsigned long long)told.bytes_sent, (unsigned long long)told.calls,
              (unsigned long long)count.bytes_sent, (unsigned long long)count.calls);
     return;
   }

@@ -37,7 +37,7 @@ struct Case {
 };
 
 Simulation simulate_ratio(const Schedule& schedule, const Ratio& t, double hop) {
-  return simulate(schedule, equal_parts(schedule, {t.f, t.i, t.w}), hop);
+  return simulate(schedule, equal_stages(schedule, {t.f, t.i, t.w}), hop);
 }
 
 void expect(const Case& c, const char* what, double got, double expected) {

@@ -2,13 +2,13 @@
 // messages and shared processors take what their closed forms say.
 #include <cmath>
 
-#include "program/simulate/processors.h"
+#include "program/simulate/agenda.h"
 #include "program/simulate/simulate_job.h"
 #include "program/text/text.h"
 #include "program/verify/verify.h"
 #include "schedule/simulate.h"
 #include "support/check.h"
-#include "train/compile/insertions.h"
+#include "train/compile/exchange_programs.h"
 #include "train/compile/pass.h"
 
 namespace {

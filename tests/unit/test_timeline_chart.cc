@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 std::string simulation_of(const char* name, int32_t ranks, int32_t microbatches) {
   const Schedule schedule = make_schedule(name, ranks, microbatches, 0);
-  return to_json(simulate(schedule, equal_parts(schedule, {1, 1, 1}), 0));
+  return to_json(simulate(schedule, equal_stages(schedule, {1, 1, 1}), 0));
 }
 
 Json interval(const char* instruction, int microbatch, double begin_ms, double end_ms, int stage = -1) {

@@ -21,13 +21,6 @@ constexpr CodeValues kUnsignedValues = code_values<Unsigned, false>();
 
 }  // namespace
 
-float signed_value(uint8_t code) {
-  return kSignedValues.of[code];
-}
-float unsigned_value(uint8_t code) {
-  return kUnsignedValues.of[code];
-}
-
 void elementwise_step(Isa isa, const gsel_optimizer_step& step) {
   GSEL_DISPATCH(isa, step_kind)(step);
 }

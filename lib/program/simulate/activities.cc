@@ -47,32 +47,32 @@ class Lowering {
   };
 
   void lower(const gsel_instr& instr) {
-    const InstrForm& form = known_form_of(instr.kind);
-    switch (form.work) {
-      case InstrWork::message:
+    const InstrRow& row = instr_row(instr.kind);
+    switch (row.task) {
+      case InstrTask::message:
         return message(instr);
-      case InstrWork::wait:
+      case InstrTask::wait:
         return wait(instr);
-      case InstrWork::release:
-      case InstrWork::post_validate:
+      case InstrTask::release:
+      case InstrTask::post_validate:
         return;
-      case InstrWork::params:
-      case InstrWork::gradients:
+      case InstrTask::params:
+      case InstrTask::gradients:
         return bucket_call(instr);
-      case InstrWork::forward:
-      case InstrWork::backward:
+      case InstrTask::forward:
+      case InstrTask::backward:
         return layer_call(instr);
-      case InstrWork::sum_stepped:
-        if (form.peers == InstrPeers::tied) return tied(instr);
+      case InstrTask::sum_stepped:
+        if (row.peers == InstrPeers::tied) return tied(instr);
         break;
-      case InstrWork::loss:
+      case InstrTask::loss:
         if (instr.axis == GSEL_AXIS_PIPELINE) return losses();
         break;
       default:
         break;
     }
     const Known& known = known_of(instr);
-    compute(known.seconds, form.work == InstrWork::step);
+    compute(known.seconds, row.task == InstrTask::step);
     for (const Known::Along& a : known.along)
       if (!(is_optimistic(instr) && a.axis == GSEL_AXIS_PIPELINE)) exchange(a.axis, a.time);
   }
@@ -121,7 +121,7 @@ class Lowering {
     activity.time = time;
   }
 
-  // A layer with n exchanges has n + 1 pieces of work, with an exchange between each two.
+  // A layer with n exchanges computes n + 1 times, with an exchange between each two.
   void layer_call(const gsel_instr& instr) {
     const Known& known = known_of(instr);
     const ProgramLayer& layer = program_->layers[static_cast<size_t>(instr.layer)];
@@ -130,18 +130,18 @@ class Lowering {
       for (const Known::Along& a : known.along) exchange(a.axis, a.time);
       return;
     }
-    const auto& phases = work_of(instr.kind) == InstrWork::forward ? layer.forward_phases : layer.backward_phases;
+    const auto& phases = task_of(instr.kind) == InstrTask::forward ? layer.forward_phases : layer.backward_phases;
     std::vector<gsel_axis> axes;
     if (!known.along.empty())
       for (const ProgramPhase& phase : phases)
         if (program_->mesh.size[phase.axis] > 1) axes.push_back(phase.axis);
-    const double piece = known.seconds / static_cast<double>(axes.size() + 1);
-    compute(piece);
+    const double each = known.seconds / static_cast<double>(axes.size() + 1);
+    compute(each);
     for (gsel_axis axis : axes) {
       const auto a = std::ranges::find(known.along, axis, &Known::Along::axis);
       const auto n = static_cast<double>(std::ranges::count(axes, axis));
       exchange(axis, {a->time.wire / n, a->time.work / n});
-      compute(piece);
+      compute(each);
     }
   }
 
@@ -166,7 +166,7 @@ class Lowering {
     const int64_t samples = program_->microbatches[static_cast<size_t>(instr.microbatch)].count;
     if (samples == 0 || !place_of_.contains(instr.peer)) return;
     const int64_t bytes = program_->values[static_cast<size_t>(instr.value)].bytes(samples);
-    const bool sends = known_form_of(instr.kind).is_send();
+    const bool sends = instr_row(instr.kind).is_send();
     Activity& activity = add(sends ? Kind::send : Kind::receive);
     activity.axis = GSEL_AXIS_PIPELINE;
     activity.with = channel_of(sends ? program_->rank : instr.peer, sends ? instr.peer : program_->rank,

@@ -131,7 +131,7 @@ class LaunchClock {
         break;
       case Activity::Kind::receive:
         if (!receive(rank, channels_[activity.with], launched)) return false;
-        if (programs_[place].step[activity.position].kind != GSEL_INSTR_RECV) launched = -1;
+        if (!instr_row(programs_[place].step[activity.position].kind).is_receive()) launched = -1;
         break;
     }
     times_[place][activity.position] = launched >= 0 ? launched : key(rank.time, coordinates_[place]);

@@ -1,5 +1,5 @@
 // program/simulate/simulate_job.cc: an event simulation; see simulate_job.h. A rank runs its activities until it has to
-// wait; the event that it waits for wakes it. Interactions of ranks are in meetings.h and message_channels.h, times in
+// wait; the event that it waits for wakes it. Interactions of ranks are in exchanges.h, times in
 // agenda.h.
 #include "program/simulate/simulate_job.h"
 
@@ -7,8 +7,7 @@
 #include <deque>
 
 #include "base/error.h"
-#include "program/simulate/meetings.h"
-#include "program/simulate/message_channels.h"
+#include "program/simulate/exchanges.h"
 #include "program/words/words.h"
 
 namespace gsel {
@@ -223,7 +222,7 @@ class JobSimulator {
         note_wait(place, a.axis, r.since, meetings_[r.posts[static_cast<size_t>(last)].meeting].began);
         r.since = agenda_.now();
       }
-      r.meeting = meetings_.come(place, a, -1);
+      r.meeting = meetings_.arrive(place, a, -1);
     }
     const Meeting& m = meetings_[r.meeting];
     if (m.ended < 0) return false;
@@ -246,7 +245,7 @@ class JobSimulator {
     Rank& r = rank(place);
     if (r.n_begun == r.posts.size() || (r.n_begun > 0 && !r.posts[r.n_begun - 1].ended)) return;
     const size_t id = r.n_begun++;
-    const int32_t meeting = meetings_.come(place, activities(place)[r.posts[id].activity], static_cast<int32_t>(id));
+    const int32_t meeting = meetings_.arrive(place, activities(place)[r.posts[id].activity], static_cast<int32_t>(id));
     r.posts[id].meeting = meeting;
   }
 

@@ -15,7 +15,7 @@ namespace gsel {
 // Which ranks share a processor.
 struct Hosts {
   std::vector<int32_t> of_program;  // host of each program of the job; empty: no sharing
-  std::vector<double> throughput;   // of every host, see program/simulate/processors.h
+  std::vector<double> throughput;   // of every host, see program/simulate/agenda.h
 };
 
 struct InstrTimes {
@@ -26,7 +26,7 @@ struct RankTimes {
   int32_t rank = 0;
   double begin = 0, end = 0;              // of the last simulated step
   double busy_s = 0;                      // computing
-  double optimizer_s = 0;                 // part of busy_s, in STEP
+  double optimizer_s = 0;                 // included in busy_s, in STEP
   std::array<double, kAxes> exposed_s{};  // waited during transfers, by axis
   std::array<double, kAxes> idle_s{};     // waited for other ranks, by axis
   std::vector<InstrTimes> instrs;         // by position, on the calling thread; since the step began on the first rank

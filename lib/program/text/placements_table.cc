@@ -107,13 +107,13 @@ class Table {
     Row row = {std::string(2 * std::min(depth, kMostIndents), ' ') + value.name, fmt::to_string(value.sample_bytes),
                std::string(kPlacementWords[static_cast<size_t>(value.placement)]), here(value.shard)};
     if (const ProgramLayer* l = made_by_[v]) {
-      say(*l, GSEL_FORWARD, row);
-      if (l->needs_backward_input) say(*l, GSEL_BACKWARD_INPUT, row);
+      add_redistribution(*l, GSEL_FORWARD, row);
+      if (l->needs_backward_input) add_redistribution(*l, GSEL_BACKWARD_INPUT, row);
     }
     rows_.push_back(std::move(row));
   }
 
-  void say(const ProgramLayer& l, gsel_instr_kind kind, Row& row) const {
+  void add_redistribution(const ProgramLayer& l, gsel_instr_kind kind, Row& row) const {
     const Redistribution redistribution = redistribution_of(program_, l, kind);
     row.emplace_back(name_of(redistribution));
     gsel_instr instr = make_instr(kind);

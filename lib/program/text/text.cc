@@ -26,8 +26,8 @@ std::string list(const char* key, const Items& items, Print&& print) {
 }
 
 template <class Item>
-std::string names(const char* key, const std::vector<int32_t>& ids, const std::vector<Item>& pieces) {
-  return list(key, ids, [&](int32_t id) { return pieces[id].name; });
+std::string names(const char* key, const std::vector<int32_t>& ids, const std::vector<Item>& items) {
+  return list(key, ids, [&](int32_t id) { return items[id].name; });
 }
 
 std::string flag_list(const char* key, std::span<const FlagWord> words, uint32_t flags) {
@@ -50,7 +50,7 @@ std::string dtype(gsel_dtype dtype) {
 }
 
 std::string shard(const Shard& shard) {
-  return shard.is_whole() ? "" : fmt::format(" part={}", text_of(shard));
+  return shard.is_whole() ? "" : fmt::format(" shard={}", text_of(shard));
 }
 
 std::string line_of(const ProgramParam& p) {

@@ -51,7 +51,7 @@ struct Recorded {
 };
 
 // Inputs have no stage.
-bool goes_on(const Run& run, char kind, int32_t stage, int32_t microbatch) {
+bool continues(const Run& run, char kind, int32_t stage, int32_t microbatch) {
   return run.kind == kind && run.microbatch == microbatch && (run.stage == stage || run.stage < 0 || stage < 0);
 }
 
@@ -72,7 +72,7 @@ Recorded read_track(const Track& track, double zero) {
     const int32_t microbatch = part == 'S' ? -1 : microbatch_of(span->text);
     const int32_t stage = part == 'S' ? -1 : span->stage;
     if (part != 'S') out.busy += end - begin;
-    if (out.runs.empty() || !goes_on(out.runs.back(), kind, stage, microbatch))
+    if (out.runs.empty() || !continues(out.runs.back(), kind, stage, microbatch))
       out.runs.push_back({kind, stage, microbatch, {}});
     if (stage >= 0) out.runs.back().stage = stage;
     out.runs.back().begun = out.runs.back().begun || span->kind != "input";

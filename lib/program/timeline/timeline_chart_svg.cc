@@ -228,7 +228,7 @@ class Charts {
       body_ += fmt::format("<rect class=\"{}\" x=\"{:g}\" y=\"{:g}\" width=\"12\" height=\"12\"/>\n", name, at, y - 10);
       at += 13;
     };
-    const auto say = [&](const std::string& text) {
+    const auto add_entry = [&](const std::string& text) {
       body_ += fmt::format("<text class=\"text\" x=\"{:g}\" y=\"{:g}\">{}</text>\n", at + 4, y, text);
       at += kLetter * static_cast<double>(text.size()) + 20;
     };
@@ -236,20 +236,20 @@ class Charts {
       const double from = at;
       for (const auto& [letter, chunk] : boxes_)
         if (letter == kind.letter) swatch(class_of(letter, chunk));
-      if (at > from) say(kind.meaning);
+      if (at > from) add_entry(kind.meaning);
     }
     swatch("idle");
-    say("idle");
+    add_entry("idle");
     for (size_t i = 0; i < kMarks.size(); ++i)
       if (marks_.contains(fmt::format("m{}", i))) {
         swatch(fmt::format("m{}", i));
-        say(kMarks[i].kind);
+        add_entry(kMarks[i].kind);
       }
     if (marks_.contains("mo")) {
       swatch("mo");
-      say("other communication");
+      add_entry("other communication");
     }
-    if (chunks_ > 1) say(chunks_ == 2 ? "paler: chunk 1" : fmt::format("paler: chunks 1 to {}", chunks_ - 1));
+    if (chunks_ > 1) add_entry(chunks_ == 2 ? "paler: chunk 1" : fmt::format("paler: chunks 1 to {}", chunks_ - 1));
   }
 
   const std::vector<Chart>& charts_;

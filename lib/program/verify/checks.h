@@ -16,7 +16,7 @@ void check_bucket(const Program& program, int32_t bucket, const std::vector<std:
 void check_microbatch(const Program& program, int32_t microbatch);
 
 // Checks the outlines of a job: one model and mesh; valid buckets, each parameter in one; equally many micro-batches
-// along the data axis, equal ones along other axes; parts that add up to whole micro-batches.
+// along the data axis, equal ones along other axes; shards that add up to whole micro-batches.
 void check_outlines(const Job& job);
 
 // ---- placements of parameters and values: placements.cc ------------------------------------------------------------

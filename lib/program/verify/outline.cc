@@ -43,8 +43,8 @@ void check_same_microbatches(const Program& first, const Program& p, gsel_axis a
                           axis_name(axis)));
 }
 
-// Ranks of the data axis have equally many micro-batches; the parts of a whole one divide it evenly.
-void check_parts(const Job& job, int32_t coordinate) {
+// Ranks of the data axis have equally many micro-batches; the shards of a whole one divide it evenly.
+void check_whole_microbatches(const Job& job, int32_t coordinate) {
   const std::vector<Microbatch>&mine = job.microbatches[coordinate], &first = job.microbatches.front();
   const auto ranks = static_cast<int32_t>(job.microbatches.size());
   const int32_t rank = coordinate * job.mesh().stride(GSEL_AXIS_DATA);
@@ -58,16 +58,16 @@ void check_parts(const Job& job, int32_t coordinate) {
                     with_noun(mine.size(), "micro-batch"), first.size()));
   for (size_t m = 0; m < mine.size(); ++m) {
     if (mine[m].whole != first[m].whole)
-      refuse(fmt::format("micro-batch {} is a part of another one than on rank 0", m));
+      refuse(fmt::format("micro-batch {} is a shard of another one than on rank 0", m));
     if (mine[m].whole < 0) continue;
     const Microbatch& whole = mine[mine[m].whole];
     if (whole != first[mine[m].whole])
       refuse(fmt::format("micro-batch {} is the whole of {} and is another one on rank 0", mine[m].whole, m));
-    const gsel_range part = shard_range(whole.count, ranks, coordinate);
-    if (mine[m].first != whole.first + part.begin || mine[m].count != part.end - part.begin)
-      refuse(fmt::format("micro-batch {} is {} from {}; part {} of {} of micro-batch {} is {} from {}", m,
+    const gsel_range shard = shard_range(whole.count, ranks, coordinate);
+    if (mine[m].first != whole.first + shard.begin || mine[m].count != shard.end - shard.begin)
+      refuse(fmt::format("micro-batch {} is {} from {}; shard {} of {} of micro-batch {} is {} from {}", m,
                          with_noun(mine[m].count, "sample"), mine[m].first, coordinate, ranks, mine[m].whole,
-                         with_noun(part.end - part.begin, "sample"), whole.first + part.begin));
+                         with_noun(shard.end - shard.begin, "sample"), whole.first + shard.begin));
   }
 }
 
@@ -146,9 +146,9 @@ void check_microbatch(const Program& program, int32_t microbatch) {
   if (m.whole < 0) return;
   const auto n = static_cast<int64_t>(program.microbatches.size());
   if (m.whole >= n || m.whole == microbatch)
-    fail(GSEL_ERR_PROGRAM, "micro-batch {} is a part of {}; use another of 0 to {}", microbatch, m.whole, n - 1);
+    fail(GSEL_ERR_PROGRAM, "micro-batch {} is a shard of {}; use another of 0 to {}", microbatch, m.whole, n - 1);
   if (program.microbatches[m.whole].whole >= 0)
-    fail(GSEL_ERR_PROGRAM, "micro-batch {} is a part of {}, itself a part", microbatch, m.whole);
+    fail(GSEL_ERR_PROGRAM, "micro-batch {} is a shard of {}, itself a shard", microbatch, m.whole);
 }
 
 void check_outlines(const Job& job) {
@@ -172,7 +172,7 @@ void check_outlines(const Job& job) {
     for (gsel_axis axis : {p->mesh.sharing_axis(), gsel_axis{GSEL_AXIS_PIPELINE}})
       if (const Program* other = job.find(p->mesh.group(p->rank, axis).front()))
         check_same_microbatches(*other, *p, axis);
-  for (int32_t i = 0; i < static_cast<int32_t>(job.microbatches.size()); ++i) check_parts(job, i);
+  for (int32_t i = 0; i < static_cast<int32_t>(job.microbatches.size()); ++i) check_whole_microbatches(job, i);
 }
 
 }  // namespace gsel

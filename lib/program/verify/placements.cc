@@ -64,11 +64,12 @@ class Outline {
 
   void check_layer(const ProgramLayer& l) {
     if (l.redistributes) return check_redistribution(program_, l);
-    const bool has_parts = std::ranges::any_of(l.inputs, [&](int32_t v) { return placement(v) == Placement::shard; }) ||
-                           std::ranges::any_of(l.params, [&](int32_t p) { return !param(p).shard.is_whole(); });
-    if (has_parts && !l.divided)
+    const bool has_shards =
+        std::ranges::any_of(l.inputs, [&](int32_t v) { return placement(v) == Placement::shard; }) ||
+        std::ranges::any_of(l.params, [&](int32_t p) { return !param(p).shard.is_whole(); });
+    if (has_shards && !l.divided)
       refuse("layer \"{}\" has a shard of an input or parameter and is not marked as divided", l.name);
-    if (!has_parts && l.divided)
+    if (!has_shards && l.divided)
       refuse("layer \"{}\" is said to be divided and has all of its inputs and parameters", l.name);
     for (int32_t v : l.inputs) l.divided ? check_input_of_divided(l, v) : check_whole(l, v, "reads");
     for (int32_t v : l.outputs) l.divided ? check_output_of_divided(l, v) : check_whole(l, v, "writes");
@@ -142,7 +143,7 @@ class Outline {
       if (!is_partial && param.partial_gradient)
         refuse("the gradient of parameter \"{}\" is said to be partial, and {}", param.name,
                !param.trainable          ? "it is frozen"
-               : !param.shard.is_whole() ? "each rank has another part of it"
+               : !param.shard.is_whole() ? "each rank has another shard of it"
                                          : "only layers use it that all ranks run alike");
       if (is_partial) check_no_other_use(static_cast<int32_t>(p), *divided);
     }
@@ -183,8 +184,8 @@ template <class... Args>
       .about_rank(b.rank);
 }
 
-// amount: of the shard.
-int64_t per_piece(const Shard& shard, int64_t amount) {
+// amount: of the shard. Returns it for one index of the shard's dim in one block.
+int64_t per_index(const Shard& shard, int64_t amount) {
   return shard.is_whole() ? amount : amount / (shard.size() * shard.blocks);
 }
 
@@ -201,47 +202,47 @@ void check_neighbours(const Program& a, const Shard& here, const Program& b, con
     refuse_pair(a, b, "{} is split in another way: {} and {}", what.text(), here.is_whole() ? "not" : text_of(here),
                 there.is_whole() ? "not" : text_of(there));
   if (!here.is_whole() && here.end != there.begin)
-    refuse_pair(a, b, "{} has {} and {}; parts follow each other without gap or overlap", what.text(), text_of(here),
+    refuse_pair(a, b, "{} has {} and {}; shards follow each other without gap or overlap", what.text(), text_of(here),
                 text_of(there));
 }
 
 void check_ends(const Program& first, const Shard& head, const Program& last, const Shard& tail, const Named& what) {
   if (head.is_whole() || (head.begin == 0 && tail.end == tail.whole)) return;
-  refuse_pair(first, last, "{} has parts from {} to {} of {}; together they are the whole", what.text(), head.begin,
+  refuse_pair(first, last, "{} has shards from {} to {} of {}; together they are the whole", what.text(), head.begin,
               tail.end, tail.whole);
 }
 
 // The parameter without what depends on its shard.
 ProgramParam without_shard(ProgramParam p) {
-  p.n_elems = per_piece(p.shard, p.n_elems);
-  p.rows = p.shard.dim == 0 ? per_piece(p.shard, p.rows) : p.rows;
+  p.n_elems = per_index(p.shard, p.n_elems);
+  p.rows = p.shard.dim == 0 ? per_index(p.shard, p.rows) : p.rows;
   p.shard = {};
   return p;
 }
 ProgramValue without_shard(ProgramValue v) {
-  v.sample_bytes = per_piece(v.shard, v.sample_bytes);
+  v.sample_bytes = per_index(v.shard, v.sample_bytes);
   v.shard = {};
   return v;
 }
 
 template <class Item>
-void check_pieces(std::span<const Program* const> programs, std::vector<Item> Program::*pieces, const char* kind) {
+void check_items(std::span<const Program* const> programs, std::vector<Item> Program::*items, const char* kind) {
   const Program& first = *programs.front();
   for (size_t i = 0; i + 1 < programs.size(); ++i) {
     const Program &a = *programs[i], &b = *programs[i + 1];
-    if ((a.*pieces).size() != (b.*pieces).size())
-      refuse_pair(a, b, "their models have {} and {}", (a.*pieces).size(), with_noun((b.*pieces).size(), kind));
-    for (size_t k = 0; k < (a.*pieces).size(); ++k) {
-      const Item &here = (a.*pieces)[k], &there = (b.*pieces)[k];
+    if ((a.*items).size() != (b.*items).size())
+      refuse_pair(a, b, "their models have {} and {}", (a.*items).size(), with_noun((b.*items).size(), kind));
+    for (size_t k = 0; k < (a.*items).size(); ++k) {
+      const Item &here = (a.*items)[k], &there = (b.*items)[k];
       const Named what{kind, here.name};
       check_neighbours(a, here.shard, b, there.shard, what);
       if (here != there && without_shard(here) != without_shard(there))
-        refuse_pair(a, b, "{} differs in more than the part that each has", what.text());
+        refuse_pair(a, b, "{} differs in more than the shard that each has", what.text());
     }
   }
   const Program& last = *programs.back();
-  for (size_t k = 0; k < (first.*pieces).size(); ++k)
-    check_ends(first, (first.*pieces)[k].shard, last, (last.*pieces)[k].shard, {kind, (first.*pieces)[k].name});
+  for (size_t k = 0; k < (first.*items).size(); ++k)
+    check_ends(first, (first.*items)[k].shard, last, (last.*items)[k].shard, {kind, (first.*items)[k].name});
 }
 
 void check_layers(const Program& a, const Program& b) {
@@ -274,8 +275,8 @@ void check_redistribution(const Program& program, const ProgramLayer& l) {
                     in.name, kPlacementWords[static_cast<size_t>(in.placement)], out.name,
                     kPlacementWords[static_cast<size_t>(out.placement)]));
   if (in.is_scalar || out.is_scalar || in.dtype != out.dtype ||
-      per_piece(in.shard, in.sample_bytes) * in.shard.blocks * std::max<int64_t>(in.shard.whole, 1) !=
-          per_piece(out.shard, out.sample_bytes) * out.shard.blocks * std::max<int64_t>(out.shard.whole, 1))
+      per_index(in.shard, in.sample_bytes) * in.shard.blocks * std::max<int64_t>(in.shard.whole, 1) !=
+          per_index(out.shard, out.sample_bytes) * out.shard.blocks * std::max<int64_t>(out.shard.whole, 1))
     refuse(fmt::format(
         "value \"{}\" to \"{}\", which is not the same with another placement: as a whole it has another size "
         "or element type",
@@ -286,8 +287,8 @@ void check_redistribution(const Program& program, const ProgramLayer& l) {
 
 void check_sharing_outlines(std::span<const Program* const> programs) {
   for (const Program* p : programs) Outline(*p).check();
-  check_pieces(programs, &Program::params, "parameter");
-  check_pieces(programs, &Program::values, "value");
+  check_items(programs, &Program::params, "parameter");
+  check_items(programs, &Program::values, "value");
   for (size_t i = 0; i + 1 < programs.size(); ++i) check_layers(*programs[i], *programs[i + 1]);
 }
 

@@ -31,18 +31,18 @@ std::array<int32_t, kAxes> calls_before(const Program& program, int32_t end) {
   for (int32_t i = 0; i < end; ++i) {
     const gsel_instr& instr = program.step[i];
     if (instr.axis >= 0) ++calls[instr.axis];
-    if (instr.kind == GSEL_FORWARD)
+    if (task_of(instr.kind) == InstrTask::forward)
       for (const ProgramPhase& phase : program.layers[instr.layer].forward_phases) ++calls[phase.axis];
   }
   return calls;
 }
 
 bool may_come_before(const gsel_instr& instr) {
-  return !trains(instr) && work_of(instr.kind) != InstrWork::loss;
+  return !trains(instr) && task_of(instr.kind) != InstrTask::loss;
 }
 
 bool may_follow_optimistic(const gsel_instr& instr) {
-  return is_optimistic(instr) || known_form_of(instr.kind).repeats;
+  return is_optimistic(instr) || instr_row(instr.kind).repeats;
 }
 
 void check_alone(const Program& program) {

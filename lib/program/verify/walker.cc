@@ -3,6 +3,7 @@
 #include "program/verify/walker.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/axis.h"
 #include "base/text.h"
@@ -11,6 +12,74 @@
 #include "program/stages.h"
 
 namespace gsel {
+
+// ---- the state between ranks ---------------------------------------------------------------------------------------
+
+namespace {
+
+[[noreturn]] void refuse(const Spot& spot, const std::string& why) {
+  throw Error(GSEL_ERR_PROGRAM, fmt::format("{}: {}", spot.where(), why)).about_rank(spot.program->rank);
+}
+
+}  // namespace
+
+size_t RankGroup::post(const Spot& spot, int32_t phase) {
+  const size_t index = posted_[std::ranges::lower_bound(ranks_, spot.program->rank) - ranks_.begin()]++;
+  if (index == calls_.size()) {
+    calls_.push_back({spot, phase, 1});
+    return index;
+  }
+  Call& call = calls_[index];
+  const gsel_instr &mine = spot.instr(), &first = call.first.instr();
+  gsel_instr compared = mine;
+  if (!same_bucket_ids_ && mine.bucket >= 0 && first.bucket >= 0) compared.bucket = first.bucket;
+  if (std::memcmp(&compared, &first, sizeof compared) != 0 || phase != call.phase)
+    refuse(spot, fmt::format("the {} group's call {} is {}; all ranks of a group make the same calls in the same order",
+                             name_, index, call.first.where()));
+  if (mine.bucket >= 0) {
+    const ProgramBucket &here = spot.program->buckets[mine.bucket], &there = call.first.program->buckets[first.bucket];
+    if (here.params != there.params)
+      refuse(spot,
+             fmt::format("the bucket holds other parameters, or in another order, than in {}", call.first.where()));
+    if (here != there) refuse(spot, fmt::format("the bucket is kept in another way than in {}", call.first.where()));
+  }
+  ++call.joined;
+  return index;
+}
+
+int32_t RankGroup::missing(size_t index) const {
+  for (size_t i = 0; i < ranks_.size(); ++i)
+    if (posted_[i] <= index) return ranks_[i];
+  return -1;
+}
+
+void RankGroup::check_complete() const {
+  for (size_t index = 0; index < calls_.size(); ++index)
+    if (!complete(index)) refuse(calls_[index].first, fmt::format("rank {} never joins it", missing(index)));
+}
+
+RankGroup& Exchange::group(const Program& program, gsel_axis axis) {
+  std::vector<int32_t> ranks = program.mesh.group(program.rank, axis);
+  std::erase_if(ranks, [this](int32_t rank) { return !job_.find(rank); });
+  const std::pair<gsel_axis, int32_t> key{axis, ranks.front()};
+  return groups_.try_emplace(key, axis_name(axis), std::move(ranks), axis == GSEL_AXIS_DATA).first->second;
+}
+
+RankGroup& Exchange::tied_group(const Program& program, int32_t bucket) {
+  const std::vector<int32_t> ranks = tied_ranks(program, bucket);
+  const std::string name = fmt::format("ranks {}: tied parameters'", fmt::join(ranks, ", "));
+  return tied_groups_.try_emplace(ranks, name, ranks, false).first->second;
+}
+
+void Exchange::check_ended() const {
+  for (const auto& [pair, channel] : channels_)
+    if (!channel.under_way.empty())
+      refuse(channel.under_way.front(), fmt::format("rank {} never receives it", pair.second));
+  for (const auto& [key, group] : groups_) group.check_complete();
+  for (const auto& [key, group] : tied_groups_) group.check_complete();
+}
+
+// ---- one rank ------------------------------------------------------------------------------------------------------
 
 Walker::Walker(const Program& program, Exchange& all, Purpose purpose, int32_t transfers)
     : program_(program),
@@ -80,53 +149,52 @@ void Walker::begin_step() {
 }
 
 void Walker::check_purpose(const gsel_instr& instr) const {
-  if (!form_of(instr.kind)) refuse("unknown kind of instruction");
-  if (in_setup_ && instr.kind != GSEL_INSTR_BROADCAST && instr.kind != GSEL_INSTR_WAIT)
-    refuse("setup has broadcast and wait alone");
+  if (!find_instr_row(instr.kind)) refuse("unknown kind of instruction");
+  if (in_setup_ && !instr_row(instr.kind).in_setup) refuse("setup has broadcast and wait alone");
   if (purpose_ == Purpose::evaluation && trains(instr)) refuse("an evaluation has inputs, forwards and the loss alone");
 }
 
 void Walker::enter(const gsel_instr& instr) {
   check_purpose(instr);
-  const InstrForm& form = known_form_of(instr.kind);
-  switch (form.work) {
-    case InstrWork::input:
+  const InstrRow& row = instr_row(instr.kind);
+  switch (row.task) {
+    case InstrTask::input:
       return input(instr);
-    case InstrWork::forward:
-      return instr.kind == GSEL_INSTR_RECOMPUTE ? recompute(instr) : forward(instr);
-    case InstrWork::backward:
+    case InstrTask::forward:
+      return row.recomputes ? recompute(instr) : forward(instr);
+    case InstrTask::backward:
       return backward(instr);
-    case InstrWork::message:
-      if (form.is_send()) return send(instr);
+    case InstrTask::message:
+      if (row.is_send()) return send(instr);
       if (instr.peer == program_.rank) refuse("a rank cannot receive from itself");
       return;
-    case InstrWork::parts:
-      return enter_parts(instr);
-    case InstrWork::params:
-    case InstrWork::gradients:
+    case InstrTask::scatter_gather:
+      return enter_scatter_gather(instr);
+    case InstrTask::params:
+    case InstrTask::gradients:
       return begin_bucket(instr);
-    case InstrWork::wait:
+    case InstrTask::wait:
       if (!buckets_[instr.bucket].under_way) refuse("no collective of this bucket is under way");
       return;
-    case InstrWork::release:
+    case InstrTask::release:
       return release(instr);
-    case InstrWork::sum_stepped:
-      return form.peers == InstrPeers::tied ? allreduce_tied(instr) : allreduce_partial(instr);
-    case InstrWork::loss:
+    case InstrTask::sum_stepped:
+      return row.peers == InstrPeers::tied ? allreduce_tied(instr) : allreduce_partial(instr);
+    case InstrTask::loss:
       return loss_allreduce(instr);
-    case InstrWork::check:
-      return form.peers == InstrPeers::norm ? norm() : overflow(instr);
-    case InstrWork::step:
+    case InstrTask::check:
+      return row.peers == InstrPeers::norm ? norm() : overflow(instr);
+    case InstrTask::step:
       return step(instr);
-    case InstrWork::post_validate:
+    case InstrTask::post_validate:
       return post_validate();
   }
 }
 
 RankGroup* Walker::meeting(const gsel_instr& instr, int32_t i) const {
-  const InstrForm& form = known_form_of(instr.kind);
-  if (form.is_bucket_collective()) return nullptr;  // at its WAIT
-  switch (form.peers) {
+  const InstrRow& row = instr_row(instr.kind);
+  if (row.is_bucket_collective()) return nullptr;  // at its WAIT
+  switch (row.peers) {
     case InstrPeers::nobody:
     case InstrPeers::peer:
       return nullptr;
@@ -140,7 +208,7 @@ RankGroup* Walker::meeting(const gsel_instr& instr, int32_t i) const {
         return i == 0 && communicates(redistribution_of(program_, l, instr.kind))
                    ? groups_[program_.mesh.sharing_axis()]
                    : nullptr;
-      const auto& phases = form.work == InstrWork::forward ? l.forward_phases : l.backward_phases;
+      const auto& phases = row.task == InstrTask::forward ? l.forward_phases : l.backward_phases;
       return static_cast<size_t>(i) < phases.size() ? groups_[phases[i].axis] : nullptr;
     }
     case InstrPeers::norm:
@@ -152,11 +220,12 @@ RankGroup* Walker::meeting(const gsel_instr& instr, int32_t i) const {
 }
 
 bool Walker::meet(const gsel_instr& instr) {
-  if (instr.kind == GSEL_INSTR_WAIT) return wait(instr);
-  if (instr.kind == GSEL_INSTR_RECV) return receive(instr);
+  const InstrRow& row = instr_row(instr.kind);
+  if (row.task == InstrTask::wait) return wait(instr);
+  if (row.is_receive()) return receive(instr);
   for (RankGroup* group; (group = meeting(instr, met_)); ++met_) {
     // The number of a norm's meetings depends on this rank's buckets.
-    if (!posted_) meeting_index_ = group->post(spot(), instr.kind == GSEL_INSTR_NORM ? 0 : met_);
+    if (!posted_) meeting_index_ = group->post(spot(), row.peers == InstrPeers::norm ? 0 : met_);
     posted_ = true;
     if (awaited(instr, *group) >= 0) return false;
     posted_ = false;
@@ -167,9 +236,9 @@ bool Walker::meet(const gsel_instr& instr) {
 // The first rank that this one waits for at a meeting, or -1. Over the pipeline, the rank that has the losses sends
 // them and waits for nobody.
 int32_t Walker::awaited(const gsel_instr& instr, const RankGroup& group) const {
-  if (group.complete(meeting_index_) || goes_on(instr, group)) return -1;
+  if (group.complete(meeting_index_) || is_nonblocking(instr, group)) return -1;
   const auto loss = std::ranges::find_if(program_.layers, &ProgramLayer::is_loss);
-  if (work_of(instr.kind) != InstrWork::loss || instr.axis != GSEL_AXIS_PIPELINE || loss == program_.layers.end())
+  if (task_of(instr.kind) != InstrTask::loss || instr.axis != GSEL_AXIS_PIPELINE || loss == program_.layers.end())
     return group.missing(meeting_index_);
   const int32_t sender = pipeline_rank_of_layer(program_, static_cast<int32_t>(loss - program_.layers.begin()));
   if (sender == coordinate(GSEL_AXIS_PIPELINE) || group.has_posted(sender, meeting_index_)) return -1;
@@ -177,16 +246,16 @@ int32_t Walker::awaited(const gsel_instr& instr, const RankGroup& group) const {
 }
 
 void Walker::leave(const gsel_instr& instr) {
-  if (work_of(instr.kind) == InstrWork::parts) leave_parts(instr);
+  if (task_of(instr.kind) == InstrTask::scatter_gather) leave_scatter_gather(instr);
 }
 
 std::string Walker::waits_for() const {
   const gsel_instr& instr = list()[position_];
-  if (instr.kind == GSEL_INSTR_RECV) return fmt::format("a send of rank {}", instr.peer);
+  const InstrRow& row = instr_row(instr.kind);
+  if (row.is_receive()) return fmt::format("a send of rank {}", instr.peer);
   if (!entered_)
-    return fmt::format("rank {} to receive what was sent before",
-                       instr.kind == GSEL_INSTR_SEND ? instr.peer : full_channel());
-  const int32_t rank = instr.kind == GSEL_INSTR_WAIT
+    return fmt::format("rank {} to receive what was sent before", row.is_send() ? instr.peer : full_channel());
+  const int32_t rank = row.task == InstrTask::wait
                            ? groups_[buckets_[instr.bucket].axis]->missing(buckets_[instr.bucket].index)
                            : awaited(instr, *meeting(instr, met_));
   return fmt::format("rank {} to join the collective", rank);

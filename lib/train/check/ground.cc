@@ -33,7 +33,7 @@ void Ground::reserve(uint64_t bytes) {
   bytes_ = bytes;
 }
 
-// All of the memory. To the host: behind the work on the compute stream.
+// All of the memory. To the host: after the work on the compute stream.
 void Ground::copy(int32_t direction) {
   if (!on_device_.data()) return;
   const uint64_t bytes = memory_.size() - static_cast<uint64_t>(begin_ - memory_.data());

@@ -2,7 +2,7 @@
 //   memory_checks.cc  reads and writes of memory: guards, poison, moved buffers, repeated calls
 //   sum_checks.cc     sums: accumulation, halves of backward, halves of a batch; and evaluation
 //   differences.cc    gradients against finite differences of forward
-//   parts_check.cc    shards on the sharing axis against the whole layer
+//   shards_check.cc   shards on the sharing axis against the whole layer
 #pragma once
 
 #include <optional>
@@ -33,7 +33,7 @@ class LayerCheck {
   bool check_forward();
   // After check_forward.
   void check_backward();
-  void check_parts(const Divided& divided);
+  void check_shards(const Divided& divided);
 
   // After check_forward.
   const Member& member() const { return a_; }
@@ -46,7 +46,7 @@ class LayerCheck {
   std::vector<int32_t> backward_callbacks() const;
   bool is_sound(int32_t callback) const { return sound_ & 1u << callback; }
   bool backward_is_sound() const;
-  // Runs all parts of backward that the layer has. Forward must be done.
+  // Runs all of the backward that the layer has. Forward must be done.
   void run_backward(std::span<Member> ranks, gsel_axis axis);
 
   // memory_checks.cc
@@ -69,7 +69,7 @@ class LayerCheck {
 
   // How a buffer of the whole layer maps to buffers of the ranks.
   struct Together {
-    enum { in_parts, as_sum, alike } how = alike;
+    enum { in_shards, as_sum, alike } how = alike;
     std::vector<Shard> shards;
   };
   void compare(gsel_breach_kind kind, int32_t callback, std::span<Member> ranks, const Buffer& whole,
@@ -77,7 +77,7 @@ class LayerCheck {
   void compare_one(gsel_breach_kind kind, int32_t callback, const Buffer& got, const Buffer& whole, double most,
                    const std::string& what);
 
-  // parts_check.cc
+  // shards_check.cc
   static Together together_of(std::span<const Member> ranks, int32_t role, size_t i);
 
   // differences.cc

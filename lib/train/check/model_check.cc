@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "model/divide.h"
 #include "model/views.h"
-#include "train/state/initial.h"
+#include "train/state/storage.h"
 
 namespace gsel::check {
 namespace {
@@ -80,7 +80,7 @@ class ModelCheck {
     for (size_t i = 0; i < layer.outputs.size(); ++i)
       values_[layer.outputs[i]].bytes = check.member()[GSEL_BUFFER_OUTPUT][i].bytes;
     check.check_backward();
-    for (const Divided& divided : divided_) check.check_parts(divided);
+    for (const Divided& divided : divided_) check.check_shards(divided);
   }
 
   const std::shared_ptr<DeviceContext> device_;

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "train/check/ground.h"
 #include "train/check/model_check.h"
-#include "train/state/initial.h"
+#include "train/state/storage.h"
 
 namespace gsel::check {
 namespace {
@@ -20,7 +20,7 @@ constexpr int kSteps = 2;
 constexpr double kLearningRate = 1e-3, kWeightDecay = 0.01, kNoiseOnValues = 0.1;
 
 // The arrays of a step, for the checked elements.
-struct Work {
+struct Arrays {
   Buffer values, gradient;
   std::vector<Buffer> states;
 };
@@ -50,13 +50,13 @@ class OptimizerCheck {
     }
     Ground ground(device_), elsewhere(device_);
     const std::vector<Run> whole{{0, n_}};
-    const Work first = steps(whole, ground);
+    const Arrays first = steps(whole, ground);
     if (!good_) return true;
     if (differs(GSEL_BREACH_NOT_REPEATABLE, steps(whole, ground), first,
                 "in a second run with the same bytes, and in the first"))
       return true;
     ground.poison();
-    const Work moved = steps(whole, elsewhere);
+    const Arrays moved = steps(whole, elsewhere);
     if (!good_) return true;
     if (!ground.is_poisoned()) {
       findings_.breach(GSEL_BREACH_KEPT_POINTER, site(), moved.values, 0,
@@ -95,27 +95,27 @@ class OptimizerCheck {
     return make_buffer(role, index, "", view);
   }
 
-  Work begin() const {
-    Work work{numbers(GSEL_BUFFER_VALUES, id_), numbers(GSEL_BUFFER_GRADIENT, id_), {}};
+  Arrays begin() const {
+    Arrays arrays{numbers(GSEL_BUFFER_VALUES, id_), numbers(GSEL_BUFFER_GRADIENT, id_), {}};
     std::vector<float> initial(static_cast<size_t>(n_));
     make_initial(param_, 0, initial, seed_);
     for (int64_t i = 0; i < n_; ++i)
-      work.values.put(i, initial[static_cast<size_t>(i)] +
-                             kNoiseOnValues * random_normal(derive_key(seed_, "noise"), static_cast<uint64_t>(i)));
-    for (int32_t i = 0; i < optimizer_.n_states; ++i) work.states.push_back(numbers(GSEL_BUFFER_STATES, i));
-    return work;
+      arrays.values.put(i, initial[static_cast<size_t>(i)] +
+                               kNoiseOnValues * random_normal(derive_key(seed_, "noise"), static_cast<uint64_t>(i)));
+    for (int32_t i = 0; i < optimizer_.n_states; ++i) arrays.states.push_back(numbers(GSEL_BUFFER_STATES, i));
+    return arrays;
   }
 
-  Work steps(const std::vector<Run>& runs, Ground& ground) {
-    Work work = begin();
+  Arrays steps(const std::vector<Run>& runs, Ground& ground) {
+    Arrays arrays = begin();
     for (int t = 1; t <= kSteps && good_; ++t) {
-      fill_random(work.gradient, derive_key(seed_, static_cast<uint64_t>(t)), 1, 1);
-      for (const Run& run : runs) call(work, run, t, 0, {}, ground);
+      fill_random(arrays.gradient, derive_key(seed_, static_cast<uint64_t>(t)), 1, 1);
+      for (const Run& run : runs) call(arrays, run, t, 0, {}, ground);
       if (optimizer_.needs != GSEL_NEEDS_PARAM_NORM) continue;
-      const std::array<double, 2> norms{norm(work.values), norm(work.gradient)};
-      for (const Run& run : runs) call(work, run, t, 1, norms, ground);
+      const std::array<double, 2> norms{norm(arrays.values), norm(arrays.gradient)};
+      for (const Run& run : runs) call(arrays, run, t, 1, norms, ground);
     }
-    return work;
+    return arrays;
   }
 
   static double norm(const Buffer& of) {
@@ -125,25 +125,25 @@ class OptimizerCheck {
   }
 
   static Buffer shard_of(const Buffer& whole, const Run& run) {
-    Buffer part = whole;
-    part.view.n_elems = part.view.dims[0] = run.count;
+    Buffer piece = whole;
+    piece.view.n_elems = piece.view.dims[0] = run.count;
     const auto begin = whole.bytes.begin() + run.first * int64_t{sizeof(float)};
-    part.bytes.assign(begin, begin + run.count * int64_t{sizeof(float)});
-    return part;
+    piece.bytes.assign(begin, begin + run.count * int64_t{sizeof(float)});
+    return piece;
   }
-  static void put_back(const Buffer& part, const Run& run, Buffer& whole) {
-    std::ranges::copy(part.bytes, whole.bytes.begin() + run.first * int64_t{sizeof(float)});
+  static void put_back(const Buffer& piece, const Run& run, Buffer& whole) {
+    std::ranges::copy(piece.bytes, whole.bytes.begin() + run.first * int64_t{sizeof(float)});
   }
 
   // Runs keep the alignment that their elements have in the parameter.
-  void call(Work& work, const Run& run, int t, int32_t phase, const std::array<double, 2>& norms, Ground& ground) {
-    std::vector<Buffer*> wholes{&work.values, &work.gradient};
-    for (Buffer& state : work.states) wholes.push_back(&state);
-    std::vector<Buffer> parts;
-    for (const Buffer* whole : wholes) parts.push_back(shard_of(*whole, run));
+  void call(Arrays& arrays, const Run& run, int t, int32_t phase, const std::array<double, 2>& norms, Ground& ground) {
+    std::vector<Buffer*> wholes{&arrays.values, &arrays.gradient};
+    for (Buffer& state : arrays.states) wholes.push_back(&state);
+    std::vector<Buffer> copies;
+    for (const Buffer* whole : wholes) copies.push_back(shard_of(*whole, run));
     std::vector<Loan> loans;
-    for (Buffer& part : parts) {
-      loans.push_back({&part, true});
+    for (Buffer& piece : copies) {
+      loans.push_back({&piece, true});
       loans.back().shift = static_cast<uint64_t>(run.first) * sizeof(float) % 64;
     }
     ground.lend(loans, kPoison);
@@ -179,11 +179,11 @@ class OptimizerCheck {
       fail(GSEL_ERR_CALLBACK, "the optimizer failed on parameter \"{}\" while it was checked: {}", param_.name,
            reason_of(status, thrown.empty() ? message.data() : thrown));
     good_ &= ground.take_back(loans, kPoison, site(), findings_);
-    for (size_t i = 0; i < parts.size(); ++i) put_back(parts[i], run, *wholes[i]);
+    for (size_t i = 0; i < copies.size(); ++i) put_back(copies[i], run, *wholes[i]);
   }
 
   // Gradients are not compared: the optimizer may overwrite them.
-  bool differs(gsel_breach_kind kind, const Work& got, const Work& want, const std::string& what,
+  bool differs(gsel_breach_kind kind, const Arrays& got, const Arrays& want, const std::string& what,
                const std::string& remedy = "") {
     auto compare = [&](const Buffer& a, const Buffer& b) {
       for (int64_t i = 0; i < a.elems(); ++i) {

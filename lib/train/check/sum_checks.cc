@@ -113,13 +113,13 @@ void LayerCheck::compare(gsel_breach_kind kind, int32_t callback, std::span<Memb
     return;
   }
   for (size_t r = 0; r < ranks.size(); ++r) {
-    const Buffer& part = of(ranks[r]);
-    if (together.how == Together::in_parts) {
-      put_shard(part, together.shards[r], joined);
+    const Buffer& summand = of(ranks[r]);
+    if (together.how == Together::in_shards) {
+      put_shard(summand, together.shards[r], joined);
       continue;
     }
-    most = std::max(most, largest_magnitude(part));
-    for (int64_t i = 0; i < joined.elems(); ++i) joined.put(i, (r ? joined.number(i) : 0) + part.number(i));
+    most = std::max(most, largest_magnitude(summand));
+    for (int64_t i = 0; i < joined.elems(); ++i) joined.put(i, (r ? joined.number(i) : 0) + summand.number(i));
   }
   compare_one(kind, callback, joined, whole, tolerance() * most, what);
 }
@@ -141,7 +141,7 @@ void LayerCheck::check_batch() {
         if (a_[role][i].view.n_dims > 0) take_shard(a_[role][i], shard, half[role][i]);
     halves.push_back(std::move(half));
   }
-  const Together rows{Together::in_parts, {shards[0], shards[1]}}, sum{Together::as_sum, {}};
+  const Together rows{Together::in_shards, {shards[0], shards[1]}}, sum{Together::as_sum, {}};
   const std::string what =
       fmt::format("from {} and {} in calls of their own, and from all {} in one", cut, with_noun(n - cut, "sample"), n);
   caller_.run(halves, GSEL_AXIS_DATA, round(GSEL_FORWARD));

@@ -55,8 +55,8 @@ void check_even_shards(const Config& config, const std::vector<int64_t>& bounds)
 std::vector<Microbatch> cut_in(const gsel_range& shard, int64_t n) {
   std::vector<Microbatch> result;
   for (int64_t i = 0; i < n; ++i) {
-    const gsel_range part = shard_range(shard.end - shard.begin, n, i);
-    result.push_back({shard.begin + part.begin, part.end - part.begin});
+    const gsel_range range = shard_range(shard.end - shard.begin, n, i);
+    result.push_back({shard.begin + range.begin, range.end - range.begin});
   }
   return result;
 }

@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "plugin/registry.h"
 #include "train/compile/base_program.h"
-#include "train/compile/insertions.h"
+#include "train/compile/exchange_programs.h"
 #include "train/compile/pass.h"
 
 namespace gsel {

@@ -4,6 +4,7 @@
 // micro-batches; its work then does not grow with the number of replicas. Otherwise it needs the programs of all ranks.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,5 +32,20 @@ void verify_together(std::vector<Program>& programs, const std::vector<Program>&
 // This rank's program and those received, in ascending ranks, verified together. on_device: with times of launching.
 // GSEL_ERR_PROGRAM; GSEL_ERR_UNSUPPORTED for a job without an order of launching.
 std::vector<Program> verified(const ReceivedPrograms& received, const Program& own, bool on_device);
+
+// ---- instructions that no strategy inserts -------------------------------------------------------------------------
+
+// Their place is known only after all passes, or from the programs of all ranks.
+
+// Sums of gradients: over the sharing axis, for whole parameters of layers whose values are sharded; over the pipeline,
+// for parameters that several pipeline ranks hold. For each bucket that is stepped here and needs it: an
+// ALLREDUCE_PARTIAL, then an ALLREDUCE_TIED, in the same order on all their ranks, after the reductions over the data
+// axis and before any instruction that reads the gradients. WAITs that come later are moved before them.
+void insert_tied_reductions(Program& program);
+
+// Places POST_VALIDATE. programs: of a job, in ascending ranks. Validation runs at the last point that no message
+// crosses, to give the number time to arrive. A value that skips stages is sent after validation instead, because its
+// reader runs later.
+void place_post_validations(std::span<Program> programs);
 
 }  // namespace gsel

@@ -1,10 +1,9 @@
 // train/compile/idle_settings.cc: see idle_settings.h.
-#include "train/compile/idle_settings.h"
-
 #include <algorithm>
 
 #include "base/text.h"
 #include "train/compile/base_program.h"
+#include "train/compile/pass.h"
 
 namespace gsel {
 namespace {

@@ -17,12 +17,12 @@ MessagePlan::MessagePlan(const Program& program)
   for (size_t i = 0; i < program.step.size(); ++i) {
     const gsel_instr& instr = program.step[i];
     const auto position = static_cast<int32_t>(i);
-    const InstrForm& form = known_form_of(instr.kind);
-    if (form.work == InstrWork::loss && instr.axis == GSEL_AXIS_DATA) settled_at_ = std::min(settled_at_, position);
-    if (form.work != InstrWork::message) continue;
+    const InstrRow& row = instr_row(instr.kind);
+    if (row.task == InstrTask::loss && instr.axis == GSEL_AXIS_DATA) settled_at_ = std::min(settled_at_, position);
+    if (row.task != InstrTask::message) continue;
     const int64_t samples = program.microbatches[instr.microbatch].count;
     if (samples == 0) continue;
-    const int32_t channel = channel_to(instr.peer, form.is_send());
+    const int32_t channel = channel_to(instr.peer, row.is_send());
     channels_[channel].most_bytes = std::max(channels_[channel].most_bytes, program.values[instr.value].bytes(samples));
     std::vector<int32_t>& positions = channels_[channel].positions;
     messages_[i] = {channel, static_cast<int32_t>(positions.size()), -1};

@@ -93,9 +93,10 @@ class Compiler {
   mutable std::map<int32_t, Divided> divided_;  // by coordinate on the sharing axis
 };
 
-}  // namespace gsel
+// idle_settings.cc: program: of rank 0, as compiled. One line per setting: file, line, key, why it has no effect, and
+// what to set.
+std::vector<std::string> idle_settings(const Compiler& compiler, const Model& described, const Program& program);
 
-namespace gsel {
 // For each parameter: its tie group, and whether this rank holds it.
 struct ParamHolders {
   std::vector<int32_t> tie;

@@ -59,9 +59,5 @@ gsel_status schedule_action(const gsel_schedule* schedule, int32_t rank, int32_t
 gsel_status measured(gsel_pass* pass, const char* path, double* seconds, gsel_error** err);
 void note(gsel_pass* pass, const char* line);
 gsel_status suggest(gsel_pass* pass, const gsel_suggestion* suggestion);
-double axis_weight(const gsel_pass* pass, gsel_axis axis, int32_t coordinate);
-gsel_status split_param(gsel_pass* pass, int32_t param);
-gsel_status set_layer_placements(gsel_pass* pass, int32_t layer, const gsel_placement* inputs,
-                                 const gsel_placement* outputs);
 
 }  // namespace gsel

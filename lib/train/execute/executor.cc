@@ -47,9 +47,9 @@ gsel_work Executor::next() {
       const gsel_instr& instr = s_.program().step[s_.run->position];
       if (s_.run->phase == 0) s_.run->instr_began = os::now_seconds();
       if (s_.run->phase == 0) execute::launch_receives(s_);
-      if (instr.kind == GSEL_INSTR_POST_VALIDATE && !execute::post_validate(s_)) continue;
-      if (execute::run_instr(s_, instr)) break;
-      end_instr();
+      const execute::Outcome outcome = execute::run_instr(s_, instr);
+      if (outcome == execute::Outcome::handed_out) break;
+      if (outcome == execute::Outcome::done) end_instr();
     }
     if (!s_.lent.handed_out) end();
   } catch (...) {
@@ -90,11 +90,8 @@ void Executor::complete(uint64_t ticket, gsel_status status, std::string_view me
 // Redistributions are communication, so timelines show them apart from callbacks.
 void Executor::end_instr() {
   Run& run = *s_.run;
-  const gsel_instr& instr = run.program.step[run.position];
-  const bool redistributes = instr.layer >= 0 && s_.layer_of(instr).redistributes &&
-                             communicates(redistribution_of(run.program, run.program.layers[instr.layer], instr.kind));
-  run.record.intervals.push_back(
-      {run.position, run.instr_began - run.began, os::now_seconds() - run.began, redistributes});
+  run.record.intervals.push_back({run.position, run.instr_began - run.began, os::now_seconds() - run.began,
+                                  run.redistribution() && communicates(run.redistribution()->redistribution)});
   ++run.position;
 }
 
@@ -146,6 +143,7 @@ void Executor::begin_evaluation(int64_t first_sample) {
   if (!s_.evaluation) {
     s_.forward_program = std::make_unique<Program>(forward_only(s_.training.program));
     s_.evaluation = std::make_unique<execute::Evaluation>(s_.model, *s_.forward_program, s_.params, s_.arena);
+    s_.evaluation->resolve_redistributions(s_.model, s_.redistributor);
   }
   // Between steps the arena is unused, so it can be replaced.
   if (s_.evaluation->plan.bytes() > s_.arena.bytes()) {
@@ -156,7 +154,9 @@ void Executor::begin_evaluation(int64_t first_sample) {
 }
 
 std::unique_ptr<execute::InferenceRun> Executor::make_inference(const Program& program) const {
-  return std::make_unique<execute::InferenceRun>(s_.model, program, s_.params, s_.arena);
+  auto run = std::make_unique<execute::InferenceRun>(s_.model, program, s_.params, s_.arena);
+  run->resolve_redistributions(s_.model, s_.redistributor);
+  return run;
 }
 
 void Executor::begin_inference(execute::InferenceRun& run, const CountedMemory& memory, uint64_t rng_key) {
@@ -228,8 +228,8 @@ void Executor::write_message(std::string_view text) {
 void Executor::fail_callback(gsel_status status, std::string_view message) {
   const std::string phase = s_.run->phase ? fmt::format(" phase {}", s_.run->phase) : "";
   const std::string text =
-      fmt::format("{} failed in {}{} {}, micro-batch {}: {}", s_.piece_at_work(), callback_word(s_.lent.work_kind),
-                  phase, s_.where_in_step(), s_.run->microbatch_number[s_.program().step[s_.run->position].microbatch],
+      fmt::format("{} failed in {}{} {}, micro-batch {}: {}", s_.work_name(), callback_word(s_.lent.work_kind), phase,
+                  s_.where_in_step(), s_.run->microbatch_number[s_.program().step[s_.run->position].microbatch],
                   reason_of(status, message));
   break_off(Error(GSEL_ERR_CALLBACK, text).about_rank(s_.rank));
 }
@@ -310,6 +310,7 @@ void Executor::run_setup() {
   s_.comms.connect();
   try {
     meet_sharing_axis(s_);
+    s_.training.resolve_redistributions(s_.model, s_.redistributor);
     broadcast_from_first_holder(s_);
     s_.counts.begin();
     for (const gsel_instr& instr : s_.program().setup) execute::run_instr(s_, instr);

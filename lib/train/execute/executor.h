@@ -1,8 +1,7 @@
 // train/execute/executor.h: runs a rank's program in pull mode. It stops at each instruction that needs the embedder
 // (an input, a callback), hands it out as work, and goes on when the caller completes the work. It runs all other
 // instructions itself, through the device. Does not know strategies, nor what an instruction does:
-//   run.h            the kinds of runs through a program: a training step, an evaluation, an inference
-//   state.h          what instructions work on
+//   state.h          what instructions work on, and the kinds of runs: a training step, an evaluation, an inference
 //   instructions.h   what each of them does
 #pragma once
 

@@ -1,50 +1,50 @@
-// train/execute/instructions.cc: runs an instruction by the work of its kind.
+// train/execute/instructions.cc: runs an instruction by the task of its kind.
 #include "train/execute/instructions.h"
 
 namespace gsel::execute {
 
-bool run_instr(State& s, const gsel_instr& instr) {
-  const InstrForm& form = known_form_of(instr.kind);
-  switch (form.work) {
-    case InstrWork::input:
-      return hand_out_input(s, instr);
-    case InstrWork::forward:
-    case InstrWork::backward:
-      return hand_out_layer(s, instr);
-    case InstrWork::message:
-      form.is_send() ? send(s, instr) : receive(s, instr);
+Outcome run_instr(State& s, const gsel_instr& instr) {
+  const InstrRow& row = instr_row(instr.kind);
+  switch (row.task) {
+    case InstrTask::input:
+      return hand_out_input(s, instr) ? Outcome::handed_out : Outcome::done;
+    case InstrTask::forward:
+    case InstrTask::backward:
+      return hand_out_layer(s, instr) ? Outcome::handed_out : Outcome::done;
+    case InstrTask::message:
+      row.is_send() ? send(s, instr) : receive(s, instr);
       break;
-    case InstrWork::parts:
+    case InstrTask::scatter_gather:
       scatter_or_gather(s, instr);
       break;
-    case InstrWork::params:
+    case InstrTask::params:
       make_params_whole(s, instr);
       break;
-    case InstrWork::gradients:
+    case InstrTask::gradients:
       reduce_gradients(s, instr);
       break;
-    case InstrWork::wait:
+    case InstrTask::wait:
       wait_bucket(s, instr.bucket);
       break;
-    case InstrWork::release:
+    case InstrTask::release:
       release_params(s, instr);
       break;
-    case InstrWork::sum_stepped:
+    case InstrTask::sum_stepped:
       sum_stepped(s, instr);
       break;
-    case InstrWork::loss:
+    case InstrTask::loss:
       allreduce_loss(s, instr);
       break;
-    case InstrWork::check:
-      form.peers == InstrPeers::norm ? norm(s, instr) : find_overflow(s, instr);
+    case InstrTask::check:
+      row.peers == InstrPeers::norm ? norm(s, instr) : find_overflow(s, instr);
       break;
-    case InstrWork::step:
+    case InstrTask::step:
       step_optimizer(s, instr);
       break;
-    case InstrWork::post_validate:  // done before, since it may start the step over
-      break;
+    case InstrTask::post_validate:
+      return post_validate(s) ? Outcome::done : Outcome::started_over;
   }
-  return false;
+  return Outcome::done;
 }
 
 void begin_first_instr(State& s) {

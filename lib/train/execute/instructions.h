@@ -1,5 +1,4 @@
-// train/execute/instructions.h: the implementation of each kind of instruction, and helpers
-// that they share.
+// train/execute/instructions.h: the implementation of each kind of instruction, and functions that they share.
 #pragma once
 
 #include <span>
@@ -30,36 +29,23 @@ void take_back_layer(State& s, const gsel_instr& instr);
 // POST_VALIDATE. False: the previous step was undone and repeated, and this step has started over.
 bool post_validate(State& s);
 
-// Runs any instruction; true: work was handed out.
-bool run_instr(State& s, const gsel_instr& instr);
+// Runs any instruction.
+enum class Outcome : uint8_t {
+  done,
+  handed_out,    // work for the embedder
+  started_over,  // POST_VALIDATE has repeated the step before, and this step is at its first instruction again
+};
+Outcome run_instr(State& s, const gsel_instr& instr);
 // At the first instruction of a run, also when it starts over.
 void begin_first_instr(State& s);
 
-// ---- layers: layer.cc, layer_collectives.cc -------------------------------------------------------------------------
+// ---- layers: layer.cc, redistribute.cc ------------------------------------------------------------------------------
 
-bool is_forward(gsel_instr_kind kind);
-gsel_tensor value_view(const State& s, int32_t v, int32_t mb, void* data);
-void hand_out(Lent& lent, int32_t work_kind);
-void list_samples(Lent& lent, const Run& run, const Microbatch& mb);
-
-const std::vector<gsel_phase>& phases_of(const Layer& layer, gsel_instr_kind kind);
-const std::vector<gsel_phase>& buffers_of(const Layer& layer, gsel_instr_kind kind);
-// The i-th buffer of a layer after `done` phases.
-void* phase_buffer(const State& s, const gsel_instr& instr, int32_t i, size_t done);
-void reduce_phase(State& s, const gsel_instr& instr, size_t k);
-// All phases of a micro-batch without samples; the remaining phases of a run without callbacks.
-void join_phases(State& s, const gsel_instr& instr);
-void finish_phases(State& s, const gsel_instr& instr);
-
-void begin_backward(State& s, const gsel_instr& instr, const Layer& layer);
-void lend_gradients(State& s, const gsel_instr& instr, const Layer& layer);
-void finish_backward(State& s, const gsel_instr& instr, const Layer& layer);
 // Adds a contribution to a value's gradient, unless it was the first and written in place.
 void finish_contribution(State& s, const ArenaOperands::OfValue& operand, int32_t v, int32_t mb);
-
 void redistribute_layer(State& s, const gsel_instr& instr);
 
-// ---- buckets: buckets.cc --------------------------------------------------------------------------------------------
+// ---- buckets: collectives.cc ----------------------------------------------------------------------------------------
 
 void close_param_window(HeldMemory& memory, const Lender& lender, int32_t bucket);
 // Opens a window in the arena for a bucket's gradient, unless it is kept whole.
@@ -70,21 +56,16 @@ void zero_missing_gradients(State& s, int32_t bucket);
 // Ends a bucket's asynchronous collective and takes its result.
 void wait_bucket(State& s, int32_t bucket);
 
-// ---- calls of the communicator: calls.cc ----------------------------------------------------------------------------
+// ---- calls of the communicator: collectives.cc ----------------------------------------------------------------------
 
-// Calls in compute order, along an axis. call_in: in another group, counted under that axis. call_on_host: on memory of
-// the host; it returns when the results have arrived.
+// Calls in compute order, along an axis. call_on_host: on memory of the host, in any group, counted under that axis; it
+// returns when the results have arrived.
 void call_now(State& s, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
-void call_in(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
 void call_on_host(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
 void allreduce_numbers(State& s, gsel_instr_kind poster, gsel_axis axis, std::span<double> numbers, gsel_op op);
 // The instruction's collective: of the kind that its row names, from or to its peer if it has one; a reduction sums.
 gsel_collective collective_of(const gsel_instr& instr, const void* send, void* recv, uint64_t count, gsel_dtype dtype);
-// Asynchronous calls, on the communication stream, after everything computed so far: begin_async, calls of one kind,
-// end_async; the bucket's WAIT ends them.
-void begin_async(State& s, const gsel_instr& instr, gsel_collective_kind kind);
-void end_async(Communication& c, const gsel_instr& instr);
-// Calls of a run that has ended.
+// At the start of a run: forgets the asynchronous calls of the run before.
 void forget_async(Communication& c);
 // Adds time that this rank waited for communication.
 void note_exposed(State& s, gsel_axis axis, double seconds);
@@ -98,8 +79,6 @@ void begin_messages(State& s);
 void launch_receives(State& s);
 void settle_messages(State& s);
 
-// ---- the end of a run: calls.cc -------------------------------------------------------------------------------------
-
 // Waits until the device has finished the run, then records the times of its calls. Throws the error of a broken
 // communicator.
 void settle_device(State& s);
@@ -110,11 +89,11 @@ void settle_device(State& s);
 double clip_of(const Fixed& fixed, double gradient_norm);
 bool shows_overflow(const Fixed& fixed, double squares);
 // Looks at the outputs of the backward just done; at the loss of a micro-batch.
-void look_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer);
-void look_at_loss(const Fixed& fixed, Run& run, int32_t microbatch);
+void check_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer);
+void check_loss(const Fixed& fixed, Run& run, int32_t microbatch);
 // On a device: takes what the device has found so far, once the numbers are known.
-void take_looks(State& s);
-// Takes the loss of a micro-batch from the numbers and looks at it.
+void finish_pending_checks(State& s);
+// Takes the loss of a micro-batch from the numbers and checks it.
 void take_loss(State& s, int32_t microbatch);
 // Updates loss scale and counters once all ranks know the outcome of a step. After an overflow, a collective.
 void end_update(State& s, bool overflowed, int64_t step, const NonFiniteOrigin& origin);

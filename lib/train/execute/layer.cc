@@ -1,11 +1,14 @@
 // train/execute/layer.cc: what the embedder is asked for. INPUT fills a value. FORWARD, RECOMPUTE and the three kinds
-// of backward are a layer's callback: a layer with n phases hands out n + 1 pieces of work, with a reduction between
-// each two (layer_collectives.cc). A micro-batch without samples calls no callback and takes part in the reductions
-// with the operation's neutral element. The first contribution to a gradient is written in place, later ones are added:
+// of backward are a layer's callback. A layer with n phases is handed out n + 1 times. A phase is what the ranks of an
+// axis do together between two of these calls: a buffer is reduced in place, or shifted along the ring, alternating
+// between two buffers. A micro-batch without samples calls no callback and takes part in the reductions with the
+// operation's neutral element. The first contribution to a gradient is written in place, later ones are added:
 // gradients of values by the library, from scratch memory, gradients of parameters by the callback.
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
+#include "base/dtype.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "model/views.h"
@@ -13,6 +16,31 @@
 #include "train/execute/instructions.h"
 
 namespace gsel::execute {
+namespace {
+
+using Access = Lender::Access;
+
+bool is_forward(gsel_instr_kind kind) {
+  return task_of(kind) == InstrTask::forward;
+}
+
+gsel_tensor value_view(const State& s, int32_t v, int32_t mb, void* data) {
+  return value_tensor(s.model.values()[v], s.program().microbatches[mb].count, data);
+}
+
+void list_samples(Lent& lent, const Run& run, const Microbatch& mb) {
+  lent.sample_ids.resize(mb.count);
+  std::iota(lent.sample_ids.begin(), lent.sample_ids.end(), run.first_sample + mb.first);
+}
+
+void hand_out(Lent& lent, int32_t kind) {
+  lent.message[0] = '\0';
+  lent.work_kind = kind;
+  lent.handed_out = true;
+  ++lent.ticket;
+}
+
+}  // namespace
 
 // ---- INPUT ---------------------------------------------------------------------------------------------------------
 
@@ -47,7 +75,7 @@ void take_back_input(State& s, const gsel_instr& instr, bool no_samples) {
                     with_noun(s.axis_size(GSEL_AXIS_PIPELINE), "rank")))
         .about_rank(s.rank);
   for (const gsel_instr& other : s.program().step)
-    if (other.kind == GSEL_INSTR_SCATTER)
+    if (instr_row(other.kind).is_scatter())
       throw Error(GSEL_ERR_CALLBACK,
                   fmt::format("input \"{}\" had no samples {}, micro-batch {}; this strategy divides the batch of one "
                               "rank among all (\"{}\"), so every batch must be complete",
@@ -58,13 +86,187 @@ void take_back_input(State& s, const gsel_instr& instr, bool no_samples) {
   s.run->losses[instr.microbatch] = {};
 }
 
+void finish_contribution(State& s, const ArenaOperands::OfValue& operand, int32_t v, int32_t mb) {
+  const void* scratch = s.at(operand.scratch);
+  if (!scratch) return;
+  const Value& value = s.model.values()[v];
+  s.add(s.at(operand.gradient), scratch, value.dtype,
+        static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count)));
+}
+
 namespace {
 
-using Access = Lender::Access;
+// ---- phases -------------------------------------------------------------------------------------------------------
 
-// The callback of an instruction.
-int32_t work_kind(gsel_instr_kind kind) {
-  return kind == GSEL_INSTR_RECOMPUTE ? GSEL_FORWARD : kind;
+const std::vector<gsel_phase> kNone;
+
+int32_t buffer_of(const Layer& layer, gsel_instr_kind kind, size_t k) {
+  return (is_forward(kind) ? layer.forward_buffer_of : layer.backward_buffer_of)[k];
+}
+
+// In an inference, the data axis does not take part: one replica has all samples.
+int32_t ranks_of(const State& s, const gsel_phase& phase) {
+  return s.run->is_one_replica() && phase.axis != s.sharing_axis() ? 1 : s.axis_size(phase.axis);
+}
+
+const std::vector<gsel_phase>& phases_of(const Layer& layer, gsel_instr_kind kind) {
+  if (is_forward(kind)) return layer.forward_phases;
+  return instr_row(kind).input_half ? layer.backward_phases : kNone;
+}
+
+const std::vector<gsel_phase>& buffers_of(const Layer& layer, gsel_instr_kind kind) {
+  if (is_forward(kind)) return layer.forward_buffers;
+  return instr_row(kind).input_half ? layer.backward_buffers : kNone;
+}
+
+// The i-th buffer after `done` phases.
+void* phase_buffer(const State& s, const gsel_instr& instr, int32_t i, size_t done) {
+  const std::vector<gsel_phase>& phases = phases_of(s.layer_of(instr), instr.kind);
+  size_t shifts = 0;
+  for (size_t k = 0; k < done; ++k) shifts += ring_shift(phases[k]) && buffer_of(s.layer_of(instr), instr.kind, k) == i;
+  const ArenaOperands::OfPhase& operand = s.operands().phases[i];
+  return s.at(shifts % 2 ? operand.shifted : operand.buffer);
+}
+
+// Sends the buffer to the next rank of the axis; the last rank sends to the first.
+void shift_ring(State& s, const gsel_instr& instr, size_t k) {
+  const gsel_phase& phase = phases_of(s.layer_of(instr), instr.kind)[k];
+  const int32_t i = buffer_of(s.layer_of(instr), instr.kind, k), n = ranks_of(s, phase),
+                own = s.axis_coordinate(phase.axis);
+  const void* src = phase_buffer(s, instr, i, k);
+  void* dst = phase_buffer(s, instr, i, k + 1);
+  const auto elems = static_cast<uint64_t>(phase_elems(phase, s.program().microbatches[instr.microbatch].count));
+  if (n == 1) {
+    s.copy(dst, src, elems * dtype_bytes(phase.dtype), GSEL_COPY_ON_DEVICE);
+    return;
+  }
+  gsel_collective call = make_collective(GSEL_COLLECTIVE_SENDRECV, src, dst, elems, phase.dtype, 0, (own + 1) % n);
+  call.source = (own + n - 1) % n;
+  call.recv_count = elems;
+  call_now(s, instr_row(instr.kind).counted_under, phase.axis, call);
+}
+
+void reduce_phase(State& s, const gsel_instr& instr, size_t k) {
+  const gsel_phase& phase = phases_of(s.layer_of(instr), instr.kind)[k];
+  if (phase.axis < 0) return;
+  if (ring_shift(phase)) return shift_ring(s, instr, k);
+  if (ranks_of(s, phase) == 1) return;
+  const int64_t elems = phase_elems(phase, s.program().microbatches[instr.microbatch].count);
+  void* data = phase_buffer(s, instr, buffer_of(s.layer_of(instr), instr.kind, k), k);
+  call_now(s, instr_row(instr.kind).counted_under, phase.axis,
+           make_collective(GSEL_COLLECTIVE_ALLREDUCE, data, data, static_cast<uint64_t>(elems), phase.dtype, phase.op));
+}
+
+void join_phases(State& s, const gsel_instr& instr) {
+  const std::vector<gsel_phase>& phases = phases_of(s.layer_of(instr), instr.kind);
+  for (size_t k = 0; k < phases.size(); ++k) {
+    const auto elems = static_cast<size_t>(phase_elems(phases[k], s.program().microbatches[instr.microbatch].count));
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    const double neutral = phases[k].op == GSEL_MAX ? -kInfinity : phases[k].op == GSEL_MIN ? kInfinity : 0;
+    std::vector<char>& bytes = s.lent.neutral;
+    bytes.resize(elems * dtype_bytes(phases[k].dtype));
+    if (phases[k].dtype == GSEL_F32)
+      std::fill_n(reinterpret_cast<float*>(bytes.data()), elems, static_cast<float>(neutral));
+    else
+      std::fill_n(reinterpret_cast<double*>(bytes.data()), elems, neutral);
+    s.copy(phase_buffer(s, instr, buffer_of(s.layer_of(instr), instr.kind, k), k), bytes.data(), bytes.size(),
+           GSEL_COPY_TO_DEVICE);
+    reduce_phase(s, instr, k);
+  }
+}
+
+// Runs the remaining reductions so that other ranks do not wait; the contents no longer matter.
+void finish_phases(State& s, const gsel_instr& instr) {
+  for (size_t k = s.run->phase > 0 ? s.run->phase - 1 : 0; k < phases_of(s.layer_of(instr), instr.kind).size(); ++k)
+    reduce_phase(s, instr, k);
+  s.run->phase = 0;
+}
+
+// ---- gradients ----------------------------------------------------------------------------------------------------
+
+// All parameters of a layer share one `accumulate`. If a tied one already has a gradient, or the layer always adds, it
+// is 1, and the gradients of the others are zeroed first.
+void begin_weight_gradients(State& s, const Layer& layer) {
+  auto begun = [&](int32_t p) { return s.model.params()[p].trainable() && s.run->weight_begun[p]; };
+  s.lent.call.accumulate = layer.always_accumulates() || std::ranges::any_of(layer.params, begun);
+  if (!s.lent.call.accumulate) return;
+  for (int32_t p : layer.params)
+    if (s.model.params()[p].trainable() && !s.run->weight_begun[p]) zero_gradient(s, p);
+}
+
+// A gradient that was not produced has no contribution yet; it is zeroed when something reads it.
+void finish_weight_gradients(State& s, const Layer& layer) {
+  for (size_t i = 0; i < layer.params.size(); ++i) {
+    const int32_t p = layer.params[i];
+    if (!s.model.params()[p].trainable() || !s.lent.produced[i]) continue;
+    s.run->weight_begun[p] = s.run->used[p] = true;
+  }
+}
+
+// For kernels that always accumulate.
+void zero_contributions(State& s, const Layer& layer, int32_t mb) {
+  for (size_t i = 0; i < layer.inputs.size(); ++i) {
+    const Value& value = s.model.values()[layer.inputs[i]];
+    if (value.needs_gradient)
+      s.device->enqueue(&gsel_device_v1::zero, s.at(s.operands().inputs[i].contribution()),
+                        static_cast<uint64_t>(value_bytes(value, s.program().microbatches[mb].count)));
+  }
+}
+
+// From here on all gradients of the step include the loss scale.
+void scale_contribution(State& s, const ArenaOperands::OfValue& operand, int32_t v, int32_t mb) {
+  if (s.loss_scale.value() == 1) return;
+  const Value& value = s.model.values()[v];
+  s.device->enqueue(&gsel_device_v1::scale, s.at(operand.contribution()), value.dtype, s.loss_scale.value(),
+                    static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count)));
+}
+
+// Before the first phase. Opens the windows of gradients, also for a micro-batch whose data ended early. A micro-batch
+// that is empty in the program opens none; they open at the first instruction that needs them.
+void begin_backward(State& s, const gsel_instr& instr, const Layer& layer) {
+  s.lent.call.accumulate = 0;
+  if (layer.always_accumulates() && instr_row(instr.kind).input_half && !s.is_empty(instr.microbatch))
+    zero_contributions(s, layer, instr.microbatch);
+  if (!instr_row(instr.kind).weight_half) return;
+  for (size_t i = 0; i < layer.params.size(); ++i)
+    if (const int32_t p = layer.params[i];
+        s.model.params()[p].trainable() && s.program().microbatches[instr.microbatch].count > 0)
+      open_gradient_window(s, s.params.bucket_of(p), s.operands().params[i].gradient_window);
+  if (!s.is_empty(instr.microbatch)) begin_weight_gradients(s, layer);
+}
+
+void lend_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
+  const int32_t mb = instr.microbatch;
+  const ArenaOperands& operands = s.operands();
+  const Access written = s.run->phase ? Access::update : Access::write;
+  s.lent.t_d_outputs.clear();
+  s.lent.t_d_inputs.clear();
+  s.lent.t_d_params.clear();
+  for (size_t i = 0; i < layer.outputs.size(); ++i)
+    s.lent.t_d_outputs.push_back(
+        s.lent.lender.lend(value_view(s, layer.outputs[i], mb, s.at(operands.outputs[i].gradient)), Access::read));
+  for (size_t i = 0; i < layer.inputs.size(); ++i)
+    s.lent.t_d_inputs.push_back(
+        s.lent.lender.lend(value_view(s, layer.inputs[i], mb, s.at(operands.inputs[i].contribution())),
+                           layer.always_accumulates() ? Access::update : written));
+  if (!instr_row(instr.kind).weight_half) return;
+  for (int32_t p : layer.params)
+    s.lent.t_d_params.push_back(s.lent.lender.lend(gradient_tensor(s.model.params()[p], s.params.gradient(p)),
+                                                   s.lent.call.accumulate ? Access::update : written));
+}
+
+void finish_backward(State& s, const gsel_instr& instr, const Layer& layer) {
+  const int32_t mb = instr.microbatch;
+  if (instr_row(instr.kind).input_half)
+    for (size_t i = 0; i < layer.inputs.size(); ++i) {
+      const int32_t v = layer.inputs[i];
+      if (!s.model.values()[v].needs_gradient) continue;
+      if (layer.is_loss()) scale_contribution(s, s.operands().inputs[i], v, mb);
+      finish_contribution(s, s.operands().inputs[i], v, mb);
+    }
+  if (instr_row(instr.kind).weight_half) finish_weight_gradients(s, layer);
+  check_for_non_finite(s, instr, layer);
+  if (s.is_at_last_backward()) s.backward_done.record_compute();
 }
 
 // ---- what is lent -------------------------------------------------------------------------------------------------
@@ -116,7 +318,7 @@ void lend_values(State& s, const gsel_instr& instr, const Layer& layer) {
   }
 }
 
-void lend_parts(const Fixed& fixed, Lent& lent, const Layer& layer) {
+void lend_shards(const Fixed& fixed, Lent& lent, const Layer& layer) {
   lent.param_shards.clear();
   lent.input_shards.clear();
   lent.output_shards.clear();
@@ -167,7 +369,7 @@ void lend_call(State& s, const gsel_instr& instr, const Layer& layer) {
   call.reductions = lent.t_reductions.data();
   call.n_reductions = static_cast<int32_t>(lent.t_reductions.size());
   call.produced = lent.produced.data();
-  lend_parts(s, lent, layer);
+  lend_shards(s, lent, layer);
 }
 
 void collect_loss(State& s, const gsel_instr& instr) {
@@ -178,26 +380,6 @@ void collect_loss(State& s, const gsel_instr& instr) {
 }
 
 }  // namespace
-
-bool is_forward(gsel_instr_kind kind) {
-  return work_of(kind) == InstrWork::forward;
-}
-
-gsel_tensor value_view(const State& s, int32_t v, int32_t mb, void* data) {
-  return value_tensor(s.model.values()[v], s.program().microbatches[mb].count, data);
-}
-
-void list_samples(Lent& lent, const Run& run, const Microbatch& mb) {
-  lent.sample_ids.resize(mb.count);
-  std::iota(lent.sample_ids.begin(), lent.sample_ids.end(), run.first_sample + mb.first);
-}
-
-void hand_out(Lent& lent, int32_t kind) {
-  lent.message[0] = '\0';
-  lent.work_kind = kind;
-  lent.handed_out = true;
-  ++lent.ticket;
-}
 
 // ---- the instruction ----------------------------------------------------------------------------------------------
 
@@ -222,7 +404,7 @@ bool hand_out_layer(State& s, const gsel_instr& instr) {
   }
   if (s.run->phase > 0) reduce_phase(s, instr, s.run->phase - 1);
   lend_call(s, instr, layer);
-  hand_out(s.lent, work_kind(instr.kind));
+  hand_out(s.lent, instr_row(instr.kind).callback);
   return true;
 }
 
@@ -235,111 +417,6 @@ void take_back_layer(State& s, const gsel_instr& instr) {
   s.run->phase = 0;
   if (instr.kind == GSEL_FORWARD && s.layer_of(instr).is_loss() && s.run->collects_losses()) collect_loss(s, instr);
   if (!is_forward(instr.kind)) finish_backward(s, instr, s.layer_of(instr));
-}
-
-// ---- gradients ----------------------------------------------------------------------------------------------------
-
-namespace {
-
-// All parameters of a layer share one `accumulate`. If a tied one already has a gradient, or the layer always adds, it
-// is 1, and the gradients of the others are zeroed first.
-void begin_weight_gradients(State& s, const Layer& layer) {
-  auto begun = [&](int32_t p) { return s.model.params()[p].trainable() && s.run->weight_begun[p]; };
-  s.lent.call.accumulate = layer.always_accumulates() || std::ranges::any_of(layer.params, begun);
-  if (!s.lent.call.accumulate) return;
-  for (int32_t p : layer.params)
-    if (s.model.params()[p].trainable() && !s.run->weight_begun[p]) zero_gradient(s, p);
-}
-
-// A gradient that was not produced has no contribution yet; it is zeroed when something reads it.
-void finish_weight_gradients(State& s, const Layer& layer) {
-  for (size_t i = 0; i < layer.params.size(); ++i) {
-    const int32_t p = layer.params[i];
-    if (!s.model.params()[p].trainable() || !s.lent.produced[i]) continue;
-    s.run->weight_begun[p] = s.run->used[p] = true;
-  }
-}
-
-// For kernels that always accumulate.
-void zero_contributions(State& s, const Layer& layer, int32_t mb) {
-  for (size_t i = 0; i < layer.inputs.size(); ++i) {
-    const Value& value = s.model.values()[layer.inputs[i]];
-    if (value.needs_gradient)
-      s.device->enqueue(&gsel_device_v1::zero, s.at(s.operands().inputs[i].contribution()),
-                        static_cast<uint64_t>(value_bytes(value, s.program().microbatches[mb].count)));
-  }
-}
-
-// From here on all gradients of the step include the loss scale.
-void scale_contribution(State& s, const ArenaOperands::OfValue& operand, int32_t v, int32_t mb) {
-  if (s.loss_scale.value() == 1) return;
-  const Value& value = s.model.values()[v];
-  s.device->enqueue(&gsel_device_v1::scale, s.at(operand.contribution()), value.dtype, s.loss_scale.value(),
-                    static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count)));
-}
-
-}  // namespace
-
-// ---- before the callback ------------------------------------------------------------------------------------------
-
-// Before the first phase. Opens the windows of gradients, also for a micro-batch whose data ended early. A micro-batch
-// that is empty in the program opens none; they open at the first instruction that needs them.
-void begin_backward(State& s, const gsel_instr& instr, const Layer& layer) {
-  s.lent.call.accumulate = 0;
-  if (layer.always_accumulates() && known_form_of(instr.kind).input_half && !s.is_empty(instr.microbatch))
-    zero_contributions(s, layer, instr.microbatch);
-  if (!known_form_of(instr.kind).weight_half) return;
-  for (size_t i = 0; i < layer.params.size(); ++i)
-    if (const int32_t p = layer.params[i];
-        s.model.params()[p].trainable() && s.program().microbatches[instr.microbatch].count > 0)
-      open_gradient_window(s, s.params.bucket_of(p), s.operands().params[i].gradient_window);
-  if (!s.is_empty(instr.microbatch)) begin_weight_gradients(s, layer);
-}
-
-void lend_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
-  const int32_t mb = instr.microbatch;
-  const ArenaOperands& operands = s.operands();
-  const Access written = s.run->phase ? Access::update : Access::write;
-  s.lent.t_d_outputs.clear();
-  s.lent.t_d_inputs.clear();
-  s.lent.t_d_params.clear();
-  for (size_t i = 0; i < layer.outputs.size(); ++i)
-    s.lent.t_d_outputs.push_back(
-        s.lent.lender.lend(value_view(s, layer.outputs[i], mb, s.at(operands.outputs[i].gradient)), Access::read));
-  for (size_t i = 0; i < layer.inputs.size(); ++i)
-    s.lent.t_d_inputs.push_back(
-        s.lent.lender.lend(value_view(s, layer.inputs[i], mb, s.at(operands.inputs[i].contribution())),
-                           layer.always_accumulates() ? Access::update : written));
-  if (!known_form_of(instr.kind).weight_half) return;
-  for (int32_t p : layer.params)
-    s.lent.t_d_params.push_back(s.lent.lender.lend(gradient_tensor(s.model.params()[p], s.params.gradient(p)),
-                                                   s.lent.call.accumulate ? Access::update : written));
-}
-
-// ---- after the callback -------------------------------------------------------------------------------------------
-
-void finish_backward(State& s, const gsel_instr& instr, const Layer& layer) {
-  const int32_t mb = instr.microbatch;
-  if (known_form_of(instr.kind).input_half)
-    for (size_t i = 0; i < layer.inputs.size(); ++i) {
-      const int32_t v = layer.inputs[i];
-      if (!s.model.values()[v].needs_gradient) continue;
-      if (layer.is_loss()) scale_contribution(s, s.operands().inputs[i], v, mb);
-      finish_contribution(s, s.operands().inputs[i], v, mb);
-    }
-  if (known_form_of(instr.kind).weight_half) finish_weight_gradients(s, layer);
-  look_for_non_finite(s, instr, layer);
-  if (s.is_at_last_backward()) s.backward_done.record_compute();
-}
-
-// ---- contributions to a value's gradient --------------------------------------------------------------------------
-
-void finish_contribution(State& s, const ArenaOperands::OfValue& operand, int32_t v, int32_t mb) {
-  const void* scratch = s.at(operand.scratch);
-  if (!scratch) return;
-  const Value& value = s.model.values()[v];
-  s.add(s.at(operand.gradient), scratch, value.dtype,
-        static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count)));
 }
 
 }  // namespace gsel::execute

@@ -1,10 +1,14 @@
-// train/execute/messages.cc: the messages of a step (messages.h), and the instructions SEND and RECV that make them:
-// values and gradients between pipeline ranks. A received gradient is a contribution, like a backward's.
+// train/execute/messages.cc: transfers of values and gradients between ranks. SEND and RECV are messages between
+// pipeline ranks (messages.h); a received gradient is a contribution, like a backward's. SCATTER and GATHER move a
+// whole micro-batch on one rank to or from its shards on all ranks of the data axis. Shards are consecutive in order of
+// coordinate, and as even as possible.
 #include "train/execute/messages.h"
 
 #include <utility>
 
 #include "base/os.h"
+#include "base/shard.h"
+#include "comm/call/collective.h"
 #include "model/views.h"
 #include "train/execute/instructions.h"
 
@@ -143,7 +147,7 @@ namespace {
 gsel_collective call_of_message(const State& s, size_t position) {
   const gsel_instr& instr = s.program().step[position];
   const int32_t v = instr.value, mb = instr.microbatch;
-  const bool sends = known_form_of(instr.kind).is_send();
+  const bool sends = instr_row(instr.kind).is_send();
   const ArenaOperands::OfValue& operand = s.run->plan.operands(position).inputs[0];
   void* memory = s.at(instr.flags & GSEL_INSTR_GRADIENT ? operand.contribution() : operand.value);
   if (!memory)
@@ -188,6 +192,47 @@ void receive(State& s, const gsel_instr& instr) {
 
 void settle_messages(State& s) {
   waiting_for_messages(s, [&] { s.messages->settle(); });
+}
+
+// ---- SCATTER and GATHER -------------------------------------------------------------------------------------------
+
+namespace {
+
+// Elements of each rank's shard of the whole micro-batch.
+const std::vector<uint64_t>& count_shards(State& s, const gsel_instr& instr) {
+  const auto& microbatches = s.program().microbatches;
+  const int64_t samples = microbatches[microbatches[instr.microbatch].whole].count;
+  const int32_t ranks = s.axis_size(instr.axis);
+  std::vector<uint64_t>& counts = s.lent.shard_counts;
+  counts.clear();
+  for (int32_t coordinate = 0; coordinate < ranks; ++coordinate) {
+    const gsel_range range = shard_range(samples, ranks, coordinate);
+    counts.push_back(static_cast<uint64_t>((range.end - range.begin) * s.model.values()[instr.value].sample_elems));
+  }
+  return counts;
+}
+
+}  // namespace
+
+void scatter_or_gather(State& s, const gsel_instr& instr) {
+  const int32_t v = instr.value, mb = instr.microbatch;
+  const bool gradient = instr.flags & GSEL_INSTR_GRADIENT, scatters = instr_row(instr.kind).writes_value;
+  const std::vector<uint64_t>& counts = count_shards(s, instr);
+  const ArenaOperands::OfValue &of_own = s.operands().inputs[0], &of_whole = s.operands().outputs[0];
+  void* whole = s.at(gradient ? of_whole.gradient : of_whole.value);
+  void* own = s.at(gradient ? of_own.contribution() : of_own.value);
+  void *src = scatters ? whole : own, *dst = scatters ? own : whole;
+
+  const Value& value = s.model.values()[v];
+  if (s.axis_size(instr.axis) == 1) {
+    s.copy(dst, src, value_bytes(value, s.program().microbatches[mb].count), GSEL_COPY_ON_DEVICE);
+  } else {
+    gsel_collective call = collective_of(instr, src, dst, 0, value.dtype);
+    call.kind = row_of(call.kind).with_counts;
+    (scatters ? call.send_counts : call.recv_counts) = counts.data();
+    call_now(s, instr.kind, instr.axis, call);
+  }
+  if (gradient && !s.is_empty(mb)) finish_contribution(s, of_own, v, mb);
 }
 
 }  // namespace gsel::execute

@@ -1,9 +1,7 @@
-// train/execute/non_finite.cc: the order of origins (non_finite.h), and the search for non-finite numbers. Each rank
+// train/execute/non_finite.cc: the order of origins (state.h), and the search for non-finite numbers. Each rank
 // checks the gradients that its backwards produce, before a reduction spreads them over all ranks. Once it has found
 // one, or a non-finite loss, it checks the values that backwards read in that micro-batch, to see whether forward made
 // it. OVERFLOW or NORM tells all ranks that a step has one; then they agree on its first origin.
-#include "train/execute/non_finite.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -165,13 +163,13 @@ NonFiniteOrigin origin_in(const Fixed& fixed, const Run& run, int32_t layer, int
 }
 
 // The backward of the loss gets no gradient, so it made a non-finite gradient that the next backward received.
-void look_at_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
+void check_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
   for (size_t i = 0; i < layer.params.size(); ++i) {
     const int32_t p = layer.params[i];
     if (!s.model.params()[p].trainable() || !s.lent.produced[i]) continue;
     const size_t squares =
         s.numbers.sum_squares(s.params.gradient(p), GSEL_F32, static_cast<uint64_t>(s.model.params()[p].n_elems));
-    if (!s.numbers.are_known_at_once()) s.run->looks.push_back({instr.layer, p, instr.microbatch, squares});
+    if (!s.numbers.are_known_at_once()) s.run->pending_checks.push_back({instr.layer, p, instr.microbatch, squares});
     if (!s.numbers.are_known_at_once() || std::isfinite(s.numbers[squares])) continue;
     s.run->origin = origin_in(s, *s.run, instr.layer, p, instr.microbatch);
     for (size_t k = 0; k < layer.outputs.size(); ++k)
@@ -198,7 +196,7 @@ bool was_gathered(const Program& program, const Value& value, int32_t mb) {
   return value.producer >= 0 && std::ranges::any_of(program.microbatches, is_part);
 }
 
-void look_at_value(const Fixed& fixed, Run& run, const void* data, int32_t v, int32_t mb) {
+void check_value(const Fixed& fixed, Run& run, const void* data, int32_t v, int32_t mb) {
   const Value& value = fixed.model.values()[v];
   if (was_gathered(run.program, value, mb) || is_finite_value(fixed, run.program.microbatches[mb], data, v)) return;
   const int32_t id = described_value(fixed.model, v), producer = fixed.model.values()[id].producer;
@@ -213,36 +211,36 @@ void look_at_value(const Fixed& fixed, Run& run, const void* data, int32_t v, in
 }  // namespace
 
 // After a backward. Checks gradients until one is found in this step; from then on the values of its micro-batch.
-void look_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer) {
+void check_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer) {
   if (s.non_finite == NonFinite::off) return;
-  if (!s.run->origin.is_known() && known_form_of(instr.kind).weight_half) look_at_gradients(s, instr, layer);
+  if (!s.run->origin.is_known() && instr_row(instr.kind).weight_half) check_gradients(s, instr, layer);
   if (!s.run->origin.is_known() || s.run->origin.microbatch != s.run->microbatch_number[instr.microbatch]) return;
   const ArenaOperands& operands = s.operands();
   for (size_t i = 0; i < layer.inputs.size(); ++i)
-    look_at_value(s, *s.run, s.at(operands.inputs[i].value), layer.inputs[i], instr.microbatch);
+    check_value(s, *s.run, s.at(operands.inputs[i].value), layer.inputs[i], instr.microbatch);
   for (size_t i = 0; i < layer.outputs.size(); ++i)
-    look_at_value(s, *s.run, s.at(operands.outputs[i].value), layer.outputs[i], instr.microbatch);
+    check_value(s, *s.run, s.at(operands.outputs[i].value), layer.outputs[i], instr.microbatch);
 }
 
 // The first gradient in the order of the step. Values that are read before it are gone by now.
-void take_looks(State& s) {
-  if (s.run->looks.empty()) return;
+void finish_pending_checks(State& s) {
+  if (s.run->pending_checks.empty()) return;
   s.numbers.wait();
   const auto first = std::ranges::find_if(
-      s.run->looks, [&](const GradientLook& look) { return !std::isfinite(s.numbers[look.squares]); });
-  if (first != s.run->looks.end())
+      s.run->pending_checks, [&](const PendingCheck& look) { return !std::isfinite(s.numbers[look.squares]); });
+  if (first != s.run->pending_checks.end())
     note_origin(s, *s.run, origin_in(s, *s.run, first->layer, first->param, first->microbatch));
-  s.run->looks.clear();
+  s.run->pending_checks.clear();
 }
 
-void look_at_loss(const Fixed& fixed, Run& run, int32_t microbatch) {
+void check_loss(const Fixed& fixed, Run& run, int32_t microbatch) {
   const Layer& layer = fixed.model.layers()[fixed.model.loss_layer()];
   const int32_t number = run.microbatch_number[microbatch];
   for (size_t i = 0; i < 2; ++i)
     if (!std::isfinite(run.losses[microbatch][i]))
       note_origin(fixed, run, {fixed.rank, layer.origin, -1, number, layer.outputs[i]});
   const double weight = run.losses[microbatch][1];
-  if (run.odd_weight_microbatch < 0 && !(weight >= 0 && std::isfinite(weight))) run.odd_weight_microbatch = number;
+  if (run.bad_weight_microbatch < 0 && !(weight >= 0 && std::isfinite(weight))) run.bad_weight_microbatch = number;
 }
 
 void report_non_finite(const Progress& progress, gsel_step_report& report) {

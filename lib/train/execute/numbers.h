@@ -3,8 +3,11 @@
 // when a call returns. Does not know what they mean.
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <utility>
 
+#include "base/error.h"
 #include "device/device.h"
 
 namespace gsel {
@@ -12,19 +15,34 @@ namespace gsel {
 class Numbers {
  public:
   // most: numbers of a run.
-  Numbers(std::shared_ptr<DeviceContext> device, size_t most);
+  Numbers(std::shared_ptr<DeviceContext> device, size_t most)
+      : device_(std::move(device)),
+        most_(most),
+        memory_(device_, std::max<size_t>(most, 1) * sizeof(double), GSEL_MEMORY_PINNED) {}
 
   bool are_known_at_once() const { return !device_->compute(); }
   // Forgets all; the device must have written them.
   void clear() { n_ = 0; }
   // On the compute stream. Returns the number's index.
-  size_t sum_squares(const void* data, gsel_dtype dtype, uint64_t elems);
-  size_t fetch(const void* number);  // an f64 of the device
+  size_t sum_squares(const void* data, gsel_dtype dtype, uint64_t elems) {
+    device_->enqueue(&gsel_device_v1::sum_squares, data, dtype, elems, next());
+    return n_ - 1;
+  }
+  // number: an f64 of the device.
+  size_t fetch(const void* number) {
+    device_->enqueue(&gsel_device_v1::copy, static_cast<void*>(next()), number, uint64_t{sizeof(double)},
+                     int32_t{GSEL_COPY_TO_HOST});
+    return n_ - 1;
+  }
   void wait() const { device_->wait(); }
   double operator[](size_t i) const { return static_cast<const double*>(memory_.data())[i]; }
 
  private:
-  double* next();
+  double* next() {
+    if (n_ == most_)
+      throw Error(GSEL_ERR_INTERNAL, fmt::format("a run has more numbers than the {} that its program has", most_));
+    return static_cast<double*>(memory_.data()) + n_++;
+  }
 
   const std::shared_ptr<DeviceContext> device_;
   const size_t most_;

@@ -58,7 +58,7 @@ void step_again(State& s, double clip, bool overflowed) {
   const std::vector<gsel_instr>& step = s.program().step;
   for (s.run->position = static_cast<size_t>(s.run->last_optimistic) + 1; s.run->position < step.size();
        ++s.run->position)
-    if (known_form_of(step[s.run->position].kind).repeats) run_instr(s, step[s.run->position]);
+    if (instr_row(step[s.run->position].kind).repeats) run_instr(s, step[s.run->position]);
   ++s.step;
 }
 
@@ -68,7 +68,7 @@ void step_again(State& s, double clip, bool overflowed) {
 
 // A communicator without a thread of its own makes the call blocking, which loses the gain of an optimistic step.
 void start_optimistic(State& s, const gsel_instr& instr, double number) {
-  const bool is_norm = known_form_of(instr.kind).peers == InstrPeers::norm;
+  const bool is_norm = instr_row(instr.kind).peers == InstrPeers::norm;
   OptimisticNumber& optimistic = is_norm ? s.validation.squares : s.validation.overflow;
   s.validation.is_open = optimistic.is_open = true;
   s.validation.weight = s.run->weight;
@@ -101,10 +101,10 @@ void report_validated(const Run& run, const Validation& validation, gsel_step_re
 // ---- validation -----------------------------------------------------------------------------------------------
 
 bool post_validate(State& s) {
-  const bool stands = settle_validation(s);
+  const bool valid = settle_validation(s);
   s.run->record.report.loss_scale = s.loss_scale.value();
   s.run->record.report.learning_rate = s.optimizer.learning_rate(s.updates);
-  if (stands) {
+  if (valid) {
     s.messages->passed_post_validate();
     return true;
   }
@@ -131,14 +131,14 @@ bool settle_validation(State& s) {
   s.validation.gradient_norm =
       has_norm ? std::sqrt(s.validation.squares.value) / (s.validation.weight * s.loss_scale.value()) : 0;
   const double clip = has_norm ? clip_of(s, s.validation.gradient_norm) : 1;
-  const bool stands = clip == 1 && !overflowed;
-  if (!stands) {
+  const bool valid = clip == 1 && !overflowed;
+  if (!valid) {
     close_forward(s);
     step_again(s, clip, overflowed);
   }
   s.step_copy->drop();
   end_update(s, overflowed, s.validation.step, s.validation.origin);
-  return stands;
+  return valid;
 }
 
 }  // namespace gsel::execute

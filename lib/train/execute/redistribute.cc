@@ -1,16 +1,23 @@
-// train/execute/redistribute.cc: see redistribute.h.
+// train/execute/redistribute.cc: redistributions (redistribute.h), and the instructions of the library's own layers
+// that make them: in forward they change a value's placement on the sharing axis, in backward that of its gradient. If
+// nothing has to be done, or a sum can be made in place, both values share memory (train/state/arena_plan.h).
 #include "train/execute/redistribute.h"
 
 #include <algorithm>
 
 #include "base/dtype.h"
 #include "model/views.h"
+#include "train/execute/instructions.h"
 
 namespace gsel {
 namespace {
 
-bool all_alike(const std::vector<uint64_t>& counts) {
+bool all_equal(const std::vector<uint64_t>& counts) {
   return std::ranges::all_of(counts, [&](uint64_t n) { return n == counts.front(); });
+}
+
+const char* at(const void* tensor, int64_t elems, gsel_dtype dtype) {
+  return static_cast<const char*>(tensor) + static_cast<uint64_t>(elems) * dtype_bytes(dtype);
 }
 
 }  // namespace
@@ -35,131 +42,166 @@ void Redistributor::connect(Communicator& axis) {
   }
 }
 
+// ---- once for each program ---------------------------------------------------------------------------------------
+
+Redistributor::Shards Redistributor::divide(const std::vector<int64_t>& dims, int32_t v) const {
+  Shards shards;
+  for (const Shard& shard : shards_[static_cast<size_t>(v)]) {
+    shards.rows.push_back(rows_of(dims, shard));
+    shards.counts.push_back(static_cast<uint64_t>(shards.rows.back().count * shards.rows.back().length));
+  }
+  if (!shards.rows.empty() && shards.rows.back().count == 1) shards.rows.clear();
+  return shards;
+}
+
+// An all-to-all sends each rank its future shard from this rank's tensor, and receives from each rank its shard of this
+// rank's future tensor.
+ResolvedRedistribution Redistributor::resolve(Redistribution redistribution, int32_t from, int32_t to,
+                                              int64_t n) const {
+  const Value &source = model_.values()[from], &result = model_.values()[to];
+  ResolvedRedistribution r;
+  r.redistribution = ranks_ == 1 ? Redistribution::none : redistribution;
+  r.dtype = source.dtype;
+  r.bytes = static_cast<uint64_t>(value_bytes(source, n));
+  auto make = [&](gsel_collective_kind kind, uint64_t count, gsel_op op) {
+    r.call = make_collective(kind, nullptr, nullptr, count, r.dtype, op);
+    r.call.label = {source.name.data(), source.name.size()};
+  };
+  const auto source_elems = static_cast<uint64_t>(value_elems(source, n)),
+             result_elems = static_cast<uint64_t>(value_elems(result, n));
+  switch (r.redistribution) {
+    case Redistribution::none:
+      break;
+    case Redistribution::slice:
+      r.slice = rows_of(whole_batch_dims(result, n), result.shard);
+      break;
+    case Redistribution::allreduce:
+      make(GSEL_COLLECTIVE_ALLREDUCE, source_elems, GSEL_SUM);
+      break;
+    case Redistribution::allgather: {
+      make(GSEL_COLLECTIVE_ALLGATHER, source_elems, 0);
+      auto [rows, counts] = divide(whole_batch_dims(result, n), from);
+      r.unpacked = std::move(rows);
+      if (all_equal(counts)) break;
+      r.call.kind = GSEL_COLLECTIVE_ALLGATHERV;
+      r.recv_counts = std::move(counts);
+      break;
+    }
+    case Redistribution::reduce_scatter: {
+      make(GSEL_COLLECTIVE_REDUCE_SCATTER, result_elems, GSEL_SUM);
+      auto [rows, counts] = divide(whole_batch_dims(source, n), to);
+      r.packed = std::move(rows);
+      if (all_equal(counts)) break;
+      r.call.kind = GSEL_COLLECTIVE_REDUCE_SCATTERV;
+      r.recv_counts = std::move(counts);
+      break;
+    }
+    case Redistribution::alltoall: {
+      auto [sent, send_counts] = divide(batch_dims(source, n), to);
+      auto [received, recv_counts] = divide(batch_dims(result, n), from);
+      make(GSEL_COLLECTIVE_ALLTOALL, send_counts.front(), 0);
+      r.packed = std::move(sent);
+      r.unpacked = std::move(received);
+      r.received_at = packing_of(redistribution, source, result, n, ranks_).send_bytes;
+      if (all_equal(send_counts) && all_equal(recv_counts) && send_counts.front() == recv_counts.front()) break;
+      r.call.kind = GSEL_COLLECTIVE_ALLTOALLV;
+      r.send_counts = std::move(send_counts);
+      r.recv_counts = std::move(recv_counts);
+      break;
+    }
+  }
+  if (!r.send_counts.empty()) r.call.send_counts = r.send_counts.data();
+  if (!r.recv_counts.empty()) r.call.recv_counts = r.recv_counts.data();
+  return r;
+}
+
+// ---- in each step ------------------------------------------------------------------------------------------------
+
 void Redistributor::copy(void* dst, const void* src, uint64_t bytes) const {
   if (dst != src) device_->copy(dst, src, bytes, GSEL_COPY_ON_DEVICE);
 }
 
-void Redistributor::copy_rows(void* dst, const void* src, const Rows& rows, gsel_dtype dtype) const {
-  const uint64_t size = dtype_bytes(dtype), row = static_cast<uint64_t>(rows.row) * size;
-  const uint64_t to = static_cast<uint64_t>(rows.dst_stride) * size,
-                 from = static_cast<uint64_t>(rows.src_stride) * size;
-  if (to == row && from == row) return copy(dst, src, row * static_cast<uint64_t>(rows.count));
-  device_->enqueue(&gsel_device_v1::copy_rows, dst, to, src, from, row, static_cast<uint64_t>(rows.count));
+// Strides in elements.
+void Redistributor::copy_rows(void* dst, int64_t dst_stride, const void* src, int64_t src_stride, const ShardRows& rows,
+                              gsel_dtype dtype) const {
+  const uint64_t size = dtype_bytes(dtype), row = static_cast<uint64_t>(rows.length) * size,
+                 count = static_cast<uint64_t>(rows.count);
+  const uint64_t to = static_cast<uint64_t>(dst_stride) * size, from = static_cast<uint64_t>(src_stride) * size;
+  if (to == row && from == row) return copy(dst, src, row * count);
+  device_->enqueue(&gsel_device_v1::copy_rows, dst, to, src, from, row, count);
 }
 
-// ---- packing -----------------------------------------------------------------------------------------------------
-
-const Redistributor::Parts& Redistributor::parts_of(int32_t v, int32_t tensor, bool whole, int64_t n) {
-  const auto [it, is_new] = parts_.try_emplace({v, tensor, whole, n});
-  Parts& parts = it->second;
-  if (!is_new) return parts;
-  const Value& value = model_.values()[tensor];
-  const std::vector<int64_t> dims = whole ? whole_batch_dims(value, n) : batch_dims(value, n);
-  parts.value = v;
-  for (const Shard& shard : shards_[v]) {
-    parts.rows.push_back(rows_of(dims, shard));
-    parts.counts.push_back(static_cast<uint64_t>(parts.rows.back().count * parts.rows.back().length));
-    parts.contiguous = parts.rows.back().count == 1;
-  }
-  return parts;
-}
-
-const void* Redistributor::cut(const Parts& parts, const void* tensor, void* room) const {
-  if (parts.contiguous) return tensor;
-  const gsel_dtype dtype = model_.values()[parts.value].dtype;
-  const uint64_t size = dtype_bytes(dtype);
-  auto* to = static_cast<char*>(room);
-  for (size_t i = 0; i < parts.rows.size(); to += parts.counts[i++] * size) {
-    const ShardRows& rows = parts.rows[i];
-    copy_rows(to, static_cast<const char*>(tensor) + static_cast<uint64_t>(rows.first) * size,
-              {rows.length, rows.stride, rows.length, rows.count}, dtype);
-  }
-  return room;
-}
-
-void Redistributor::join(const Parts& parts, const void* room, void* tensor) const {
-  if (parts.contiguous) return;
-  const gsel_dtype dtype = model_.values()[parts.value].dtype;
-  const uint64_t size = dtype_bytes(dtype);
-  const auto* from = static_cast<const char*>(room);
-  for (size_t i = 0; i < parts.rows.size(); from += parts.counts[i++] * size) {
-    const ShardRows& rows = parts.rows[i];
-    copy_rows(static_cast<char*>(tensor) + static_cast<uint64_t>(rows.first) * size, from,
-              {rows.stride, rows.length, rows.length, rows.count}, dtype);
+void Redistributor::pack(const std::vector<ShardRows>& shards, const void* tensor, void* packed,
+                         gsel_dtype dtype) const {
+  int64_t done = 0;
+  for (const ShardRows& rows : shards) {
+    copy_rows(const_cast<char*>(at(packed, done, dtype)), rows.length, at(tensor, rows.first, dtype), rows.stride, rows,
+              dtype);
+    done += rows.count * rows.length;
   }
 }
 
-// ---- redistributions --------------------------------------------------------------------------------------------
-
-void Redistributor::run(const RedistributionJob& job, const Call& call) {
-  const Value& from = model_.values()[job.from];
-  if (ranks_ == 1 || job.redistribution == Redistribution::none)
-    return copy(job.dst, job.src, value_bytes(from, job.n_samples));
-  switch (job.redistribution) {
-    case Redistribution::allreduce:
-      return call(make_collective(GSEL_COLLECTIVE_ALLREDUCE, job.src, job.dst,
-                                  static_cast<uint64_t>(value_elems(from, job.n_samples)), from.dtype, GSEL_SUM));
-    case Redistribution::allgather:
-      return gather(job, call);
-    case Redistribution::reduce_scatter:
-      return scatter(job, call);
-    case Redistribution::slice:
-      return take_slice(job);
-    default:
-      return exchange(job, call);
+void Redistributor::unpack(const std::vector<ShardRows>& shards, const void* packed, void* tensor,
+                           gsel_dtype dtype) const {
+  int64_t done = 0;
+  for (const ShardRows& rows : shards) {
+    copy_rows(const_cast<char*>(at(tensor, rows.first, dtype)), rows.stride, at(packed, done, dtype), rows.length, rows,
+              dtype);
+    done += rows.count * rows.length;
   }
 }
 
-void Redistributor::gather(const RedistributionJob& job, const Call& call) {
-  const Value& from = model_.values()[job.from];
-  const Parts& all = parts_of(job.from, job.to, true, job.n_samples);
-  void* came = all.contiguous ? job.dst : job.packing;
-  gsel_collective gather = make_collective(GSEL_COLLECTIVE_ALLGATHER, job.src, came,
-                                           static_cast<uint64_t>(value_elems(from, job.n_samples)), from.dtype);
-  if (!all_alike(all.counts)) {
-    gather.kind = GSEL_COLLECTIVE_ALLGATHERV;
-    gather.recv_counts = all.counts.data();
-  }
-  call(gather);
-  join(all, came, job.dst);
-}
-
-void Redistributor::scatter(const RedistributionJob& job, const Call& call) {
-  const Value& to = model_.values()[job.to];
-  const Parts& all = parts_of(job.to, job.from, true, job.n_samples);
-  gsel_collective scatter = make_collective(GSEL_COLLECTIVE_REDUCE_SCATTER, cut(all, job.src, job.packing), job.dst,
-                                            static_cast<uint64_t>(value_elems(to, job.n_samples)), to.dtype, GSEL_SUM);
-  if (!all_alike(all.counts)) {
-    scatter.kind = GSEL_COLLECTIVE_REDUCE_SCATTERV;
-    scatter.recv_counts = all.counts.data();
-  }
-  call(scatter);
-}
-
-void Redistributor::take_slice(const RedistributionJob& job) const {
-  const Value& to = model_.values()[job.to];
-  const ShardRows rows = rows_of(whole_batch_dims(to, job.n_samples), to.shard);
-  copy_rows(job.dst, static_cast<const char*>(job.src) + static_cast<uint64_t>(rows.first) * dtype_bytes(to.dtype),
-            {rows.length, rows.stride, rows.length, rows.count}, to.dtype);
-}
-
-// Sends each rank its future shard from this rank's tensor; receives from each rank its shard of this rank's future
-// tensor.
-void Redistributor::exchange(const RedistributionJob& job, const Call& call) {
-  const Value &from = model_.values()[job.from], &to = model_.values()[job.to];
-  const Parts &given = parts_of(job.to, job.from, false, job.n_samples),
-              &taken = parts_of(job.from, job.to, false, job.n_samples);
-  const uint64_t begin = packing_of(job.redistribution, from, to, job.n_samples, ranks_).send_bytes;
-  void* came = taken.contiguous ? job.dst : static_cast<char*>(job.packing) + begin;
-  gsel_collective all = make_collective(GSEL_COLLECTIVE_ALLTOALL, cut(given, job.src, job.packing), came,
-                                        given.counts.front(), from.dtype);
-  if (!all_alike(given.counts) || !all_alike(taken.counts) || given.counts.front() != taken.counts.front()) {
-    all.kind = GSEL_COLLECTIVE_ALLTOALLV;
-    all.send_counts = given.counts.data();
-    all.recv_counts = taken.counts.data();
-  }
-  call(all);
-  join(taken, came, job.dst);
+void Redistributor::run(const ResolvedRedistribution& how, const Buffers& buffers, const Call& call) const {
+  const auto& [src, dst, packing] = buffers;
+  if (how.redistribution == Redistribution::none) return copy(dst, src, how.bytes);
+  if (how.redistribution == Redistribution::slice)
+    return copy_rows(dst, how.slice.length, at(src, how.slice.first, how.dtype), how.slice.stride, how.slice,
+                     how.dtype);
+  pack(how.packed, src, packing, how.dtype);
+  gsel_collective ready = how.call;
+  ready.send = how.packed.empty() ? src : packing;
+  ready.recv = how.unpacked.empty() ? dst : static_cast<char*>(packing) + how.received_at;
+  call(ready);
+  unpack(how.unpacked, ready.recv, dst, how.dtype);
 }
 
 }  // namespace gsel
+
+namespace gsel::execute {
+namespace {
+
+void redistribute(State& s, const gsel_instr& instr, const void* src, void* dst) {
+  auto make = [&](const gsel_collective& call) {
+    call_now(s, instr_row(instr.kind).counted_under, s.sharing_axis(), call);
+  };
+  s.redistributor.run(*s.run->redistribution(), {src, dst, s.at(s.operands().packing)},
+                      std::ref(make));  // allocates nothing
+}
+
+// Only this layer reads the output's gradient. If that becomes the input's gradient in place, it is the first
+// contribution as it is, or is added to earlier ones.
+void redistribute_gradient(State& s, const gsel_instr& instr, int32_t to) {
+  const ArenaOperands& operands = s.operands();
+  const int32_t mb = instr.microbatch;
+  void* src = s.at(operands.outputs[0].gradient);
+  const bool in_place = stays_in_place(s.run->redistribution()->redistribution, s.axis_size(s.sharing_axis()));
+  redistribute(s, instr, src, in_place ? src : s.at(operands.inputs[0].contribution()));
+  if (!in_place) return finish_contribution(s, operands.inputs[0], to, mb);
+  const Value& value = s.model.values()[to];
+  if (void* sum = s.at(operands.inputs[0].gradient); sum != src)
+    s.add(sum, src, value.dtype, static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count)));
+}
+
+}  // namespace
+
+void redistribute_layer(State& s, const gsel_instr& instr) {
+  if (!s.is_empty(instr.microbatch)) {
+    if (instr_row(instr.kind).input_half)
+      redistribute_gradient(s, instr, s.layer_of(instr).inputs.front());
+    else
+      redistribute(s, instr, s.at(s.operands().inputs[0].value), s.at(s.operands().outputs[0].value));
+  }
+  if (s.is_at_last_backward()) s.backward_done.record_compute();
+}
+
+}  // namespace gsel::execute

@@ -1,12 +1,10 @@
 // train/execute/redistribute.h: redistributes a value on the sharing axis (program/redistribution.h) by one collective.
-// Shards that are not contiguous in a tensor are packed (train/state/packing.h). Does not know programs, nor who counts
-// the bytes.
+// The call, and how shards that are not contiguous in a tensor are packed (train/state/packing.h), are resolved once
+// for each program. Does not know programs, nor who counts the bytes.
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
-#include <tuple>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -16,13 +14,22 @@
 
 namespace gsel {
 
-struct RedistributionJob {
+// A redistribution of some samples of a value: all but the memory. The call refers to the counts.
+struct ResolvedRedistribution {
+  ResolvedRedistribution() = default;
+  ResolvedRedistribution(ResolvedRedistribution&&) = default;
+  ResolvedRedistribution& operator=(ResolvedRedistribution&&) = default;
+
   Redistribution redistribution = Redistribution::none;
-  int32_t from = 0, to = 0;  // value ids
-  int64_t n_samples = 0;
-  const void* src = nullptr;
-  void* dst = nullptr;  // may equal src for `none` and `allreduce`
-  void* packing = nullptr;
+  gsel_dtype dtype = GSEL_F32;
+  uint64_t bytes = 0;  // of the source
+  ShardRows slice;     // of the source, for Redistribution::slice
+  gsel_collective call{};
+  std::vector<uint64_t> send_counts, recv_counts;
+  // By coordinate: the shards of the source, which are packed before the call, and those of the result, which are
+  // unpacked after it. Empty: they are contiguous.
+  std::vector<ShardRows> packed, unpacked;
+  uint64_t received_at = 0;  // offset of the received shards in the packing memory
 };
 
 class Redistributor {
@@ -31,42 +38,37 @@ class Redistributor {
 
   // Exchanges the shards of all ranks of the axis. A collective, once; only if there are several ranks.
   void connect(Communicator& axis);
+  // For n samples of value `from`, which becomes value `to`. After connect.
+  ResolvedRedistribution resolve(Redistribution redistribution, int32_t from, int32_t to, int64_t n) const;
 
-  // call: makes the collectives on the axis.
-  using Call = std::function<void(const gsel_collective&)>;
-  void run(const RedistributionJob& job, const Call& call);
-
-  // Rows of `row` elements; strides in elements.
-  struct Rows {
-    int64_t dst_stride, src_stride, row, count;
+  struct Buffers {
+    const void* src;
+    void* dst;  // may equal src for `none` and `allreduce`
+    void* packing;
   };
-  void copy_rows(void* dst, const void* src, const Rows& rows, gsel_dtype dtype) const;
+  // call: makes the collective on the axis.
+  using Call = std::function<void(const gsel_collective&)>;
+  void run(const ResolvedRedistribution& how, const Buffers& buffers, const Call& call) const;
 
  private:
-  // A tensor divided into the ranks' shards of a value.
-  struct Parts {
-    int32_t value;
-    std::vector<ShardRows> rows;   // by coordinate
+  struct Shards {
+    std::vector<ShardRows> rows;   // by coordinate; empty: contiguous
     std::vector<uint64_t> counts;  // elements
-    bool contiguous;               // each shard, so that no packing is needed
   };
-  // The shards of n samples of `tensor`, whole or local. Cached.
-  const Parts& parts_of(int32_t v, int32_t tensor, bool whole, int64_t n);
-  // cut: packs the shards of a tensor in `room`, or returns the tensor if they are contiguous. join: the reverse.
-  const void* cut(const Parts& parts, const void* tensor, void* room) const;
-  void join(const Parts& parts, const void* room, void* tensor) const;
+  // A tensor of these dimensions, divided into the ranks' shards of value v.
+  Shards divide(const std::vector<int64_t>& dims, int32_t v) const;
 
   void copy(void* dst, const void* src, uint64_t bytes) const;
-  void gather(const RedistributionJob& job, const Call& call);
-  void scatter(const RedistributionJob& job, const Call& call);
-  void take_slice(const RedistributionJob& job) const;
-  void exchange(const RedistributionJob& job, const Call& call);
+  void copy_rows(void* dst, int64_t dst_stride, const void* src, int64_t src_stride, const ShardRows& rows,
+                 gsel_dtype dtype) const;
+  // Copies shards from a tensor to packing memory, one after the other, or back.
+  void pack(const std::vector<ShardRows>& shards, const void* tensor, void* packed, gsel_dtype dtype) const;
+  void unpack(const std::vector<ShardRows>& shards, const void* packed, void* tensor, gsel_dtype dtype) const;
 
   const std::shared_ptr<DeviceContext> device_;
   const Model& model_;
   const int32_t ranks_;
   std::vector<std::vector<Shard>> shards_;  // by value, then coordinate; empty for whole values
-  std::map<std::tuple<int32_t, int32_t, bool, int64_t>, Parts> parts_;
 };
 
 }  // namespace gsel

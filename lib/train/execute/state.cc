@@ -1,9 +1,18 @@
 // train/execute/state.cc: see state.h.
 #include "train/execute/state.h"
 
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "base/foreign.h"
+#include "base/log.h"
+#include "base/random.h"
 #include "program/optimistic.h"
+#include "program/redistribution.h"
 #include "program/shards.h"
 #include "program/stages.h"
+#include "train/execute/instructions.h"
 
 namespace gsel::execute {
 namespace {
@@ -24,8 +33,8 @@ size_t most_numbers(const Model& model, const Program& program, const ParamStora
   for (size_t b = 0; b < program.buckets.size(); ++b) gradients += params.layout(static_cast<int32_t>(b)).runs.size();
   size_t n = 2 * program.microbatches.size();
   for (const gsel_instr& instr : program.step) {
-    if (work_of(instr.kind) == InstrWork::backward) n += model.layers()[instr.layer].params.size();
-    if (work_of(instr.kind) == InstrWork::check) n += gradients;
+    if (task_of(instr.kind) == InstrTask::backward) n += model.layers()[instr.layer].params.size();
+    if (task_of(instr.kind) == InstrTask::check) n += gradients;
   }
   return n;
 }
@@ -44,9 +53,125 @@ BucketState make_bucket(const Fixed& fixed, Ledger& ledger, const Program& progr
   return state;
 }
 
+std::vector<BucketLayout> bucket_layouts(const Program& program, const ParamStorage& params) {
+  std::vector<BucketLayout> layouts;
+  for (size_t b = 0; b < program.buckets.size(); ++b) layouts.push_back(params.layout(static_cast<int32_t>(b)));
+  return layouts;
+}
+
 }  // namespace
 
-// ---- parts ------------------------------------------------------------------------------------------------------
+// ---- runs ----------------------------------------------------------------------------------------------------------
+
+Run::Run(const Model& model, const Program& p, const ParamStorage& params, const CountedMemory& m)
+    : program(p),
+      plan(model, p, bucket_layouts(p, params)),
+      message_plan(p),
+      memory(&m),
+      microbatch_number(microbatch_numbers(p)),
+      empty(p.microbatches.size()),
+      losses(p.microbatches.size()),
+      fetched(p.microbatches.size(), -1),
+      weight_begun(model.params().size()),
+      used(model.params().size()) {
+  for (size_t i = 0; i < p.step.size(); ++i) {
+    if (task_of(p.step[i].kind) == InstrTask::backward) last_backward = static_cast<int32_t>(i);
+    if (task_of(p.step[i].kind) == InstrTask::loss) last_loss_allreduce = static_cast<int32_t>(i);
+  }
+  last_optimistic = gsel::last_optimistic(p);
+}
+
+uint64_t Run::rng_key(const State& s) const {
+  return derive_key(static_cast<uint64_t>(s.config.train.seed), static_cast<uint64_t>(s.step));
+}
+
+void Run::start_over() {
+  position = phase = 0;
+  loss_sum = weight = 0;
+  clip = 1;
+  overflowed = false;
+  origin = {};
+  bad_weight_microbatch = bad_weight_rank = -1;
+  for (size_t m = 0; m < empty.size(); ++m) empty[m] = program.microbatches[m].count == 0;
+  std::ranges::fill(losses, std::array<double, 2>{});
+  std::ranges::fill(fetched, -1);
+  pending_checks.clear();
+  weight_begun.assign(weight_begun.size(), false);
+  used.assign(used.size(), false);
+  record.exposed_s = {};
+  record.intervals.clear();
+}
+
+// Instructions with equal operands share an entry.
+void Run::resolve_redistributions(const Model& model, const Redistributor& redistributor) {
+  std::map<std::tuple<Redistribution, int32_t, int32_t, int64_t>, int32_t> known;
+  redistribution_of.assign(program.step.size() + 1, -1);
+  for (size_t i = 0; i < program.step.size(); ++i) {
+    const gsel_instr& instr = program.step[i];
+    if (instr.layer < 0 || !model.layers()[instr.layer].redistributes) continue;
+    const int64_t samples = program.microbatches[instr.microbatch].count;
+    if (samples == 0) continue;
+    const Layer& layer = model.layers()[instr.layer];
+    int32_t from = layer.inputs.front(), to = layer.outputs.front();
+    if (instr_row(instr.kind).input_half) std::swap(from, to);
+    const Redistribution redistribution = gsel::redistribution_of(program, program.layers[instr.layer], instr.kind);
+    const auto [it, is_new] = known.try_emplace({redistribution, from, to, samples}, std::ssize(redistributions));
+    if (is_new) redistributions.push_back(redistributor.resolve(redistribution, from, to, samples));
+    redistribution_of[i] = it->second;
+  }
+}
+
+// ---- a training step --------------------------------------------------------------------------------------------
+
+void TrainingStep::end(State& s) {
+  if (!s.validation.is_open) end_update(s, overflowed, s.step, origin);
+  report_non_finite(s, record.report);
+  ++s.step;
+  std::swap(s.last_step, record);
+  s.has_step = true;
+}
+
+// With optimistic steps the norm is that of the previous step.
+void TrainingStep::log_progress(const State& s) const {
+  const gsel_step_report& report = s.last_step.report;
+  const std::string norm = report.gradient_norm > 0 ? fmt::format(", gradient norm {:.6g}", report.gradient_norm) : "";
+  log(GSEL_LOG_INFO, "train", "step {}: loss {:.6g}{}, learning rate {:.6g}, {:.4g} s, {:.6g} samples/s{}", report.step,
+      report.loss, norm, report.learning_rate, report.seconds,
+      static_cast<double>(s.config.train.batch) / std::max(report.seconds, 1e-9), report.skipped ? ", skipped" : "");
+}
+
+void TrainingStep::conclude(State& s) {
+  const int64_t every = s.config.train.progress_steps;
+  if (every > 0 && s.step % every == 0 && s.rank == 0) log_progress(s);
+  if (!s.config.train.timeline.empty()) write_timeline(s.config.train.timeline, program, s.last_step);
+}
+
+// ---- an evaluation ----------------------------------------------------------------------------------------------
+
+void Evaluation::end(State& s) {
+  if (has_weight()) s.last_evaluation = record.report;
+}
+
+void Evaluation::conclude(State& s) {
+  if (last_loss_allreduce >= 0 && !has_weight()) refuse_weight(s);
+}
+
+// ---- an inference -----------------------------------------------------------------------------------------------
+
+// Keeps the first failure.
+bool InferenceRun::keep_failure(const State& s, gsel_status status, std::string_view message) {
+  failure.emplace(GSEL_ERR_CALLBACK,
+                  fmt::format("{} failed in an inference: {}", s.work_name(), reason_of(status, message)));
+  return true;
+}
+
+void* InferenceRun::result(int32_t value) const {
+  const uint64_t offset = plan.left(value);
+  return offset == ArenaOperands::kNone ? nullptr : memory->at(offset);
+}
+
+// ---- the members of the state, by writer
+// -----------------------------------------------------------------------------
 
 Fixed::Fixed(const Model& m, const Program& program, const Config& c, const Optimizer& o,
              std::shared_ptr<DeviceContext> d)
@@ -105,7 +230,7 @@ State::State(const Model& m, const Program& program, const Config& c, const Opti
     step_copy.emplace(device, bucket_layouts(program, params), c.train.offload_folder, ledger);
 }
 
-std::string State::piece_at_work() const {
+std::string State::work_name() const {
   const gsel_instr& instr = program().step[run->position];
   return lent.work_kind == GSEL_INPUT ? fmt::format("input \"{}\"", model.values()[instr.value].name)
                                       : fmt::format("layer \"{}\"", layer_of(instr).name);

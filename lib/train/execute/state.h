@@ -1,35 +1,174 @@
 // train/execute/state.h: the data that a rank's instructions work on, divided by writer: constants, memory, runs,
-// communication under way, training progress, and work lent to the embedder. A function takes the one part that it
+// communication under way, training progress, and work lent to the embedder. A function takes the one struct that it
 // needs, or all. The functions that change the data are in instructions.h.
 #pragma once
 
 #include <gsel/train.h>
 
 #include <array>
+#include <cmath>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/config.h"
+#include "base/error.h"
 #include "comm/communicator.h"
 #include "comm/request.h"
+#include "model/model.h"
+#include "program/program.h"
+#include "train/compile/message_plan.h"
 #include "train/compile/settings.h"
 #include "train/execute/call_counts.h"
 #include "train/execute/messages.h"
-#include "train/execute/non_finite.h"
 #include "train/execute/numbers.h"
 #include "train/execute/redistribute.h"
-#include "train/execute/run.h"
+#include "train/memory/ledger.h"
 #include "train/memory/lender.h"
 #include "train/optimize/compress.h"
-#include "train/optimize/loss_scale.h"
 #include "train/optimize/optimizer.h"
 #include "train/ranks/axis_comms.h"
+#include "train/report/step_record.h"
+#include "train/state/arena_plan.h"
 #include "train/state/step_copy.h"
+#include "train/state/storage.h"
+
+namespace gsel {
+
+// The origin of the first non-finite number of a step, in the order of micro-batches, of forward and of backward, on
+// any rank (non_finite.cc). Layer and value are ids of the described model. For a non-finite value: value is its id,
+// layer made it (-1: an input), param is -1; values come before the gradients that follow from them. For a gradient:
+// value is -1, and the backward of layer made the gradient of param, or of the layer's inputs if param is -1. Unknown:
+// no rank made it, but a sum over ranks did.
+struct NonFiniteOrigin {
+  int32_t rank = -1, layer = -1, param = -1, microbatch = -1, value = -1;
+
+  bool is_known() const { return rank >= 0; }
+  // As a number: the minimum over ranks is the first origin; infinite if unknown.
+  double order(const Model& model, int32_t n_ranks) const;
+  static NonFiniteOrigin of_order(double order, const Model& model, int32_t n_ranks);
+};
+
+}  // namespace gsel
 
 namespace gsel::execute {
+
+struct State;
+
+// ---- runs -----------------------------------------------------------------------------------------------------------
+
+// One run through a program, and its state. Training steps, evaluations and inferences differ only in what their
+// classes say; they share all instructions.
+
+// A gradient of a backward, whose sum of squares the device computes.
+struct PendingCheck {
+  int32_t layer, param, microbatch;
+  size_t squares;  // index in numbers
+};
+
+struct Run {
+  // memory: holds the plan's buffers; must not move.
+  Run(const Model& model, const Program& program, const ParamStorage& params, const CountedMemory& memory);
+  virtual ~Run() = default;
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  virtual const char* name() const = 0;  // precedes the step number in messages
+  virtual bool evaluates() const { return true; }
+  virtual uint64_t rng_key(const State& s) const;
+  // Whether one replica computes all samples.
+  virtual bool is_one_replica() const { return false; }
+  virtual bool collects_losses() const { return true; }
+  virtual bool may_lack_samples() const { return true; }
+  // Handles a failed callback. False: the failure ends the run on all ranks. True: the run goes on without callbacks.
+  virtual bool keep_failure(const State&, gsel_status, std::string_view) { return false; }
+  virtual bool is_without_callbacks() const { return false; }
+  // Whether the losses can be divided by the sum of weights.
+  bool has_weight() const { return weight > 0 && std::isfinite(weight); }
+  // Resets the run to its first instruction.
+  void start_over();
+  // After the last instruction.
+  virtual void end(State&) {}
+  // After a run that ended well on every rank. A failure here does not break the trainer.
+  virtual void conclude(State&) {}
+
+  // The redistribution of the current instruction, or nullptr. Resolved once, after Redistributor::connect.
+  const ResolvedRedistribution* redistribution() const {
+    const int32_t i = redistribution_of.empty() ? -1 : redistribution_of[position];
+    return i < 0 ? nullptr : &redistributions[static_cast<size_t>(i)];
+  }
+  void resolve_redistributions(const Model& model, const Redistributor& redistributor);
+
+  // The program, and the plan of its buffers.
+  const Program& program;
+  const ArenaPlan plan;
+  const MessagePlan message_plan;
+  const CountedMemory* memory;
+  const std::vector<int32_t> microbatch_number;  // by micro-batch, see microbatch_numbers
+  std::vector<ResolvedRedistribution> redistributions;
+  std::vector<int32_t> redistribution_of;  // by position: index in redistributions, or -1
+  // Positions, or -1.
+  int32_t last_backward = -1, last_loss_allreduce = -1, last_optimistic = -1;
+
+  size_t position = 0;
+  size_t phase = 0;          // of the layer at this position
+  int64_t first_sample = 0;  // global id of the batch's first sample
+  double loss_sum = 0, weight = 0, clip = 1;
+  bool overflowed = false;
+  NonFiniteOrigin origin;                     // as far as this rank knows
+  std::vector<PendingCheck> pending_checks;   // in order
+  std::vector<bool> empty;                    // by micro-batch: without samples on this rank
+  std::vector<std::array<double, 2>> losses;  // by micro-batch: sum of losses, sum of weights
+  std::vector<int64_t> fetched;               // by micro-batch: index of the first of these two in numbers, or -1
+  // The first negative or non-finite loss weight: on this rank, then of all ranks once they agree. -1: none.
+  int32_t bad_weight_microbatch = -1, bad_weight_rank = -1;
+  std::vector<bool> weight_begun;  // by parameter: its gradient has a first contribution
+  std::vector<bool> used;          // by parameter: a backward produced its gradient
+  double began = 0, instr_began = 0;
+  uint64_t offload_in_before = 0, offload_out_before = 0;
+  StepRecord record;
+};
+
+struct TrainingStep : Run {
+  using Run::Run;
+  const char* name() const override { return "step"; }
+  bool evaluates() const override { return false; }
+  void end(State& s) override;
+  void conclude(State& s) override;
+
+ private:
+  void log_progress(const State& s) const;
+};
+
+struct Evaluation : Run {
+  using Run::Run;
+  const char* name() const override { return "evaluation before step"; }
+  void end(State& s) override;
+  void conclude(State& s) override;
+};
+
+// Forward up to a value, of samples from 0 on. A callback's failure is kept and does not end the run: it goes on
+// without callbacks, because other ranks wait for this one.
+struct InferenceRun : Run {
+  using Run::Run;
+  const char* name() const override { return "inference before step"; }
+  uint64_t rng_key(const State&) const override { return key; }
+  bool is_one_replica() const override { return true; }
+  bool collects_losses() const override { return false; }
+  bool may_lack_samples() const override { return false; }
+  bool keep_failure(const State& s, gsel_status status, std::string_view message) override;
+  bool is_without_callbacks() const override { return failure.has_value(); }
+  // The value after the last instruction; nullptr if this rank has none of it.
+  void* result(int32_t value) const;
+
+  uint64_t key = 0;
+  std::optional<Error> failure;
+};
+
+// ---- state ----------------------------------------------------------------------------------------------------------
 
 // Constants.
 struct Fixed {
@@ -198,7 +337,7 @@ struct Lent {
   std::vector<gsel_shard> param_shards, input_shards, output_shards;
   std::vector<uint8_t> produced;
   std::vector<int64_t> sample_ids;
-  std::vector<uint64_t> part_counts;
+  std::vector<uint64_t> shard_counts;
   std::vector<char> neutral;
   std::array<char, 512> message{};
 };
@@ -208,7 +347,7 @@ struct State : Fixed, HeldMemory, Runs, Communication, Progress {
   State(const Model& model, const Program& program, const Config& config, const Optimizer& optimizer,
         Communicator& comm);
 
-  std::string piece_at_work() const;  // "layer "fc1""
+  std::string work_name() const;      // "layer "fc1""
   std::string where_in_step() const;  // "on rank 1, step 7"
 
   Lent lent;

@@ -18,13 +18,13 @@ namespace {
 
 // One pipeline rank has the losses. It sends them to the others instead of all-reducing, so that a rank can begin its
 // next step while others are still in this one.
-void send_losses(State& s, std::span<double, 2> parts) {
+void send_losses(State& s, std::span<double, 2> sums) {
   const int32_t own = s.axis_coordinate(GSEL_AXIS_PIPELINE);
   const int32_t from = pipeline_rank_of_layer(s.program(), s.model.loss_layer());
   auto call = [&](gsel_collective_kind kind, int32_t peer) {
     const bool sends = kind == GSEL_COLLECTIVE_SEND;
     call_on_host(s, s.comms.losses(), GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_PIPELINE,
-                 make_collective(kind, sends ? parts.data() : nullptr, sends ? nullptr : parts.data(), parts.size(),
+                 make_collective(kind, sends ? sums.data() : nullptr, sends ? nullptr : sums.data(), sums.size(),
                                  GSEL_F64, 0, peer));
   };
   if (s.axis_size(GSEL_AXIS_PIPELINE) == 1) return;
@@ -34,16 +34,16 @@ void send_losses(State& s, std::span<double, 2> parts) {
 }
 
 // Finds the first bad loss weight. All ranks call it, since all know that the weight sum is not positive and finite.
-void agree_on_odd_weight(State& s) {
+void agree_on_bad_weight(State& s) {
   const int32_t n = s.mesh.world_size();
-  double first = s.run->odd_weight_microbatch < 0
+  double first = s.run->bad_weight_microbatch < 0
                      ? std::numeric_limits<double>::infinity()
-                     : static_cast<double>(int64_t{s.run->odd_weight_microbatch} * n + s.rank);
+                     : static_cast<double>(int64_t{s.run->bad_weight_microbatch} * n + s.rank);
   for (gsel_axis axis : {s.sharing_axis(), GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA})
     allreduce_numbers(s, 0, axis, {&first, 1}, GSEL_MIN);
   if (!std::isfinite(first)) return;
-  s.run->odd_weight_rank = static_cast<int32_t>(static_cast<int64_t>(first) % n);
-  s.run->odd_weight_microbatch = static_cast<int32_t>(static_cast<int64_t>(first) / n);
+  s.run->bad_weight_rank = static_cast<int32_t>(static_cast<int64_t>(first) % n);
+  s.run->bad_weight_microbatch = static_cast<int32_t>(static_cast<int64_t>(first) / n);
 }
 
 }  // namespace
@@ -51,42 +51,42 @@ void agree_on_odd_weight(State& s) {
 void refuse_weight(const State& s) {
   const Run& run = *s.run;
   const std::string odd =
-      run.odd_weight_rank < 0
+      run.bad_weight_rank < 0
           ? ""
           : fmt::format("that of layer \"{}\" on rank {}, micro-batch {}, is negative or not finite; ",
-                        s.model.layers()[static_cast<size_t>(s.model.loss_layer())].name, run.odd_weight_rank,
-                        run.odd_weight_microbatch);
+                        s.model.layers()[static_cast<size_t>(s.model.loss_layer())].name, run.bad_weight_rank,
+                        run.bad_weight_microbatch);
   throw Error(GSEL_ERR_MODEL,
               fmt::format("the loss weights of {} {} sum to {}; {}the sum over all ranks must be positive and finite",
                           run.evaluates() ? "the evaluation before step" : "step", s.step, run.weight, odd))
-      .about_rank(run.odd_weight_rank);
+      .about_rank(run.bad_weight_rank);
 }
 
 void take_loss(State& s, int32_t microbatch) {
   const int64_t first = std::exchange(s.run->fetched[microbatch], -1);
   if (first < 0) return;
   for (size_t i = 0; i < 2; ++i) s.run->losses[microbatch][i] = s.numbers[static_cast<size_t>(first) + i];
-  look_at_loss(s, *s.run, microbatch);
+  check_loss(s, *s.run, microbatch);
 }
 
 // The only place that normalises the loss: sums over all ranks, axis by axis, then one division.
 void allreduce_loss(State& s, const gsel_instr& instr) {
   if (instr.axis == GSEL_AXIS_DATA) settle_messages(s);
-  double parts[2] = {s.run->loss_sum, s.run->weight};
+  double sums[2] = {s.run->loss_sum, s.run->weight};
   if (std::ranges::any_of(s.run->fetched, [](int64_t i) { return i >= 0; })) {
     s.numbers.wait();
     for (size_t m = 0; m < s.run->fetched.size(); ++m) take_loss(s, static_cast<int32_t>(m));
   }
   for (std::array<double, 2>& loss : s.run->losses)
-    for (size_t i = 0; i < 2; ++i) parts[i] += std::exchange(loss[i], 0);
+    for (size_t i = 0; i < 2; ++i) sums[i] += std::exchange(loss[i], 0);
   if (instr.axis == GSEL_AXIS_PIPELINE)
-    send_losses(s, parts);
+    send_losses(s, sums);
   else
-    allreduce_numbers(s, instr.kind, instr.axis, parts, GSEL_SUM);
-  s.run->loss_sum = parts[0];
-  s.run->weight = parts[1];
+    allreduce_numbers(s, instr.kind, instr.axis, sums, GSEL_SUM);
+  s.run->loss_sum = sums[0];
+  s.run->weight = sums[1];
   if (static_cast<int32_t>(s.run->position) != s.run->last_loss_allreduce || s.run->has_weight()) return;
-  agree_on_odd_weight(s);
+  agree_on_bad_weight(s);
   if (!s.run->evaluates()) refuse_weight(s);
 }
 
@@ -120,7 +120,7 @@ const std::vector<double>& own_squares(State& s, Counts&& counts) {
   }
   s.numbers.wait();
   for (const auto& [bucket, at] : of_runs) sums[bucket] += s.numbers[at];
-  take_looks(s);
+  finish_pending_checks(s);
   return sums;
 }
 
@@ -185,7 +185,7 @@ double clip_of(const Fixed& fixed, double gradient_norm) {
 namespace {
 
 // Sums two numbers per parameter of a bucket over the sharing axis; parameters that are whole on each rank count once.
-void sum_over_parts(State& s, const ProgramBucket& bucket, std::span<double> numbers) {
+void sum_over_shards(State& s, const ProgramBucket& bucket, std::span<double> numbers) {
   auto is_whole = [&](int32_t p) { return s.model.params()[p].shard.is_whole(); };
   if (std::ranges::all_of(bucket.params, is_whole)) return;
   for (size_t i = 0; i < bucket.params.size(); ++i)
@@ -204,7 +204,7 @@ void step_optimizer(State& s, const gsel_instr& instr) {
   const ProgramBucket& bucket = s.program().buckets[b];
   const Optimizer::SumOverOwners sum_over_owners = [&s, &bucket](std::span<double> numbers) {
     if (bucket.shards_state()) allreduce_numbers(s, GSEL_INSTR_STEP, bucket.axis, numbers, GSEL_SUM);
-    sum_over_parts(s, bucket, numbers);
+    sum_over_shards(s, bucket, numbers);
   };
   const BucketShard shard = s.params.shard(b);
   if (s.validation.is_open) s.step_copy->keep(b, shard);

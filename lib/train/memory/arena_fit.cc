@@ -77,18 +77,18 @@ uint64_t fit_by_time(std::vector<Buffer>& buffers, size_t length) {
   return holes.end();
 }
 
-// The placed buffers. To find those that live at the same time quickly, they are listed by part of the step: the step
-// is halved several times, and each part lists the buffers that live in it.
+// The placed buffers. To find those that live at the same time quickly, they are listed by section of the step: the
+// step is halved several times, and each section lists the buffers that live in it.
 class Placed {
  public:
   explicit Placed(size_t length) : least_(std::max(static_cast<int32_t>(std::bit_width(length)) - kHalvings, 0)) {
-    for (int32_t i = 0; i <= kHalvings; ++i) parts_[i].resize((length >> (least_ + i)) + 1);
+    for (int32_t i = 0; i <= kHalvings; ++i) sections_[i].resize((length >> (least_ + i)) + 1);
   }
 
   void add(const Buffer& b) {
     for (int32_t i = 0; i <= kHalvings; ++i)
-      for (int32_t part = b.first >> (least_ + i); part <= b.last >> (least_ + i); ++part)
-        parts_[i][part].buffers.push_back(b);
+      for (int32_t section = b.first >> (least_ + i); section <= b.last >> (least_ + i); ++section)
+        sections_[i][section].buffers.push_back(b);
   }
 
   // The start of the smallest gap between buffers that live at the same time.
@@ -108,7 +108,7 @@ class Placed {
  private:
   static constexpr int32_t kHalvings = 5;
 
-  struct Part {
+  struct Section {
     std::vector<Buffer> buffers;
     size_t sorted = 0;  // sorted ones come first
 
@@ -122,15 +122,15 @@ class Placed {
     }
   };
 
-  // The smallest part that contains the buffer's life.
-  Part& around(const Buffer& b) {
+  // The smallest section that contains the buffer's life.
+  Section& around(const Buffer& b) {
     int32_t i = 0;
     while (b.first >> (least_ + i) != b.last >> (least_ + i)) ++i;
-    return parts_[i][b.first >> (least_ + i)];
+    return sections_[i][b.first >> (least_ + i)];
   }
 
-  const int32_t least_;  // the smallest parts have 2^least_ instructions
-  std::array<std::vector<Part>, kHalvings + 1> parts_;
+  const int32_t least_;  // the smallest sections have 2^least_ instructions
+  std::array<std::vector<Section>, kHalvings + 1> sections_;
 };
 
 // Gives up when the arena reaches too_many bytes.

@@ -68,7 +68,7 @@ void Inference::run(const DataSource& data, uint64_t rng_key, void* dst) {
   executor_.begin_inference(*run_, memory, rng_key);
   push(executor_, described_, data);
   agree_on_failure(executor_.end_inference(*run_));
-  void* local = run_->left(value_);
+  void* local = run_->result(value_);
   if (local && model_.values()[value_].placement == Placement::partial) sum_up(local);
   whole_->gather(local, room_.data(), dst);
 }

@@ -30,8 +30,8 @@ uint64_t product(const std::vector<int64_t>& dims) {
 WholeTensor::WholeTensor(Executor& executor, std::vector<int64_t> dims, const Shard& own, gsel_dtype dtype,
                          int32_t root)
     : executor_(executor), dims_(std::move(dims)), dtype_(dtype), root_(root), elems_(product(dims_)) {
-  const bool in_parts = !own.is_whole() && executor.axis_size(executor.sharing_axis()) > 1;
-  shards_ = in_parts ? shards_along(executor.axis_comm(executor.sharing_axis()), own) : std::vector<Shard>{own};
+  const bool sharded = !own.is_whole() && executor.axis_size(executor.sharing_axis()) > 1;
+  shards_ = sharded ? shards_along(executor.axis_comm(executor.sharing_axis()), own) : std::vector<Shard>{own};
   for (const Shard& shard : shards_) counts_.push_back(product(local_dims(dims_, shard)));
 }
 
@@ -44,12 +44,12 @@ bool WholeTensor::is_root() const {
 }
 
 uint64_t WholeTensor::room_bytes() const {
-  return is_in_parts() || !is_root() ? bytes() : 0;
+  return is_sharded() || !is_root() ? bytes() : 0;
 }
 
 void WholeTensor::gather(void* local, void* room, void* dst) const {
-  void* data = is_in_parts() || !is_root() ? room : local;
-  if (is_root() && is_in_parts()) gather_parts(local, room);
+  void* data = is_sharded() || !is_root() ? room : local;
+  if (is_root() && is_sharded()) gather_shards(local, room);
   if (executor_.axis_size(GSEL_AXIS_PIPELINE) > 1)
     executor_.axis_comm(GSEL_AXIS_PIPELINE)
         .collective(make_collective(GSEL_COLLECTIVE_BROADCAST, data, data, elems_, dtype_, 0, root_),
@@ -57,7 +57,7 @@ void WholeTensor::gather(void* local, void* room, void* dst) const {
   unpack(data, dst);
 }
 
-void WholeTensor::gather_parts(const void* local, void* room) const {
+void WholeTensor::gather_shards(const void* local, void* room) const {
   gsel_collective call = make_collective(GSEL_COLLECTIVE_ALLGATHERV, local, room, 0, dtype_);
   call.recv_counts = counts_.data();
   executor_.axis_comm(executor_.sharing_axis()).collective(call, executor_.device()->compute());
@@ -71,7 +71,7 @@ void WholeTensor::unpack(const void* gathered, void* dst) const {
                                 bytes_of(elems), int32_t{GSEL_COPY_TO_HOST});
   };
   uint64_t from = 0;
-  if (!is_in_parts() || rows_of(dims_, shards_.front()).count == 1) {
+  if (!is_sharded() || rows_of(dims_, shards_.front()).count == 1) {
     copy(0, 0, elems_);
   } else {
     for (const Shard& shard : shards_) {

@@ -22,9 +22,9 @@ class WholeTensor {
 
  private:
   uint64_t bytes_of(uint64_t elems) const;
-  bool is_in_parts() const { return shards_.size() > 1; }
+  bool is_sharded() const { return shards_.size() > 1; }
   bool is_root() const;
-  void gather_parts(const void* local, void* room) const;
+  void gather_shards(const void* local, void* room) const;
   void unpack(const void* gathered, void* dst) const;
 
   Executor& executor_;

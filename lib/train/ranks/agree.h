@@ -52,21 +52,21 @@ void check_all_succeeded(Communicator& comm, const std::optional<Error>& failure
 // Collectives around local work, so that a rank that fails alone does not leave the others waiting. all_succeed returns
 // whether it succeeded on all ranks; on_all_ranks throws as check_all_succeeded does.
 bool all_succeed(Communicator& comm, bool mine);
-template <class Work>
-bool succeeds_on_all_ranks(Communicator& comm, Work&& work) {
+template <class Function>
+bool succeeds_on_all_ranks(Communicator& comm, Function&& function) {
   bool mine = true;
   try {
-    work();
+    function();
   } catch (...) {  // the failure is not reported
     mine = false;
   }
   return all_succeed(comm, mine);
 }
-template <class Work>
-void on_all_ranks(Communicator& comm, std::string_view made, Work&& work) {
+template <class Function>
+void on_all_ranks(Communicator& comm, std::string_view made, Function&& function) {
   std::optional<Error> failure;
   try {
-    work();
+    function();
   } catch (...) {
     failure = current_error();
   }

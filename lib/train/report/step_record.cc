@@ -44,9 +44,9 @@ void add_report(const gsel_step_report& r, Json& step) {
 Json counts_json(const std::vector<AxisCount>& counts) {
   Json list = Json::array();
   for (const AxisCount& c : counts) {
-    const InstrForm* form = form_of(c.kind);
+    const InstrRow* row = find_instr_row(c.kind);
     list.push({{"axis", axis_name(c.axis)},
-               {"instruction", form ? form->word : "unknown"},
+               {"instruction", row ? row->word : "unknown"},
                {"calls", c.count.calls},
                {"bytes_sent", c.count.bytes_sent}});
   }
@@ -93,11 +93,11 @@ Json intervals_json(const Program& program, const std::vector<Interval>& interva
   Json list = Json::array();
   for (const Interval& interval : intervals) {
     const gsel_instr& instr = program.step.at(interval.position);
-    const InstrForm* form = form_of(instr.kind);
-    Json one{{"position", interval.position},   {"instruction", form ? form->word : "unknown"},
+    const InstrRow* row = find_instr_row(instr.kind);
+    Json one{{"position", interval.position},   {"instruction", row ? row->word : "unknown"},
              {"text", to_text(program, instr)}, {"begin_s", interval.begin},
              {"end_s", interval.end},           {"asynchronous", interval.asynchronous}};
-    if (in_stages && form && form->layer) one.set("stage", program.layers.at(instr.layer).stage);
+    if (in_stages && row && row->layer) one.set("stage", program.layers.at(instr.layer).stage);
     list.push(std::move(one));
   }
   return list;

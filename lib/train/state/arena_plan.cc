@@ -3,15 +3,152 @@
 #include "train/state/arena_plan.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
+#include "base/align.h"
 #include "base/dtype.h"
 #include "model/views.h"
 #include "train/compile/message_plan.h"
-#include "train/state/arena_buffers.h"
+#include "train/memory/arena_fit.h"
 #include "train/state/packing.h"
 
 namespace gsel {
+// ---- the buffers of a step -----------------------------------------------------------------------------------------
+
+// Tracks the buffers while the planner walks over the instructions: which buffer a name refers to at an instruction,
+// and from which instruction to which it lives.
+
+class ArenaBuffers {
+ public:
+  static constexpr uint64_t kNone = ArenaOperands::kNone;
+  enum class Kind : uint8_t {
+    value,
+    gradient,
+    scratch,
+    saved,
+    cast,
+    phase,
+    shifted,
+    param_window,
+    gradient_window,
+    reduced,
+    packing,
+  };
+  // What a buffer is for. It has the name from its first use until forget.
+  struct Name {
+    Kind kind;
+    int32_t id = 0, mb = 0;
+    uint64_t number() const {
+      return static_cast<uint64_t>(kind) << 60 | static_cast<uint64_t>(mb) << 32 | static_cast<uint32_t>(id);
+    }
+  };
+
+  // Moves to an instruction.
+  void go_to(int32_t position) { at_ = position; }
+
+  // Uses a buffer in this instruction; creates it if it does not live yet. Returns its number; kNone: no bytes.
+  uint64_t touch(Name name, uint64_t bytes) { return touch_from(at_, name, bytes); }
+  // The same; a new buffer lives from `first` on, as the communicator uses it.
+  uint64_t touch_from(int32_t first, Name name, uint64_t bytes);
+  // The same, for this instruction only.
+  uint64_t touch_here(Name name, uint64_t bytes);
+  // Extends its life to this position at least; kNone: nothing.
+  void keep_until(uint64_t buffer, int32_t position);
+  void forget(Name name) { living_.erase(name.number()); }
+  // Ends its life at this instruction, if it lives.
+  void close(Name name);
+  // Makes `to` another name of the buffer of `from`, which must live.
+  void share(Name from, Name to) { living_[to.number()] = living_.at(from.number()); }
+  bool lives(Name name) const { return living_.contains(name.number()); }
+
+  // At the last instruction: extends open windows to it and places all buffers. Returns the arena's bytes.
+  uint64_t place();
+  uint64_t offset(uint64_t buffer) const { return buffer == kNone ? kNone : buffers_[buffer].offset; }
+  ArenaPlan::Peak peak() const;
+
+ private:
+  int32_t at_ = 0;
+  std::vector<Buffer> buffers_;
+  std::vector<Kind> kinds_;                        // of the buffers
+  std::unordered_map<uint64_t, uint64_t> living_;  // buffers by name
+};
+
+namespace {
+
+uint64_t& bytes_of_kind(ArenaPlan::Peak& peak, ArenaBuffers::Kind kind) {
+  using enum ArenaBuffers::Kind;
+  switch (kind) {
+    case value:
+      return peak.values;
+    case gradient:
+    case scratch:
+      return peak.gradients;
+    case saved:
+      return peak.saved;
+    case param_window:
+      return peak.gathered;
+    case gradient_window:
+      return peak.whole_gradients;
+    default:
+      return peak.beside;
+  }
+}
+
+}  // namespace
+
+uint64_t ArenaBuffers::touch_from(int32_t first, Name name, uint64_t bytes) {
+  if (bytes == 0) return kNone;
+  const auto [it, is_new] = living_.emplace(name.number(), buffers_.size());
+  if (is_new) {
+    buffers_.push_back({round_up(bytes, kTensorAlign), first, at_, 0});
+    kinds_.push_back(name.kind);
+  }
+  keep_until(it->second, at_);
+  return it->second;
+}
+
+uint64_t ArenaBuffers::touch_here(Name name, uint64_t bytes) {
+  const uint64_t buffer = touch(name, bytes);
+  forget(name);
+  return buffer;
+}
+
+void ArenaBuffers::keep_until(uint64_t buffer, int32_t position) {
+  if (buffer != kNone) buffers_[buffer].last = std::max(buffers_[buffer].last, position);
+}
+
+void ArenaBuffers::close(Name name) {
+  if (const auto it = living_.find(name.number()); it != living_.end()) keep_until(it->second, at_);
+  forget(name);
+}
+
+uint64_t ArenaBuffers::place() {
+  for (const auto& [name, buffer] : living_)
+    if (kinds_[buffer] == Kind::param_window || kinds_[buffer] == Kind::gradient_window) keep_until(buffer, at_);
+  return fit(buffers_, static_cast<size_t>(at_) + 1);
+}
+
+ArenaPlan::Peak ArenaBuffers::peak() const {
+  const size_t length = static_cast<size_t>(at_) + 1;
+  std::vector<std::vector<size_t>> begins(length), ends(length);
+  for (size_t b = 0; b < buffers_.size(); ++b) {
+    begins[buffers_[b].first].push_back(b);
+    ends[buffers_[b].last].push_back(b);
+  }
+  ArenaPlan::Peak now, most;
+  for (size_t i = 0; i < length; ++i) {
+    for (size_t b : begins[i]) bytes_of_kind(now, kinds_[b]) += buffers_[b].bytes;
+    now.position = i;
+    if (now.total() > most.total()) most = now;
+    for (size_t b : ends[i]) bytes_of_kind(now, kinds_[b]) -= buffers_[b].bytes;
+  }
+  return most;
+}
+
+// ---- the plan ------------------------------------------------------------------------------------------------------
 
 class ArenaPlanner {
  public:
@@ -35,7 +172,7 @@ class ArenaPlanner {
       at_ = static_cast<int32_t>(i);
       here_ = &plan_.operands_[i];
       buffers_.go_to(at_);
-      form_ = &known_form_of(program_.step[i].kind);
+      row_ = &instr_row(program_.step[i].kind);
       make_operands(program_.step[i]);
       visit(program_.step[i]);
     }
@@ -55,16 +192,16 @@ class ArenaPlanner {
   // ---- operands: buffer numbers until place() ----
 
   void make_operands(const gsel_instr& instr) {
-    if (!form_->layer) {
-      here_->inputs.resize(form_->value);
-      here_->outputs.resize(form_->work == InstrWork::parts);
+    if (!row_->layer) {
+      here_->inputs.resize(row_->value);
+      here_->outputs.resize(row_->task == InstrTask::scatter_gather);
       return;
     }
     const Layer& layer = model_.layers()[instr.layer];
     here_->inputs.resize(layer.inputs.size());
     here_->outputs.resize(layer.outputs.size());
     here_->params.resize(layer.params.size());
-    here_->phases.resize((form_->work == InstrWork::forward ? layer.forward_buffers : layer.backward_buffers).size());
+    here_->phases.resize((row_->task == InstrTask::forward ? layer.forward_buffers : layer.backward_buffers).size());
   }
 
   void place_operands() {
@@ -111,21 +248,21 @@ class ArenaPlanner {
   // ---- instructions ----
 
   void visit(const gsel_instr& instr) {
-    switch (form_->work) {
-      case InstrWork::input:
-      case InstrWork::message:
-      case InstrWork::parts:
+    switch (row_->task) {
+      case InstrTask::input:
+      case InstrTask::message:
+      case InstrTask::scatter_gather:
         return visit_value(instr);
-      case InstrWork::forward:
+      case InstrTask::forward:
         return visit_forward(instr);
-      case InstrWork::backward:
+      case InstrTask::backward:
         return visit_backward(instr);
-      case InstrWork::params:
-      case InstrWork::gradients:
+      case InstrTask::params:
+      case InstrTask::gradients:
         return visit_bucket(instr);
-      case InstrWork::wait:
+      case InstrTask::wait:
         return visit_wait(instr.bucket);
-      case InstrWork::release:
+      case InstrTask::release:
         return buffers_.close({Kind::param_window, instr.bucket});
       default:
         return;
@@ -143,11 +280,11 @@ class ArenaPlanner {
         writes ? contribute(operand, instr.value, mb) : touch_gradient(operand, instr.value, mb);
       if (!writes) buffers_.keep_until(gradient ? operand.gradient : operand.value, messages_.last(at_));
     };
-    use(here_->inputs[0], instr.microbatch, form_->writes_value);
+    use(here_->inputs[0], instr.microbatch, row_->writes_value);
     const int32_t whole = program_.microbatches[instr.microbatch].whole;
-    if (form_->work == InstrWork::parts && whole >= 0 &&
+    if (row_->task == InstrTask::scatter_gather && whole >= 0 &&
         program_.mesh.coordinate(program_.rank, instr.axis) == instr.peer)
-      use(here_->outputs[0], whole, !form_->writes_value);
+      use(here_->outputs[0], whole, !row_->writes_value);
   }
 
   void visit_forward(const gsel_instr& instr) {
@@ -170,7 +307,7 @@ class ArenaPlanner {
     const Layer& layer = model_.layers()[instr.layer];
     const int32_t mb = instr.microbatch;
     if (layer.redistributes) return redistribute_gradient(instr, layer);
-    if (form_->input_half) visit_phases(layer.backward_buffers, layer.backward_phases, mb);
+    if (row_->input_half) visit_phases(layer.backward_buffers, layer.backward_phases, mb);
     if (samples(mb) == 0) return;
     for (size_t i = 0; i < layer.inputs.size(); ++i)
       if (layer.reads_input(instr.kind, i)) touch_value(here_->inputs[i], layer.inputs[i], mb);
@@ -180,9 +317,9 @@ class ArenaPlanner {
     for (size_t i = 0; !layer.is_loss() && i < layer.outputs.size(); ++i)
       if (const int32_t v = layer.outputs[i]; model_.values()[v].needs_gradient)
         touch_gradient(here_->outputs[i], v, mb);
-    for (size_t i = 0; form_->input_half && i < layer.inputs.size(); ++i)
+    for (size_t i = 0; row_->input_half && i < layer.inputs.size(); ++i)
       if (const int32_t v = layer.inputs[i]; model_.values()[v].needs_gradient) contribute(here_->inputs[i], v, mb);
-    for (size_t i = 0; form_->weight_half && i < layer.params.size(); ++i)
+    for (size_t i = 0; row_->weight_half && i < layer.params.size(); ++i)
       if (const int32_t b = bucket_of_[layer.params[i]]; b >= 0) here_->params[i].gradient_window = open_gradient(b);
     visit_casts(instr, layer);
   }
@@ -252,7 +389,7 @@ class ArenaPlanner {
   void visit_bucket(const gsel_instr& instr) {
     const int32_t b = instr.bucket;
     BucketState& state = buckets_[b];
-    state.opened = form_->opens;
+    state.opened = row_->opens;
     if (state.opened == BucketWindow::params) here_->window = open_params(b);
     if (state.opened == BucketWindow::gradient) here_->window = open_gradient(b);
     if (state.opened != BucketWindow::gradient || layouts_[b].whole_gradient) return;
@@ -276,7 +413,7 @@ class ArenaPlanner {
   std::vector<BucketState> buckets_;
 
   int32_t at_ = 0;
-  const InstrForm* form_ = nullptr;  // of the instruction at at_
+  const InstrRow* row_ = nullptr;  // of the instruction at at_
   ArenaOperands* here_ = nullptr;
   ArenaBuffers buffers_;
 };

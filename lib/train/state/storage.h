@@ -123,4 +123,11 @@ class ParamStorage {
   std::vector<Block> blocks_;             // by bucket; then frozen parameters
 };
 
+// ---- initial values of parameters ----------------------------------------------------------------------------------
+
+// Keyed by (seed, name, element), so that any rank can make any shard of a parameter.
+
+// values: this rank's elements of a parameter, from `first` on. GSEL_ERR_CALLBACK when an embedder's initialiser fails.
+void make_initial(const Param& param, int64_t first, std::span<float> values, uint64_t seed);
+
 }  // namespace gsel

@@ -1,9 +1,50 @@
-// program/simulate/message_channels.cc: see message_channels.h.
-#include "program/simulate/message_channels.h"
+// program/simulate/exchanges.cc: see exchanges.h.
+#include "program/simulate/exchanges.h"
 
 #include <algorithm>
 
 namespace gsel {
+
+// ---- collectives ---------------------------------------------------------------------------------------------------
+
+int32_t Meetings::arrive(int32_t place, const Activity& activity, int32_t post) {
+  const auto group = static_cast<size_t>(activity.with);
+  const size_t number = n_met_[static_cast<size_t>(place)][group]++;
+  std::vector<int32_t>& of_group = of_group_[group];
+  while (of_group.size() <= number) {
+    of_group.push_back(static_cast<int32_t>(all_.size()));
+    all_.emplace_back().missing = activities_.group_size[group];
+  }
+  const int32_t id = of_group[number];
+  Meeting& m = all_[static_cast<size_t>(id)];
+  m.members.push_back({place, post});
+  m.time.wire = std::max(m.time.wire, activity.time.wire);
+  m.time.work = std::max(m.time.work, activity.time.work);
+  if (--m.missing > 0) return id;
+  m.began = agenda_.now();
+  if (m.time.wire > 0)
+    agenda_.delay(m.time.wire, {SimulatedTask::Kind::meeting, id, 0});
+  else
+    begin_work(id);
+  return id;
+}
+
+void Meetings::begin_work(int32_t id) {
+  Meeting& m = all_[static_cast<size_t>(id)];
+  if (m.time.work <= 0) return end(id);
+  m.working = static_cast<int32_t>(m.members.size());
+  for (const Meeting::Member& member : m.members)
+    agenda_.work(member.place, m.time.work, {SimulatedTask::Kind::meeting_work, id, 0});
+}
+
+void Meetings::end(int32_t id) {
+  Meeting& m = all_[static_cast<size_t>(id)];
+  m.ended = agenda_.now();
+  at_end_(m);
+  m.members = {};
+}
+
+// ---- messages ------------------------------------------------------------------------------------------------------
 
 MessageChannels::MessageChannels(const Activities& activities, Agenda& agenda, std::deque<int32_t>& awake)
     : activities_(activities), agenda_(agenda), awake_(awake), channels_(activities.channels.size()) {
@@ -23,7 +64,7 @@ void MessageChannels::begin_step(int32_t place) {
     if (activities_.channels[channel].to != place) continue;
     Channel& l = channels_[channel];
     const int64_t most = std::min<int64_t>(activities_.channels[channel].ahead, l.per_step);
-    while (l.n_asked < l.n_received + most) ask(static_cast<int32_t>(channel));
+    while (l.n_posted < l.n_received + most) post_receive(static_cast<int32_t>(channel));
   }
 }
 
@@ -37,9 +78,9 @@ bool MessageChannels::all_left(int32_t place) const {
   return true;
 }
 
-void MessageChannels::ask(int32_t channel) {
-  const int64_t number = channels_[static_cast<size_t>(channel)].n_asked++;
-  message(channel, number).asked = agenda_.now();
+void MessageChannels::post_receive(int32_t channel) {
+  const int64_t number = channels_[static_cast<size_t>(channel)].n_posted++;
+  message(channel, number).posted = agenda_.now();
   begin(channel, number);
 }
 
@@ -59,13 +100,13 @@ bool MessageChannels::receive(const Activity& activity, int64_t steps, double& b
   Channel& l = channels_[static_cast<size_t>(activity.with)];
   const Message& m = message(activity.with, l.n_received);
   if (m.arrived < 0) return false;
-  began = std::max(m.sent, m.asked);
+  began = std::max(m.sent, m.posted);
   ++l.n_received;
   while (!l.messages.empty() && l.messages.front().arrived >= 0 && l.first < l.n_received) {
     l.messages.pop_front();
     ++l.first;
   }
-  if (l.n_asked < steps * l.per_step) ask(activity.with);
+  if (l.n_posted < steps * l.per_step) post_receive(activity.with);
   return true;
 }
 
@@ -73,7 +114,7 @@ bool MessageChannels::can_begin(int32_t channel, int64_t number) {
   const Message& m = message(channel, number);
   const bool is_next =
       number == channels_[static_cast<size_t>(channel)].first || message(channel, number - 1).arrived >= 0;
-  return m.sent >= 0 && m.asked >= 0 && !m.began && is_next;
+  return m.sent >= 0 && m.posted >= 0 && !m.began && is_next;
 }
 
 // A message that takes no time arrives immediately, so the next one begins as well.

@@ -1,7 +1,11 @@
-// train/execute/buckets.cc: the life of a bucket in a step. BROADCAST and ALLGATHER make its parameters
-// whole, RELEASE drops them; ALLREDUCE, REDUCE, REDUCE_SCATTER, ALLREDUCE_PARTIAL and ALLREDUCE_TIED sum its gradients;
-// WAIT ends an asynchronous collective and takes its result. What is whole only temporarily is in a window of the
-// arena. On an axis of one rank nothing is sent, but windows open, fill and close as usual.
+// train/execute/collectives.cc: calls of the communicator, and the life of a bucket in a step. Calls that may overlap
+// backward go to the communication stream, one after the other. A call whose result the next computation needs runs on
+// the compute stream, which is the calling thread on the host. It first waits for the axis's calls on the communication
+// stream; calls of other axes go on.
+// BROADCAST and ALLGATHER make a bucket's parameters whole, RELEASE drops them; ALLREDUCE, REDUCE, REDUCE_SCATTER,
+// ALLREDUCE_PARTIAL and ALLREDUCE_TIED sum its gradients; WAIT ends an asynchronous collective and takes its result.
+// What is whole only temporarily is in a window of the arena. On an axis of one rank nothing is sent, but windows open,
+// fill and close as usual.
 #include <algorithm>
 
 #include "base/dtype.h"
@@ -12,7 +16,165 @@
 namespace gsel::execute {
 namespace {
 
-// ---- windows -------------------------------------------------------------------------------------------------------
+// A communicator runs one call at a time, so later computation waits for this axis's calls on the communication stream.
+void drain(Communication& c, gsel_axis axis) {
+  if (const int64_t call = c.last_async[axis]; call >= 0) c.async_calls[static_cast<size_t>(call)].done.hold_compute();
+}
+
+void count_under(Communication& c, gsel_axis axis, gsel_collective_kind kind, gsel_instr_kind poster) {
+  if (c.counts.is_posted_by(axis, kind, poster)) return;
+  drain(c, axis);
+  c.counts.set_poster(axis, kind, poster);
+}
+
+}  // namespace
+
+// An axis of one rank has no communication.
+void note_exposed(State& s, gsel_axis axis, double seconds) {
+  if (s.axis_size(axis) == 1) return;
+  s.run->record.report.exposed_comm_s += seconds;
+  s.run->record.exposed_s[axis] += seconds;
+}
+
+// Counts of an evaluation are reported, but not added to the totals.
+void record_counts(State& s) {
+  StepRecord& record = s.run->record;
+  const CallCounts::ByInstr& counts = s.counts.end();
+  record.counts.clear();
+  for (gsel_axis axis = 0; axis < kAxes; ++axis)
+    for (gsel_instr_kind kind = 1; kind < static_cast<gsel_instr_kind>(kInstrKinds); ++kind) {
+      const gsel_comm_count& count = counts[axis][kind];
+      if (count.calls) record.counts.push_back({axis, kind, count});
+      record.report.bytes_sent += count.bytes_sent;
+    }
+  if (!s.run->evaluates()) s.counts.add_up();
+}
+
+// ---- in the order of computing ----------------------------------------------------------------------------------
+
+namespace {
+
+// Counted under the instruction, along an axis of several ranks.
+template <class Make>
+void make_now(State& s, gsel_instr_kind poster, gsel_axis axis, gsel_collective_kind kind, Make&& make) {
+  if (s.axis_size(axis) == 1) return;
+  const double began = os::now_seconds();
+  drain(s, axis);
+  count_under(s, axis, kind, poster);
+  make(s.axis_comm(axis));
+  s.counts.settle(axis, kind);
+  note_exposed(s, axis, os::now_seconds() - began);
+}
+
+template <class Make>
+void make_in(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective_kind kind,
+             Make&& make) {
+  if (&comm == &s.axis_comm(axis)) return make_now(s, poster, axis, kind, std::forward<Make>(make));
+  const double began = os::now_seconds();
+  const gsel_comm_count before = comm.counts(kind);
+  make(comm);
+  s.counts.add(axis, poster, difference(comm.counts(kind), before));
+  note_exposed(s, axis, os::now_seconds() - began);
+}
+
+// In another group, counted under that axis.
+void call_in(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call) {
+  make_in(s, comm, poster, axis, call.kind, [&](Communicator& c) { c.collective(call, s.device->compute()); });
+}
+
+}  // namespace
+
+void call_now(State& s, gsel_instr_kind poster, gsel_axis axis, gsel_collective call) {
+  make_now(s, poster, axis, call.kind, [&](Communicator& comm) { comm.collective(call, s.device->compute()); });
+}
+
+void call_on_host(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call) {
+  make_in(s, comm, poster, axis, call.kind, [&](Communicator& c) { c.collective_on_host(call); });
+}
+
+void allreduce_numbers(State& s, gsel_instr_kind poster, gsel_axis axis, std::span<double> numbers, gsel_op op) {
+  const gsel_collective call =
+      make_collective(GSEL_COLLECTIVE_ALLREDUCE, numbers.data(), numbers.data(), numbers.size(), GSEL_F64, op);
+  if (s.axis_size(axis) > 1) call_on_host(s, s.axis_comm(axis), poster, axis, call);
+}
+
+gsel_collective collective_of(const gsel_instr& instr, const void* send, void* recv, uint64_t count, gsel_dtype dtype) {
+  const InstrRow& row = instr_row(instr.kind);
+  return make_collective(row.call, send, recv, count, dtype, is_reduction(row.call) ? GSEL_SUM : 0,
+                         row.peer ? instr.peer : -1);
+}
+
+// ---- asynchronous calls -----------------------------------------------------------------------------------------
+
+namespace {
+
+// Asynchronous calls, on the communication stream, after everything computed so far: begin_async, calls of one kind,
+// end_async; the bucket's WAIT ends them.
+void begin_async(State& s, const gsel_instr& instr, gsel_collective_kind kind) {
+  BucketState& bucket = s.buckets[instr.bucket];
+  const double began = os::now_seconds();
+  count_under(s, instr.axis, kind, instr.kind);
+  note_exposed(s, instr.axis, os::now_seconds() - began);
+  s.compute_done.record_compute();
+  s.device->run(&gsel_device_v1::stream_wait_event, s.comm_stream->get(), s.compute_done.get());
+  bucket.call = s.n_async++;
+  if (bucket.call == s.async_calls.size()) s.async_calls.emplace_back(s.device);
+  AsyncCall& call = s.async_calls[bucket.call];
+  call.began.record(s.comm_stream->get());
+  call.kind = bucket.under_way = instr.kind;
+  call.posted_at = s.run->position;
+  call.ended = false;
+  bucket.axis = instr.axis;
+}
+
+void end_async(Communication& c, const gsel_instr& instr) {
+  const size_t call = c.buckets[instr.bucket].call;
+  c.async_calls[call].done.record(c.comm_stream->get());
+  c.last_async[instr.axis] = static_cast<int64_t>(call);
+}
+
+}  // namespace
+
+// Asynchronous calls that have not ended keep their slots.
+void forget_async(Communication& c) {
+  if (std::ranges::any_of(c.buckets, &BucketState::under_way)) return;
+  c.n_async = 0;
+  c.last_async.fill(-1);
+}
+
+namespace {
+
+void note_async(const Communication& c, const AsyncCall& call, StepRecord& record) {
+  const double seconds = call.began.seconds_until(call.done);
+  const double began = c.began_event.seconds_until(call.began);
+  record.intervals.push_back({call.posted_at, began, began + seconds, true});
+  gsel_step_report& report = record.report;
+  const InstrRow& row = instr_row(call.kind);
+  if (row.call == GSEL_COLLECTIVE_ALLGATHER) {
+    ++report.n_allgathers;
+    report.allgather_s += seconds;
+    report.exposed_allgather_s += call.waited_s;
+  } else if (row.task == InstrTask::gradients) {
+    ++report.n_reduces;
+    report.n_overlapped += call.backward_went_on || call.began.seconds_until(c.backward_done) > 0;
+  }
+}
+
+}  // namespace
+
+void settle_device(State& s) {
+  if (s.device->compute()) {
+    s.device->wait();
+    if (s.comm_stream) s.device->run(&gsel_device_v1::stream_wait, s.comm_stream->get());
+    s.comms.throw_async_errors();
+  }
+  for (size_t i = 0; i < s.n_async; ++i)
+    if (std::exchange(s.async_calls[i].ended, false)) note_async(s, s.async_calls[i], s.run->record);
+}
+
+// ---- buckets: windows -----------------------------------------------------------------------------------------------
+
+namespace {
 
 void open_param_window(State& s, int32_t bucket) {
   if (s.params.whole_params(bucket)) return;
@@ -81,9 +243,9 @@ void add_reduced(State& s, int32_t b) {
   s.add(s.params.own_gradient(b), reduced, GSEL_F32, static_cast<uint64_t>(s.params.layout(b).own_elems()));
 }
 
-void finish_collective(State& s, int32_t b, const InstrForm& form) {
-  if (form.call == GSEL_COLLECTIVE_BROADCAST && !s.under_way) update_master_copies(s, b);
-  if (form.opens != BucketWindow::gradient) return;
+void finish_collective(State& s, int32_t b, const InstrRow& row) {
+  if (row.call == GSEL_COLLECTIVE_BROADCAST && !s.under_way) update_master_copies(s, b);
+  if (row.opens != BucketWindow::gradient) return;
   add_reduced(s, b);
   close_gradient_window(s, b);
 }
@@ -131,7 +293,7 @@ gsel_collective collective_of_bucket(const State& s, const gsel_instr& instr, co
 void make_params_whole(State& s, const gsel_instr& instr) {
   const int32_t b = instr.bucket;
   const BucketLayout& layout = s.params.layout(b);
-  const bool gathers = !known_form_of(instr.kind).peer;
+  const bool gathers = !instr_row(instr.kind).peer;
   open_param_window(s, b);
   if (s.axis_size(instr.axis) == 1) {
     if (gathers) s.params.place_shard(b, s.device->compute());
@@ -166,8 +328,8 @@ void release_params(State& s, const gsel_instr& instr) {
 // plan.
 void reduce_gradients(State& s, const gsel_instr& instr) {
   const int32_t b = instr.bucket;
-  const InstrForm& form = known_form_of(instr.kind);
-  const bool scatters = form.reduces == StateLayout::sharded;
+  const InstrRow& row = instr_row(instr.kind);
+  const bool scatters = row.reduces == StateLayout::sharded;
   BucketState& bucket = s.buckets[b];
   const BucketLayout& layout = s.params.layout(b);
   open_gradient_window(s, b, s.operands().window);
@@ -180,7 +342,7 @@ void reduce_gradients(State& s, const gsel_instr& instr) {
     const float* own = whole + layout.own.begin;
     if (scatters && result != own)
       s.copy(result, own, sizeof(float) * static_cast<uint64_t>(layout.own_elems()), GSEL_COPY_ON_DEVICE);
-    return finish_collective(s, b, form);
+    return finish_collective(s, b, row);
   }
   const auto elems = static_cast<uint64_t>(scatters ? layout.own_elems() : layout.elems);
   gsel_collective call = collective_of_bucket(s, instr, whole, result, elems, GSEL_F32);
@@ -198,7 +360,7 @@ void reduce_gradients(State& s, const gsel_instr& instr) {
 // that hold the bucket's parameters.
 void sum_stepped(State& s, const gsel_instr& instr) {
   const int32_t b = instr.bucket;
-  const bool tied = known_form_of(instr.kind).peers == InstrPeers::tied;
+  const bool tied = instr_row(instr.kind).peers == InstrPeers::tied;
   const gsel_axis axis = tied ? GSEL_AXIS_PIPELINE : instr.axis;
   if (s.axis_size(axis) == 1 || !s.params.layout(b).steps) return;
   if (s.params.whole_gradient(b)) zero_missing_gradients(s, b);
@@ -221,7 +383,7 @@ void wait_bucket(State& s, int32_t b) {
   call.ended = true;
   call.backward_went_on = static_cast<int32_t>(s.run->position) < s.run->last_backward;
   note_exposed(s, bucket.axis, call.waited_s);
-  finish_collective(s, b, known_form_of(kind));
+  finish_collective(s, b, instr_row(kind));
 }
 
 }  // namespace gsel::execute
