@@ -6,7 +6,7 @@
 #   make bench      what is claimed about speed       make clean    remove what was built
 #   make bench-comm gsel's communicator beside Open MPI, MPICH, Gloo and memcpy; writes bench/results/comm.{md,svg}
 #   make bench-hosts  the same between two hosts, which are network namespaces (root), and gsel over an MPI beside that MPI
-#                   itself; writes bench/results/hosts.md and direct.md
+#                   itself, and gsel with ranks in other places; writes bench/results/hosts.md, direct.md and places.md
 #   make bench-train  examples/gpt beside PyTorch and beside a loop by hand; writes bench/results/train.md
 #   make bench-build  what a build costs in time and size; writes bench/results/build.md
 #   make bench-fresh  make run, test, asan and tsan on a fresh Debian 12 (root, debootstrap); writes bench/results/fresh.md
@@ -164,6 +164,7 @@ bench-hosts: packages-peers
 	$(call build,default,bench_peers)
 	@bench/hosts/run.sh build bench/results
 	@bench/hosts/direct.sh build bench/results
+	@bench/hosts/places.sh build bench/results
 
 # Python and PyTorch are Debian's: another Python on the path may have other versions, or none.
 bench-train: data packages-train

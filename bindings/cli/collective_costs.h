@@ -12,6 +12,7 @@ Cost small_allreduce(const HostWorld& world, double S);
 Cost small_reduce_scatter(const HostWorld& world, double S);
 Cost small_to_all(const HostWorld& world, double S);  // a shard from each rank
 Cost small_call(const HostWorld& world, double S);    // all bytes come from one rank
+Cost at_first(const HostWorld& world, double S);      // a reduction
 Cost direct_allreduce(const HostWorld& world, double S);
 Cost two_level_allreduce(const HostWorld& world, double S);
 Cost two_level_reduce(const HostWorld& world, double S);
@@ -19,8 +20,9 @@ Cost two_level_reduce_scatter(const HostWorld& world, double S);
 Cost chain_allreduce(const HostWorld& world, double S);
 Cost chain_reduce(const HostWorld& world, double S);
 Cost chain_reduce_scatter(const HostWorld& world, double S);
-Cost slices_allreduce(const HostWorld& world, double S);
-Cost slices_reduce(const HostWorld& world, double S);
+Cost host_slices_allreduce(const HostWorld& world, double S);
+Cost host_slices_reduce(const HostWorld& world, double S);
+Cost host_slices_reduce_scatter(const HostWorld& world, double S);
 Cost slices_reduce_scatter(const HostWorld& world, double S);
 Cost lanes_allgather(const HostWorld& world, double S);
 Cost lanes_broadcast(const HostWorld& world, double S);

@@ -36,9 +36,14 @@ const ModelledCollective* find_modelled(const std::string& name);
 // Copies of the library's constants; unit_network_model_library compares them.
 constexpr double kSmallBytes = 4096, kSmallInAllBytes = 131072;  // from one rank, and from all: sent with the agreement
 constexpr double kMostDirectBytes = 524288;                      // from all ranks together
-constexpr int64_t kMostChainHosts = 32;
-constexpr double kLeastChunkBytes = 65536, kMostChunkBytes = 524288, kChunksOfLane = 8;  // of the chain algorithm
-constexpr double kSegmentBytes = 524288;                                                 // of the two-level algorithm
+constexpr uint64_t kMostMeasuredHosts = 8;  // beyond it reductions take the way of the least cost, at these prices:
+constexpr uint64_t kStepPs = 20'000'000, kMessagePs = 5'000'000, kNetworkBytePs = 190, kMemoryBytePs = 100;
+constexpr uint64_t kMostAtFirstBytes = 1 << 24;                                            // from all ranks together
+constexpr uint64_t kLeastChunkBytes = 65536, kMostChunkBytes = 524288, kChunksOfLane = 8;  // of the chain algorithm
+constexpr uint64_t kLeastOfManyBytes = 16384;  // the same on more than kMostMeasuredHosts hosts
+uint64_t chunk_bytes(uint64_t lane_bytes, uint64_t hosts, uint64_t each);
+constexpr double kSegmentBytes = 524288;  // of the two-level algorithm
+constexpr double kPackedBytes = 65536;    // inputs of a host for a slice that go in one message
 constexpr double kElementBytes = 4;
 
 }  // namespace gsel::cli

@@ -67,9 +67,12 @@ Tree tree_of(int64_t hosts) {
 }
 
 Cost agreement(const HostWorld& world, double payload) {
+  return agreement_at_first(world, payload, WorldSize(world).p * payload);
+}
+
+Cost agreement_at_first(const HostWorld& world, double payload, double all) {
   const WorldSize n(world);
   const Tree tree = tree_of(world.hosts);
-  const double all = n.p * payload;
   Cost cost;
   if (n.g > 1) {
     cost.host_steps = 2 + (payload > kShortBytes ? 1 : 0) + (all > kWithVerdictBytes ? 1 : 0);

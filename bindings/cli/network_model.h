@@ -84,6 +84,8 @@ Tree tree_of(int64_t hosts);
 // The start of every call: all ranks report their call up the tree of hosts and get an answer; each rank adds a
 // payload, which all ranks receive.
 Cost agreement(const HostWorld& world, double payload);
+// The same where the first rank gets the payloads, and all ranks get a result of this many bytes.
+Cost agreement_at_first(const HostWorld& world, double payload, double result);
 
 // Encoded size of the table of hosts, whose names (8 bytes) and addresses (12, 256 hosts per network) are consecutive.
 double table_bytes(const HostWorld& world);

@@ -47,7 +47,9 @@ struct Pipeline {
   double chunks, chunk;  // chunk: bytes of it in all lanes
   Pipeline(const WorldSize& n, double S, double pieces) {
     const double piece = S / n.g / pieces;
-    const double in_lane = std::min(piece, std::clamp(piece / kChunksOfLane, kLeastChunkBytes, kMostChunkBytes));
+    const double in_lane =
+        std::min(piece, static_cast<double>(chunk_bytes(static_cast<uint64_t>(piece), static_cast<uint64_t>(n.N),
+                                                        static_cast<uint64_t>(n.g))));
     chunks = in_lane > 0 ? pieces * std::ceil(piece / in_lane) : pieces;
     chunk = n.g * in_lane;
   }
@@ -61,11 +63,17 @@ Cost chain(const HostWorld& world, double S, double hops, double directions, con
           2 * hops + 2 * directions * (pipeline.chunks - 1)};
 }
 
-// The number of ranks that reduce a shard, and the bytes of a shard; with fewer elements than ranks, one element each.
+// Slices of the elements, each reduced by one rank: with fewer elements than ranks, one element each. `here` of them on
+// the busiest host; `to` hosts get what a rank has for slices. parts: messages with which a host's inputs for a slice
+// go.
 struct Slices {
-  double owners, bytes;
-  Slices(const WorldSize& n, double S)
-      : owners(std::min(n.p, std::max(1.0, std::floor(S / kElementBytes)))), bytes(std::max(S / n.p, kElementBytes)) {}
+  double here, bytes, to, parts;
+  Slices(const WorldSize& n, double S) : bytes(std::max(S / n.p, kElementBytes)) {
+    const double elements = std::max(1.0, std::floor(S / kElementBytes));
+    here = std::min(n.g, elements);
+    to = std::min(n.N - 1, std::ceil(elements / n.g));
+    parts = n.g * bytes <= kPackedBytes ? 1 : n.g * segments(n, S);
+  }
 };
 
 }  // namespace
@@ -84,6 +92,14 @@ Cost small_to_all(const HostWorld& world, double S) {
 
 Cost small_call(const HostWorld& world, double S) {
   return small(world, S, 0);
+}
+
+Cost at_first(const HostWorld& world, double S) {
+  const WorldSize n(world);
+  if (world.ranks() == 1) return {};
+  Cost cost = agreement_at_first(world, S, S);
+  cost.host_bytes += 2 * n.p * S;  // sorted and reduced
+  return cost;
 }
 
 Cost direct_allreduce(const HostWorld& world, double S) {
@@ -130,20 +146,23 @@ Cost chain_reduce_scatter(const HostWorld& world, double S) {
   return agreed(world, cost);
 }
 
-Cost slices_allreduce(const HostWorld& world, double S) {
+Cost host_slices_allreduce(const HostWorld& world, double S) {
   const WorldSize n(world);
   const Slices of(n, S);
-  const double here = std::min(n.g, of.owners);
-  return agreed(world, {2, 2, 2 * (n.g - 1) * of.bytes + n.p * of.bytes, 2 * here * n.far * of.bytes,
-                        2 * n.far + 2 * std::min(n.far, of.owners)});
+  return agreed(world, {2, 2, 2 * S * near_share(n) + n.p * of.bytes, of.here * of.bytes * (n.far + n.N - 1),
+                        (n.N - 1 + of.to) * (of.parts + segments(n, S))});
 }
 
-Cost slices_reduce(const HostWorld& world, double S) {
+Cost host_slices_reduce(const HostWorld& world, double S) {
   const WorldSize n(world);
   const Slices of(n, S);
-  const double here = std::min(n.g, of.owners);
-  return agreed(world, {2, 2, 2 * (n.g - 1) * of.bytes + n.p * of.bytes, here * n.far * of.bytes + S * (n.N - 1) / n.N,
-                        n.far + 2 * std::min(n.far, of.owners)});
+  return agreed(world, {2, 2, 2 * S * near_share(n) + n.p * of.bytes, of.here * of.bytes * (n.far + n.N - 1),
+                        (n.N - 1 + of.to) * of.parts + of.to * segments(n, S)});
+}
+
+Cost host_slices_reduce_scatter(const HostWorld& world, double S) {
+  const WorldSize n(world);
+  return agreed(world, {n.N, 1, S * near_share(n) + S, n.g * S * (n.N - 1) / n.N, 2 * (n.N - 1) * Slices(n, S).parts});
 }
 
 Cost slices_reduce_scatter(const HostWorld& world, double S) {

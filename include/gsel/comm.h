@@ -669,8 +669,8 @@ GSEL_API gsel_status gsel_comm_set_timeout(gsel_comm *comm, double timeout_s, gs
 /* How a call would run.
  *   protocol      of the part of the call that the host does (docs/communicator.md): "alone" (one rank); on one host
  *                 "line", "slots", "staged", "direct" or "single copy"; of a collective over hosts "assembly",
- *                 "direct", "two-level", "chain", "lanes" or "slices"; of a message between two hosts "frame" or
- *                 "transfer"; "stream" if the host does none; static
+ *                 "at-first", "direct", "two-level", "chain", "host-slices", "lanes" or "slices"; of a message
+ *                 between two hosts "frame" or "transfer"; "stream" if the host does none; static
  *   reason        why this protocol, such as "send is not memory of gsel_mem_alloc"; static
  *   chunk_bytes   bytes that are processed at a time; 0: the whole
  *   seconds       predicted from the tuning file; 0: unknown

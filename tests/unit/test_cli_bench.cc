@@ -121,11 +121,11 @@ void bench_simulates_many_hosts(void**) {
       ways = one["of_gsel"];
     }
   }
-  assert_true(world["rows"][0]["bytes"] == 4096 && world["rows"][0]["takes"] == "slices");
-  assert_true(world["rows"][1]["exact"] == "chain" && world["rows"][2]["exact"].is_null());
+  assert_true(world["rows"][0]["bytes"] == 4096 && world["rows"][0]["takes"] == "host-slices");
+  assert_true(world["rows"][1]["exact"] == "host-slices" && world["rows"][2]["exact"].is_null());
   assert_true(world["rows"][2]["takes"] == "assembly");
-  const Json slices = world["rows"][0]["algorithms"][4], rings = world["rows"][0]["algorithms"][5];
-  assert_true(slices["name"] == "slices" && slices["messages"] == 256 + 2 * (8184 + 1024));
+  const Json slices = world["rows"][0]["algorithms"][5], rings = world["rows"][0]["algorithms"][6];
+  assert_true(slices["name"] == "host-slices" && slices["messages"] == 256 + 2 * (1023 + 128));
   assert_true(rings["name"] == "rings" && rings["network_steps"] == 2046 && rings["network_bytes"] == 8184);
   const Json one_host = bench("allreduce --simulate hosts=1x8 -b 4K -e 4K")["worlds"][0];
   assert_true(one_host["rows"][0]["takes"].is_null() && one_host["rendezvous"]["gloo_s"] == 0);

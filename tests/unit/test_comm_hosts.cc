@@ -90,14 +90,121 @@ void varies_alike(rank_run* run) {
   }
 }
 
+// Pieces of several segments, and lanes of several chunks.
+void reduces_much_alike(rank_run* run) {
+  Both both;
+  join_both(run, both);
+  const auto n = static_cast<uint64_t>(run->world_size);
+  const uint64_t count = 700001;
+  for (const gsel_dtype dtype : {GSEL_F32, GSEL_BF16, GSEL_I32})
+    for (const gsel_collective_kind kind :
+         {GSEL_COLLECTIVE_ALLREDUCE, GSEL_COLLECTIVE_REDUCE, GSEL_COLLECTIVE_REDUCE_SCATTER}) {
+      gsel_collective call = GSEL_COLLECTIVE_INIT;
+      call.kind = kind;
+      call.dtype = dtype;
+      call.op = GSEL_SUM;
+      call.root = run->world_size - 1;
+      const bool is_scattered = kind == GSEL_COLLECTIVE_REDUCE_SCATTER;
+      call.count = is_scattered ? count / n : count;
+      const auto send = numbers(dtype, is_scattered ? call.count * n : count, static_cast<uint64_t>(run->rank));
+      rank_same(run, both, call, send, call.count * gsel_dtype_bytes(dtype));
+    }
+}
+
+// Between so many hosts ways are chosen by their cost.
+void reduces_on_many_alike(rank_run* run) {
+  Both both;
+  join_both(run, both);
+  const auto n = static_cast<uint64_t>(run->world_size);
+  for (const uint64_t count : {1, 63, 3000, 90001, 1700001})
+    for (const gsel_dtype dtype : {GSEL_F32, GSEL_F16, GSEL_U8})
+      for (const gsel_op op : {GSEL_SUM, GSEL_MAX, GSEL_SCALED_SUM})
+        for (const gsel_collective_kind kind :
+             {GSEL_COLLECTIVE_ALLREDUCE, GSEL_COLLECTIVE_REDUCE, GSEL_COLLECTIVE_REDUCE_SCATTER}) {
+          const bool is_scattered = kind == GSEL_COLLECTIVE_REDUCE_SCATTER;
+          if ((dtype == GSEL_U8 && op == GSEL_SCALED_SUM) || (count > 90001 && (op != GSEL_SUM || is_scattered)))
+            continue;
+          gsel_collective call = GSEL_COLLECTIVE_INIT;
+          call.kind = kind;
+          call.dtype = dtype;
+          call.op = op;
+          call.root = kind == GSEL_COLLECTIVE_REDUCE ? static_cast<int32_t>(count % n) : 0;
+          call.count = is_scattered ? (count + n - 1) / n : count;
+          call.factor = 0.5 + run->rank;
+          const uint64_t elements = is_scattered ? call.count * n : count;
+          const auto send = numbers(dtype, elements, static_cast<uint64_t>(run->rank) + count);
+          rank_same(run, both, call, send, call.count * gsel_dtype_bytes(dtype));
+        }
+}
+
+// The ways of ranks in each of these places are those that the comparisons are to try.
+void explains(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  rank_ok(run, join(run, &comm, &err), err);
+  const char* const hosts = static_cast<const Job*>(run->user)->hosts;
+  const struct {
+    const char* hosts;
+    gsel_collective_kind kind;
+    gsel_dtype dtype;
+    uint64_t count;
+    const char* way;
+  } rows[] = {{"0111", GSEL_COLLECTIVE_ALLREDUCE, GSEL_F32, 70001, "chain"},
+              {"0111", GSEL_COLLECTIVE_REDUCE, GSEL_I32, 70001, "two-level"},
+              {"0111", GSEL_COLLECTIVE_ALLREDUCE, GSEL_F32, 30000, "direct"},
+              {"0111", GSEL_COLLECTIVE_BROADCAST, GSEL_I32, 70001, "lanes"},
+              {"0111", GSEL_COLLECTIVE_ALLTOALL, GSEL_I32, 70001, "slices"},
+              {"0101", GSEL_COLLECTIVE_ALLREDUCE, GSEL_F32, 70001, "host-slices"},
+              {"0101", GSEL_COLLECTIVE_REDUCE_SCATTER, GSEL_U8, 700001, "two-level"},
+              {"0101", GSEL_COLLECTIVE_ALLGATHER, GSEL_F32, 70001, "lanes"},
+              {"000012345678", GSEL_COLLECTIVE_ALLREDUCE, GSEL_F32, 63, "at-first"},
+              {"000012345678", GSEL_COLLECTIVE_ALLREDUCE, GSEL_F16, 3000, "at-first"},
+              {"000012345678", GSEL_COLLECTIVE_REDUCE, GSEL_F32, 90001, "host-slices"},
+              {"000012345678", GSEL_COLLECTIVE_ALLREDUCE, GSEL_F32, 1700001, "chain"}};
+  for (const auto& row : rows) {
+    if (strcmp(row.hosts, hosts) != 0) continue;
+    gsel_collective call = GSEL_COLLECTIVE_INIT;
+    gsel_comm_explanation how = GSEL_COMM_EXPLANATION_INIT;
+    call.kind = row.kind;
+    call.dtype = row.dtype;
+    call.op = GSEL_SUM;
+    call.count = row.count;
+    const std::vector<char> send(row.count * gsel_dtype_bytes(row.dtype) * static_cast<uint64_t>(run->world_size));
+    std::vector<char> recv(send.size());
+    call.send = send.data(), call.recv = recv.data();
+    rank_ok(run, gsel_comm_explain(comm, &call, &how, &err), err);
+    if (strcmp(how.protocol, row.way) != 0) {
+      snprintf(run->failure, sizeof run->failure, "%s: kind %d of %d elements: expected %s, got %s", hosts, row.kind,
+               static_cast<int>(row.count), row.way, how.protocol);
+      return;
+    }
+    rank_check(run, strstr(how.reason, strcmp(row.way, "at-first") == 0 ? "first rank" : "each") != nullptr ||
+                        strcmp(row.way, "lanes") == 0);
+  }
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  gsel_comm_free(comm);
+}
+
+void test_ways_depend_on_places(void**) {
+  for (const char* hosts : {"0111", "0101", "000012345678"}) on_hosts(hosts, explains);
+}
+
 void test_collectives_give_the_bits_of_one_host(void**) {
-  for (const char* hosts : {"0011", "0101", "01", "00111", "0111", "012", "001122"}) {
+  for (const char* hosts : {"0011", "0101", "01", "0111", "0001", "012", "001112", "010021"}) {
     on_hosts(hosts, reduces_alike);
     on_hosts(hosts, copies_alike);
     on_hosts(hosts, varies_alike);
   }
-  for (const char* hosts : {"aabbb", "aabb", "aaabbb", "aaaabbbb", "aabbccdd", "ab", "abab", "aabbcc"})
+  for (const char* hosts : {"aabbb", "aabb", "aaabbb", "aaaabbbb", "aabbccdd", "ab", "abab", "abca"})
     on_hosts(hosts, reduces_alike);
+}
+
+void test_large_reductions_give_the_bits_of_one_host(void**) {
+  for (const char* hosts : {"0011", "0101", "0111", "00110"}) on_hosts(hosts, reduces_much_alike);
+}
+
+void test_reductions_on_many_hosts_give_the_bits_of_one_host(void**) {
+  for (const char* hosts : {"000012345678", "0123456781", "abcdefghia"}) on_hosts(hosts, reduces_on_many_alike);
 }
 
 // ---- communicators from one -----------------------------------------------------------------------------------------
@@ -267,7 +374,10 @@ void test_a_message_passes_a_started_collective(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
+      cmocka_unit_test(test_ways_depend_on_places),
       cmocka_unit_test(test_collectives_give_the_bits_of_one_host),
+      cmocka_unit_test(test_large_reductions_give_the_bits_of_one_host),
+      cmocka_unit_test(test_reductions_on_many_hosts_give_the_bits_of_one_host),
       cmocka_unit_test(test_communicators_are_made_from_one),
       cmocka_unit_test(test_calls_are_started),
       cmocka_unit_test(test_a_failing_operation_is_told_to_all_hosts),

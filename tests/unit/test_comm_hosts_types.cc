@@ -114,13 +114,13 @@ void groups_calls(rank_run* run) {
 }
 
 void test_every_type_and_operation_gives_the_bits_of_one_host(void**) {
-  for (const char* hosts : {"0011", "01", "aabb"}) on_hosts(hosts, reduces_every_type);
+  for (const char* hosts : {"0011", "01", "aabb", "0111", "0101"}) on_hosts(hosts, reduces_every_type);
 }
 void test_operations_of_the_caller_give_the_bits_of_one_host(void**) {
-  for (const char* hosts : {"0011", "01", "aabb", "0101"}) on_hosts(hosts, reduces_by_the_caller);
+  for (const char* hosts : {"0011", "01", "aabb", "0101", "0111", "abbb"}) on_hosts(hosts, reduces_by_the_caller);
 }
 void test_groups_and_requests_pass_between_hosts(void**) {
-  for (const char* hosts : {"0011", "01"}) on_hosts(hosts, groups_calls);
+  for (const char* hosts : {"0011", "01", "0100"}) on_hosts(hosts, groups_calls);
 }
 
 }  // namespace

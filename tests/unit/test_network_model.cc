@@ -66,11 +66,22 @@ constexpr CostRow kRows[] = {
      "chain",
      1 << 20,
      {0, 6, 2.0 * ((1 << 20) + 2 * (1 << 17)), 800 + 2.0 * 7 * (1 << 17) + 4 * (1 << 17), 4 + 8 + 28}},
-    {kFour, "allreduce", "slices", kS, {4, 4, kSaid + 2 * 128 + kS, kAgreed + 2 * 2 * 0.75 * kS, 6 + 24}},
-    // With 4 elements only 4 of 8 ranks have a slice, of one element.
-    {kFour, "allreduce", "slices", 16, {4, 4, kSaid + 2 * 4 + 8 * 4, kAgreed + 2 * 2 * 6 * 4, 6 + 12 + 8}},
-    {kFour, "reduce", "slices", kS, {4, 4, kSaid + 2 * 128 + kS, kAgreed + 2.25 * kS, 6 + 18}},
+    // Two inputs of a host for a slice of 128 B are one message; the sum of a slice goes to the 3 other hosts.
+    {kFour, "allreduce", "host-slices", kS, {4, 4, kSaid + 2 * kS, kAgreed + 2.25 * kS, 6 + 12}},
+    // With 4 elements only 4 of 8 ranks have a slice, of one element, and a rank has inputs for 2 of them.
+    {kFour, "allreduce", "host-slices", 16, {4, 4, kSaid + 16 + 8 * 4, kAgreed + 2 * 4 * 9, 6 + 10}},
+    // Slices of 1 MiB: two inputs, each in two segments.
+    {{2, 2},
+     "allreduce",
+     "host-slices",
+     1 << 22,
+     {4, 4, kSaid + 2.0 * (1 << 22), 400 + 1.5 * (1 << 22), 2 + 2 * (4 + 2)}},
+    {kFour, "reduce", "host-slices", kS, {4, 4, kSaid + 2 * kS, kAgreed + 2.25 * kS, 6 + 9}},
+    {kFour, "reduce_scatter", "host-slices", kS, {6, 3, kSaid + 1.5 * kS, kAgreed + 1.5 * kS, 6 + 6}},
     {kFour, "reduce_scatter", "slices", kS, {3, 3, kSaid + 128 + kS, kAgreed + 1.5 * kS, 6 + 12}},
+    // 1 KiB of each rank goes over a host by itself; up go those of 6 ranks, down 3 results. The first rank sorts and
+    // adds 8.
+    {kFour, "allreduce", "at-first", kS, {3, 2, kSaid + 2 * kS + 16 * kS, kAgreed + 6 * kS + 3 * kS, 6}},
     {kFour, "allgather", "lanes", kS, {6, 3, kSaid + kS / 2, kAgreed + 0.75 * kS, 6 + 6}},
     {kFour, "allgather", "slices", kS, {3, 3, kSaid + 128, kAgreed + 1.5 * kS, 6 + 12}},
     {kFour, "broadcast", "lanes", kS, {4, 3, kSaid + 1.5 * kS, kAgreed + 3 * kS, 6 + 3}},
@@ -104,7 +115,7 @@ constexpr CostRow kRows[] = {
     {kThree, "allreduce", "flat doubling", kS, {1, 3, 1024, 6144, 6}},
     {kThree, "broadcast", "leader", kS, {1, 2, 1024, 2048, 4}},
     // On one host nothing passes a network, and with one rank a host nothing passes memory.
-    {kOneHost, "allreduce", "slices", kS, {2, 0, 2560, 0, 0}},
+    {kOneHost, "allreduce", "host-slices", kS, {2, 0, 2560, 0, 0}},
     {kOneHost, "allreduce", "rings", kS, {2, 0, 1536, 0, 0}},
     {kOneHost, "allreduce", "flat ring", kS, {6, 0, 1536, 0, 0}},
     {kOneHost, "allreduce", "flat doubling", kS, {2, 0, 2048, 0, 0}},

@@ -54,7 +54,7 @@ gsel::shm::Call call_of(gsel_collective_kind kind, uint64_t count, int64_t ranks
 
 void a_call_takes_the_way_of_the_library(void**) {
   std::string seen;
-  for (const HostWorld world : {HostWorld{2, 2}, {2, 1}, {4, 8}, {16, 1}, {32, 2}, {33, 2}, {40, 1}, {1024, 8}})
+  for (const HostWorld world : {HostWorld{2, 2}, {2, 1}, {4, 8}, {8, 8}, {9, 2}, {16, 1}, {33, 4}, {40, 1}, {1024, 8}})
     for (const auto& row : kKinds)
       for (uint64_t parts = 1; parts <= 1 << 16; parts *= 2) {
         const auto ranks = static_cast<uint64_t>(world.ranks());
@@ -63,7 +63,8 @@ void a_call_takes_the_way_of_the_library(void**) {
         const ModelledCollective& modelled = *find_modelled(row.name);
         check_same(row.name, static_cast<double>(call.payload_bytes), modelled.payload(world, bytes));
         const hosts::Spread spread{
-            ranks, static_cast<size_t>(world.hosts), static_cast<size_t>(world.each), true, false, GSEL_ORDER_RANKS};
+            ranks,           static_cast<size_t>(world.hosts), static_cast<size_t>(world.each), true, true, false,
+            GSEL_ORDER_RANKS};
         const char* const expected = hosts::way_name(hosts::way_of(call, spread));
         const cli::Algorithm* const got = modelled.taken(world, bytes);
         if (std::strcmp(got->name, expected) != 0 || !got->is_way)
@@ -95,12 +96,73 @@ void constants_are_those_of_the_library(void**) {
               {"small", cli::kSmallBytes, hosts::kSmallBytes},
               {"small in all", cli::kSmallInAllBytes, hosts::kSmallInAll},
               {"direct", cli::kMostDirectBytes, hosts::kMostDirectBytes},
-              {"hosts of a chain", cli::kMostChainHosts, hosts::kMostChainHosts},
-              {"the least chunk", cli::kLeastChunkBytes, hosts::kLeastChunkBytes},
-              {"the largest chunk", cli::kMostChunkBytes, hosts::kMostChunkBytes},
-              {"chunks of a lane", cli::kChunksOfLane, hosts::kChunksOfLane},
+              {"measured hosts", cli::kMostMeasuredHosts, hosts::kMostMeasuredHosts},
+              {"a step", cli::kStepPs, hosts::kStepPs},
+              {"a message's price", cli::kMessagePs, hosts::kMessagePs},
+              {"a byte between hosts", cli::kNetworkBytePs, hosts::kNetworkBytePs},
+              {"a byte in memory", cli::kMemoryBytePs, hosts::kMemoryBytePs},
+              {"at the first", cli::kMostAtFirstBytes, hosts::kMostAtFirstBytes},
+              {"packed", cli::kPackedBytes, hosts::kPackedBytes},
               {"a segment", cli::kSegmentBytes, hosts::kSegmentBytes}};
   for (const auto& row : rows) check_same(row.name, row.library, row.model);
+}
+
+void chunks_are_those_of_the_library(void**) {
+  for (const size_t n : {2, 8, 9, 32, 1024, 10000})
+    for (const size_t each : {1, 2, 8})
+      for (uint64_t bytes = 1; bytes < uint64_t{1} << 40; bytes = bytes * 3 + 1)
+        assert_int_equal(cli::chunk_bytes(bytes, n, each), hosts::chunk_bytes(bytes, n, each, false));
+  // 32 MiB of each of 8 lanes: 2046 hops of 8 x 16 KiB take as long as 2048 chunks of 4 messages.
+  assert_int_equal(hosts::chunk_bytes(1 << 25, 1024, 8, false), 16384);
+  assert_int_equal(hosts::chunk_bytes(1 << 25, 8, 8, false), 524288);
+}
+
+// What others than hosts in blocks take, and other sums than of floats in the order of ranks.
+void a_way_is_chosen_by_places_and_order(void**) {
+  const auto sum = call_of(GSEL_COLLECTIVE_ALLREDUCE, 1 << 20, 4);
+  const auto parts = call_of(GSEL_COLLECTIVE_REDUCE_SCATTER, 1 << 18, 4);
+  const auto short_parts = call_of(GSEL_COLLECTIVE_REDUCE_SCATTER, 1 << 13, 4);
+  auto whole = sum, least = sum, by_caller = sum;
+  whole.dtype = GSEL_I32;
+  least.operation.op = GSEL_MIN;
+  by_caller.operation.op = GSEL_OP_USER + 1;
+  constexpr hosts::Spread kUneven{4, 2, 3, false, true, false, GSEL_ORDER_RANKS};
+  constexpr hosts::Spread kDealt{4, 2, 2, false, false, false, GSEL_ORDER_RANKS};
+  constexpr hosts::Spread kMany{72, 9, 8, true, true, false, GSEL_ORDER_RANKS};
+  auto uneven_tree = kUneven, many_dealt = kMany, many_tree = kMany;
+  uneven_tree.order = many_tree.order = GSEL_ORDER_TREE;
+  many_dealt.is_in_blocks = many_dealt.is_consecutive = false;
+  const struct {
+    const char* name;
+    const gsel::shm::Call& call;
+    const hosts::Spread& spread;
+    hosts::Way way;
+  } rows[] = {{"floats, uneven", sum, kUneven, hosts::Way::chain},
+              {"floats in parts, uneven", parts, kUneven, hosts::Way::slices},
+              {"floats in short parts, dealt", short_parts, kDealt, hosts::Way::host_slices},
+              {"floats, dealt", sum, kDealt, hosts::Way::host_slices},
+              {"floats, uneven, a tree", sum, uneven_tree, hosts::Way::host_slices},
+              {"integers, uneven", whole, kUneven, hosts::Way::two_levels},
+              {"integers, dealt", whole, kDealt, hosts::Way::two_levels},
+              {"the least, uneven", least, kUneven, hosts::Way::two_levels},
+              {"the least, dealt", least, kDealt, hosts::Way::host_slices},
+              {"by the caller, uneven", by_caller, kUneven, hosts::Way::chain},
+              {"by the caller, dealt", by_caller, kDealt, hosts::Way::host_slices},
+              {"integers, many hosts, dealt", whole, many_dealt, hosts::Way::two_levels},
+              {"floats, many hosts", sum, kMany, hosts::Way::chain},
+              {"floats, many hosts, dealt", sum, many_dealt, hosts::Way::host_slices},
+              {"floats, many hosts, a tree", sum, many_tree, hosts::Way::two_levels}};
+  for (const auto& row : rows)
+    if (const hosts::Way got = hosts::way_of(row.call, row.spread); got != row.way)
+      fail_msg("%s: expected %s, got %s", row.name, hosts::way_name(row.way), hosts::way_name(got));
+  const auto copies = call_of(GSEL_COLLECTIVE_ALLGATHER, 1 << 20, 4);
+  for (const hosts::Spread& spread : {kUneven, kDealt})
+    assert_int_equal(hosts::way_of(copies, spread), hosts::Way::lanes);
+  // A small payload goes to the first rank, but that of a caller's operation.
+  auto small = call_of(GSEL_COLLECTIVE_ALLREDUCE, 64, 72);
+  assert_int_equal(hosts::way_of(small, kMany), hosts::Way::at_first);
+  small.operation.op = GSEL_OP_USER + 1;
+  assert_int_equal(hosts::way_of(small, kMany), hosts::Way::small);
 }
 
 void hosts_form_the_tree_of_the_library(void**) {
@@ -146,10 +208,9 @@ void the_table_is_that_of_the_library(void**) {
 
 int main() {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_call_takes_the_way_of_the_library),
-      cmocka_unit_test(constants_are_those_of_the_library),
-      cmocka_unit_test(hosts_form_the_tree_of_the_library),
-      cmocka_unit_test(the_table_is_that_of_the_library),
+      cmocka_unit_test(a_call_takes_the_way_of_the_library), cmocka_unit_test(constants_are_those_of_the_library),
+      cmocka_unit_test(chunks_are_those_of_the_library),     cmocka_unit_test(a_way_is_chosen_by_places_and_order),
+      cmocka_unit_test(hosts_form_the_tree_of_the_library),  cmocka_unit_test(the_table_is_that_of_the_library),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -111,11 +111,14 @@ void Assembly::merge(Verdict& verdict, const Verdict& below) {
   verdict = merged;
 }
 
-// The payloads are in depth-first order of the tree: those of a host, then those of each subtree below it.
-void Assembly::sort_payloads(const Block& said, char* all, uint64_t bytes) const {
+// The payloads are in depth-first order of the tree: those of a host, then those of each subtree below it. Gives them
+// in the order of ranks, or what is made of them.
+void Assembly::sort_payloads(const Block& said, char* out, uint64_t bytes) const {
   if (said.size() != roster_.ranks() * bytes)
     fail(GSEL_ERR_INTERNAL, "the other hosts gave {} bytes, expected {} of {} ranks", said.size(), bytes,
          roster_.ranks());
+  Block sorted(at_first_ ? said.size() : 0);
+  char* const all = at_first_ ? sorted.data() : out;
   const Tree tree = roster_.tree();
   const char* at = said.data();
   std::vector<size_t> hosts{0};
@@ -128,6 +131,7 @@ void Assembly::sort_payloads(const Block& said, char* all, uint64_t bytes) const
     }
     for (size_t h = tree.end_below(host); h > tree.first_below(host); --h) hosts.push_back(h - 1);
   }
+  if (at_first_) at_first_->make(all, out);
 }
 
 // On the first rank of a host: agrees with the other hosts, along the tree.
@@ -151,7 +155,7 @@ void Assembly::agree(Gathered& here, const Head& head, void* all, double timeout
     if (block.size() > sizeof verdict) std::memcpy(block.data() + sizeof verdict, payloads, bytes);
     return block;
   };
-  const uint64_t bytes = roster_.ranks() * head.bytes;
+  const uint64_t bytes = answer_bytes(head);
   Block own;
   if (roster_.own_host() != 0) {
     own = joined(said.data(), said.size());
@@ -194,9 +198,20 @@ void Assembly::gather(const Head& head, const void* mine, void* all, double time
   settle(gather_here(head, mine, timeout_s), head, all, timeout_s);
 }
 
+void Assembly::gather_at_first(const Head& head, const void* mine, AtFirst at_first, char* result, double timeout_s) {
+  begin(head);
+  struct End {
+    const AtFirst*& now;
+    ~End() { now = nullptr; }
+  };
+  at_first_ = &at_first;
+  const End end{at_first_};
+  settle(gather_here(head, mine, timeout_s), head, result, timeout_s);
+}
+
 void Assembly::settle(Gathered here, const Head& head, void* all, double timeout_s) {
   const bool alike_here = here.alike();
-  const uint64_t bytes = roster_.ranks() * head.bytes;
+  const uint64_t bytes = answer_bytes(head);
   const double for_here_s = timeout_s + kForCauseS + kLevelS * static_cast<double>(roster_.tree().levels_below(0));
   if (relay_) try {
       const int64_t deadline = os::now_ns() + static_cast<int64_t>(timeout_s * 1e9);

@@ -70,6 +70,12 @@ class Assembly {
   // all[ranks][head.bytes] receives mine[head.bytes] of each rank. Throws GSEL_ERR_MISMATCH on every rank, after which
   // the communicator still works, or the error that has broken it.
   void gather(const Head& head, const void* mine, void* all, double timeout_s);
+  // The first rank gets the payloads of all ranks, and every rank gets what it makes of them. Only with the tree.
+  struct AtFirst {
+    uint64_t bytes;  // of the result, no more than a payload
+    std::function<void(const char* all, char* result)> make;
+  };
+  void gather_at_first(const Head& head, const void* mine, AtFirst at_first, char* result, double timeout_s);
   // A rank that is alone on its host receives payloads in frames. With all == nullptr, given() has them until the next
   // call.
   bool is_alone_with_frames() const { return frames_ && roster_.here().size() == 1; }
@@ -106,6 +112,8 @@ class Assembly {
   void sort_payloads(const Block& said, char* all, uint64_t bytes) const;
   void broadcast_here(void* bytes, uint64_t n, double timeout_s);
   void settle(Gathered here, const Head& head, void* all, double timeout_s);
+  // What every rank gets with the verdict.
+  uint64_t answer_bytes(const Head& head) const { return at_first_ ? at_first_->bytes : roster_.ranks() * head.bytes; }
   bool gather_by_frames(const Gathered& here, const Head& head, char* all, int64_t deadline_ns);
   Error mismatch(const Verdict& verdict) const;
 
@@ -120,6 +128,7 @@ class Assembly {
     std::function<Frames::Came(size_t host)> bytes_for;
   };
   std::optional<StartedGather> started_;  // between start_gather() and finish_gather()
+  const AtFirst* at_first_ = nullptr;     // of the call, during gather_at_first()
   std::vector<char> answer_;
   std::atomic<uint64_t> begun_{0};
   Head newest_;

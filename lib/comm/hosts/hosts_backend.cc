@@ -100,11 +100,14 @@ class Group final : public BackendRequest {
 
 constexpr const char* kReasons[kWays] = {
     "the payload is small: it goes with the call over the first rank of each host",
+    "the payload is small for many hosts: it goes with the call to the first rank, which folds it and returns the "
+    "result",
     "each rank gets its part of what every rank has, adds it, and passes it on to the ranks of its host",
     "each host adds its ranks, and one rank for each slice adds what hosts have, in this order",
     "each host adds its ranks to what the host before sends, in rank order",
+    "each host sends what its ranks have of a slice to the one rank that folds it, in the order asked for",
     "one rank of each host gets what all of its ranks need, and passes it on there",
-    "each rank gets what it needs from every other; one rank folds each slice in rank order"};
+    "each rank gets what it needs from every other"};
 
 }  // namespace
 
@@ -183,8 +186,9 @@ gsel_comm_count HostsBackend::counts(gsel_collective_kind kind) const {
 }
 
 Spread HostsBackend::spread() const {
-  return {roster_.ranks(),        roster_.hosts(),        roster_.here().size(),
-          roster_.is_in_blocks(), assembly_.has_frames(), order_};
+  return {
+      roster_.ranks(),        roster_.hosts(), roster_.sizes().back(), roster_.is_in_blocks(), roster_.is_consecutive(),
+      assembly_.has_frames(), order_};
 }
 
 gsel_comm_explanation HostsBackend::explain_message(const gsel_collective& message) const {
@@ -213,9 +217,10 @@ gsel_comm_explanation HostsBackend::explain(const gsel_collective& checked) {
   const Way way = way_of(call);
   out.protocol = way_name(way);
   out.reason = kReasons[static_cast<size_t>(way)];
-  out.transport = way == Way::small && !assembly_.has_frames() ? "control"
-                  : host_transport_                            ? host_transport_->name()
-                                                               : "none";
+  const bool goes_with_call = way == Way::small || way == Way::at_first;
+  out.transport = goes_with_call && !assembly_.has_frames() ? "control"
+                  : host_transport_                         ? host_transport_->name()
+                                                            : "none";
   out.transport_reason = reason_.c_str();
   return out;
 }

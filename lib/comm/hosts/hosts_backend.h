@@ -1,9 +1,8 @@
 // comm/hosts/hosts_backend.h: the backend for host memory of a communicator over several hosts. Every collective begins
 // with an assembly (assembly.h), which carries small payloads. For larger ones each rank gets what it needs from the
 // ranks of its host through shared memory and from others over a transport. A reduction takes the inputs of all ranks
-// in rank order, so that its bits are the same as on one host: by one rank for each slice, from host to host
-// (chain.cc), or first within hosts if the order allows it (two_levels.cc). Does not know how the transport moves
-// bytes.
+// in rank order, so that its bits are the same as on one host: from host to host (chain.cc), or by one rank for each
+// slice, first within hosts if the order allows it (two_levels.cc). Does not know how the transport moves bytes.
 #pragma once
 
 #include <gsel/comm.h>
@@ -92,7 +91,7 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
   bool goes_on(const Call& call) const;
   char* room(uint64_t bytes);
   void reduce_in_frames(const Call& call);
-  void make_small(const Call& call, const Plan& plan);
+  void make_small(const Call& call, const Plan& plan, bool at_first);
   void make_large(const Call& call, const Plan& plan);
   void move_large(const Call& call, const Plan& plan, const double* factors);
   host::Fold fold_of(const Call& call, const double* factors) const;
@@ -100,7 +99,7 @@ class HostsBackend final : public Backend, private Messages::Rank, private shm::
   void reduce_in_slices(const Call& call, const Plan& plan, const double* factors);
   void reduce_direct(const Call& call, const Plan& plan, const double* factors);
   void reduce_in_chain(const Call& call, const Plan& plan, const double* factors);
-  void reduce_in_two_levels(const Call& call, const Plan& plan, const double* factors);
+  void reduce_in_two_levels(const Call& call, const Plan& plan, const double* factors, bool is_folded);
   // The bytes of `from` that are sent to a rank, and the place in `to` of those from a rank.
   struct Exchange {
     const char* from;

@@ -23,8 +23,8 @@ void HostsBackend::make(const gsel_collective& given) {
   try {
     if (goes_in_frames(call, spread()))
       reduce_in_frames(call);
-    else if (way_of(call) == Way::small)
-      make_small(call, plan);
+    else if (const Way way = way_of(call); way == Way::small || way == Way::at_first)
+      make_small(call, plan, way == Way::at_first);
     else
       make_large(call, plan);
   } catch (const Error& error) {
@@ -98,9 +98,10 @@ void HostsBackend::make_large(const Call& call, const Plan& plan) {
 void HostsBackend::move_large(const Call& call, const Plan& plan, const double* factors) {
   const Way way = way_of(call);
   if (way == Way::direct) return reduce_direct(call, plan, factors);
-  if (way == Way::two_levels) return reduce_in_two_levels(call, plan, factors);
   if (way == Way::chain) return reduce_in_chain(call, plan, factors);
-  if (is_reduction(call.kind)) return reduce_in_slices(call, plan, factors);
+  if (is_reduction(call.kind) && way == Way::slices) return reduce_in_slices(call, plan, factors);
+  if (is_reduction(call.kind))
+    return reduce_in_two_levels(call, plan, factors, way == Way::two_levels && !spread().is_alone());
   const int32_t rank = roster_.rank();
   const Bytes from = plan.source(rank), to = plan.target(rank);
   if (to.count > 0 && call.send + from.begin != call.recv + to.begin)
@@ -127,66 +128,65 @@ void HostsBackend::check_parts(const Call& call, const std::vector<uint64_t>& co
   }
 }
 
+// For a call of which each rank gets a part: it gets that part of the inputs of all ranks.
 void HostsBackend::reduce_in_slices(const Call& call, const Plan& plan, const double* factors) {
-  const double timeout_s = static_cast<double>(call.timeout_ns) * 1e-9;
   const auto ranks = static_cast<int32_t>(roster_.ranks());
-  const int32_t rank = roster_.rank();
-  const Bytes own = plan.sent(rank);
+  const Bytes own = plan.sent(roster_.rank());
   char* const inputs_at = room(static_cast<size_t>(ranks) * own.count);
   const auto place = [&](int32_t q) { return Bytes{static_cast<uint64_t>(q) * own.count, own.count}; };
-  move({call.send, [&](int32_t q) { return plan.sent(q); }, inputs_at, place}, timeout_s);
-  std::vector<const void*> inputs(static_cast<size_t>(ranks));
+  move({call.send, [&](int32_t q) { return plan.sent(q); }, inputs_at, place},
+       static_cast<double>(call.timeout_ns) * 1e-9);
+  std::vector<const void*> inputs;
   for (int32_t q = 0; q < ranks; ++q)
-    inputs[static_cast<size_t>(q)] = q == rank ? call.send + own.begin : inputs_at + place(q).begin;
-  const bool whole = call.kind == GSEL_COLLECTIVE_ALLREDUCE || call.kind == GSEL_COLLECTIVE_REDUCE;
-  const uint64_t elements = own.count / call.element;
-  if (!whole) {
-    host::reduce(fold_of(call, factors), call.recv, inputs.data(), ranks, elements);
-    return;
-  }
-  // The slice replaces this rank's own input, which is no longer needed: in recv, or in scratch memory.
-  char* const folded = call.kind == GSEL_COLLECTIVE_ALLREDUCE || rank == call.root
-                           ? call.recv + own.begin
-                           : inputs_at + static_cast<size_t>(rank) * own.count;
-  host::reduce(fold_of(call, factors), folded, inputs.data(), ranks, elements);
-  const bool to_all = call.kind == GSEL_COLLECTIVE_ALLREDUCE;
-  move({folded,
-        [&](int32_t q) {
-          return to_all || q == call.root ? Bytes{0, own.count} : Bytes{};
-        },
-        call.recv, [&](int32_t q) { return to_all || rank == call.root ? plan.sent(q) : Bytes{}; }},
-       timeout_s);
+    inputs.push_back(q == roster_.rank() ? call.send + own.begin : inputs_at + place(q).begin);
+  host::reduce(fold_of(call, factors), call.recv, inputs.data(), ranks, own.count / call.element);
 }
 
 // ---- lanes: bytes that all ranks get go over the network to one rank of each host -----------------------------------
 
-// Each rank sends its part to the ranks of its host and to the rank with its local rank on each other host, which
-// forwards it there.
+// Each rank sends its part to the ranks of its host and to one rank of each other host, which forwards it there. The
+// ranks of a host take turns if there are more ranks elsewhere.
 void HostsBackend::gather_by_lanes(const Call& call, const Plan& plan) {
   const double timeout_s = static_cast<double>(call.timeout_ns) * 1e-9;
-  const auto is_near = [&](int32_t q) { return roster_.is_here(q) || roster_.local_of(q) == roster_.local_rank(); };
-  move({call.send, [&](int32_t q) { return is_near(q) ? plan.source(q) : Bytes{}; }, call.recv,
-        [&](int32_t q) { return is_near(q) ? plan.target(q) : Bytes{}; }},
+  // Whether the rank `to` gets the part of the rank `of` from it.
+  const auto takes = [&](int32_t to, int32_t of) {
+    const size_t n = roster_.on(roster_.host_of(to)).size();
+    return roster_.host_of(to) == roster_.host_of(of) ||
+           static_cast<size_t>(roster_.local_of(of)) % n == static_cast<size_t>(roster_.local_of(to));
+  };
+  const int32_t rank = roster_.rank();
+  move({call.send, [&](int32_t q) { return takes(q, rank) ? plan.source(q) : Bytes{}; }, call.recv,
+        [&](int32_t q) { return takes(rank, q) ? plan.target(q) : Bytes{}; }},
        timeout_s);
+  const size_t here = roster_.here().size();
   for (size_t h = 0; h < roster_.hosts(); ++h) {
-    if (h == roster_.own_host()) continue;
-    const auto there = [&](int32_t q) { return roster_.on(h)[static_cast<size_t>(roster_.local_of(q))]; };
-    const Bytes own = plan.target(there(roster_.rank()));
-    move_here({call.recv, [&](int32_t) { return own; }, call.recv, [&](int32_t q) { return plan.target(there(q)); }},
-              timeout_s);
+    const std::vector<int32_t>& there = roster_.on(h);
+    for (size_t turn = 0; turn < there.size() && h != roster_.own_host(); turn += here) {
+      const auto part = [&](int32_t q) {
+        const size_t l = turn + static_cast<size_t>(roster_.local_of(q));
+        return l < there.size() ? plan.target(there[l]) : Bytes{};
+      };
+      const Bytes own = part(rank);
+      move_here({call.recv, [&](int32_t) { return own; }, call.recv, part}, timeout_s);
+    }
   }
 }
 
-// The root sends to the ranks of its host. Each of them sends a slice to each other host, where the ranks exchange
-// them.
+// The root sends to the ranks of its host. They send the slices of each other host to its ranks, which exchange them.
 void HostsBackend::broadcast_by_lanes(const Call& call) {
   const double timeout_s = static_cast<double>(call.timeout_ns) * 1e-9;
   const bool is_root = roster_.rank() == call.root, is_root_here = roster_.is_here(call.root);
   const uint64_t bytes = call.count * call.element;
   const auto slice_of = [&](int32_t q) {
-    const auto parts = static_cast<int64_t>(roster_.here().size());
+    const auto parts = static_cast<int64_t>(roster_.on(roster_.host_of(q)).size());
     const gsel_range range = shard_range(static_cast<int64_t>(bytes), parts, roster_.local_of(q));
     return Bytes{static_cast<uint64_t>(range.begin), static_cast<uint64_t>(range.end - range.begin)};
+  };
+  // The rank of the root's host that sends its slice to rank q. A host with fewer ranks begins with a rank of its own.
+  const std::vector<int32_t>& senders = roster_.on(roster_.host_of(call.root));
+  const auto sender_to = [&](int32_t q) {
+    const size_t h = roster_.host_of(q), first = roster_.on(h).size() < senders.size() ? h : 0;
+    return senders[(first + static_cast<size_t>(roster_.local_of(q))) % senders.size()];
   };
   const char* const from = is_root ? call.send : call.recv;
   if (is_root_here)
@@ -199,13 +199,11 @@ void HostsBackend::broadcast_by_lanes(const Call& call) {
                  return q == call.root ? Bytes{0, bytes} : Bytes{};
                }},
               timeout_s);
-  const auto in_lane = [&](int32_t q) { return roster_.local_of(q) == roster_.local_rank(); };
-  const auto of_root_host = [&](int32_t q) { return roster_.host_of(q) == roster_.host_of(call.root); };
-  move_across({from, [&](int32_t q) { return is_root_here && in_lane(q) ? slice_of(q) : Bytes{}; }, call.recv,
-               [&](int32_t q) { return in_lane(q) && of_root_host(q) ? slice_of(q) : Bytes{}; }},
+  const int32_t rank = roster_.rank();
+  move_across({from, [&](int32_t q) { return is_root_here && sender_to(q) == rank ? slice_of(q) : Bytes{}; }, call.recv,
+               [&](int32_t q) { return !is_root_here && sender_to(rank) == q ? slice_of(rank) : Bytes{}; }},
               timeout_s, false);
-  if (!is_root_here)
-    move_here({call.recv, [&](int32_t) { return slice_of(roster_.rank()); }, call.recv, slice_of}, timeout_s);
+  if (!is_root_here) move_here({call.recv, [&](int32_t) { return slice_of(rank); }, call.recv, slice_of}, timeout_s);
 }
 
 // ---- bytes ----------------------------------------------------------------------------------------------------------

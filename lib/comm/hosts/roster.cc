@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace gsel::hosts {
@@ -13,12 +14,14 @@ Roster::Roster(HostTable table, int32_t rank) : table_(std::move(table)), rank_(
     local_.push_back(static_cast<int32_t>(there.size()));
     there.push_back(q);
   }
-  for (size_t h = 0; h < by_host_.size(); ++h) {
-    const auto n = static_cast<int32_t>(by_host_[0].size()), begin = static_cast<int32_t>(h) * n;
-    const auto& there = by_host_[h];
-    is_in_blocks_ = is_in_blocks_ && static_cast<int32_t>(there.size()) == n && there.front() == begin &&
-                    there.back() == begin + n - 1;
+  int32_t next = 0;
+  for (const auto& there : by_host_) {
+    sizes_.push_back(there.size());
+    const int32_t begin = std::exchange(next, next + static_cast<int32_t>(there.size()));
+    is_consecutive_ = is_consecutive_ && !there.empty() && there.front() == begin && there.back() == next - 1;
   }
+  std::ranges::sort(sizes_);
+  sizes_.erase(std::unique(sizes_.begin(), sizes_.end()), sizes_.end());
 }
 
 std::vector<int32_t> Roster::shown_on(size_t host) const {

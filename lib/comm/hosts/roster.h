@@ -41,8 +41,10 @@ class Roster {
   int32_t local_rank() const { return local_of(rank_); }
   int32_t local_of(int32_t rank) const { return local_[static_cast<size_t>(rank)]; }  // among the ranks of its host
   // Every host has the same number of consecutive ranks, in the order of hosts.
-  bool is_in_blocks() const { return is_in_blocks_; }
-  bool leads() const { return local_rank() == 0; }  // is the first rank of its host
+  bool is_in_blocks() const { return is_consecutive_ && sizes_.size() == 1; }
+  bool is_consecutive() const { return is_consecutive_; }      // the ranks of every host, however many
+  const std::vector<size_t>& sizes() const { return sizes_; }  // different numbers of ranks on a host, ascending
+  bool leads() const { return local_rank() == 0; }             // is the first rank of its host
   int32_t shown(int32_t rank) const {
     return table_.shown_ranks.empty() ? rank : table_.shown_ranks[static_cast<size_t>(rank)];
   }
@@ -55,7 +57,8 @@ class Roster {
   int32_t rank_;
   std::vector<std::vector<int32_t>> by_host_;
   std::vector<int32_t> local_;
-  bool is_in_blocks_ = true;
+  std::vector<size_t> sizes_;
+  bool is_consecutive_ = true;
 };
 
 // The table of some of the ranks, in this order; without job, port and shown_ranks.

@@ -18,13 +18,14 @@ void HostsBackend::reduce_in_frames(const Call& call) {
   host::reduce(fold_of(call, nullptr), call.recv, inputs.data(), static_cast<int>(inputs.size()), call.count);
 }
 
-// Every rank gets the payloads of all ranks.
-void HostsBackend::make_small(const Call& call, const Plan& plan) {
+// Every rank gets the payloads of all ranks; at_first: the first rank does, and every rank gets what it reduces them
+// to.
+void HostsBackend::make_small(const Call& call, const Plan& plan, bool at_first) {
   const size_t ranks = roster_.ranks();
   const int32_t rank = roster_.rank();
   const bool scales = call.operation.op == GSEL_SCALED_SUM;
   const uint64_t factor_bytes = scales ? sizeof(double) : 0, bytes = factor_bytes + call.payload_bytes;
-  char* const mine = room((ranks + 1) * bytes);
+  char* const mine = room((at_first ? 2 : ranks + 1) * bytes);
   char* const all = mine + bytes;
   if (scales) std::memcpy(mine, &call.operation.factor, sizeof(double));
   char* const own = mine + factor_bytes;
@@ -41,13 +42,32 @@ void HostsBackend::make_small(const Call& call, const Plan& plan) {
       if (to.count > 0) std::memcpy(own + to.begin, call.send + from.begin, to.count);
     }
   }
-  assembly_.gather(head_of(call, bytes), mine, all, static_cast<double>(call.timeout_ns) * 1e-9);
+  // Reduces a part of the payloads, which are at these addresses.
+  const auto reduce = [&](const char* payloads, Bytes part, char* to) {
+    std::vector<const void*> inputs(ranks);
+    std::vector<double> factors(scales ? ranks : 0);
+    for (size_t q = 0; q < ranks; ++q) {
+      inputs[q] = payloads + q * bytes + factor_bytes + part.begin;
+      if (scales) std::memcpy(&factors[q], payloads + q * bytes, sizeof(double));
+    }
+    host::reduce(fold_of(call, factors.data()), to, inputs.data(), static_cast<int>(ranks), part.count / call.element);
+  };
+  const Head head = head_of(call, bytes);
+  const double timeout_s = static_cast<double>(call.timeout_ns) * 1e-9;
+  if (at_first)
+    assembly_.gather_at_first(head, mine,
+                              {call.payload_bytes,
+                               [&](const char* payloads, char* to) {
+                                 reduce(payloads, {0, call.payload_bytes}, to);
+                               }},
+                              all, timeout_s);
+  else
+    assembly_.gather(head, mine, all, timeout_s);
   unconfirmed_ = assembly_.has_frames();  // other ranks may still wait for this call's frames
-  const auto given = [&](size_t q) { return all + q * bytes + factor_bytes; };
   if (!reduces) {
     for (size_t q = 0; q < ranks; ++q) {
       const Bytes from = plan.packed(static_cast<int32_t>(q), rank), to = plan.target(static_cast<int32_t>(q));
-      if (to.count > 0) std::memcpy(call.recv + to.begin, given(q) + from.begin, to.count);
+      if (to.count > 0) std::memcpy(call.recv + to.begin, all + q * bytes + factor_bytes + from.begin, to.count);
     }
     return;
   }
@@ -55,15 +75,12 @@ void HostsBackend::make_small(const Call& call, const Plan& plan) {
   const bool whole = call.kind == GSEL_COLLECTIVE_ALLREDUCE || call.kind == GSEL_COLLECTIVE_REDUCE;
   const gsel_range slice = whole ? gsel_range{0, static_cast<int64_t>(call.count)} : plan.slice(rank);
   const uint64_t here = static_cast<uint64_t>(slice.begin) * call.element;
-  const uint64_t there = plan.scattered() ? plan.packed_begin(rank) : here;
-  std::vector<const void*> inputs(ranks);
-  std::vector<double> factors(scales ? ranks : 0);
-  for (size_t q = 0; q < ranks; ++q) {
-    inputs[q] = given(q) + there;
-    if (scales) std::memcpy(&factors[q], all + q * bytes, sizeof(double));
-  }
-  const auto elements = static_cast<uint64_t>(slice.end - slice.begin);
-  host::reduce(fold_of(call, factors.data()), call.recv, inputs.data(), static_cast<int>(ranks), elements);
+  const Bytes part{plan.scattered() ? plan.packed_begin(rank) : here,
+                   static_cast<uint64_t>(slice.end - slice.begin) * call.element};
+  if (!at_first)
+    reduce(all, part, call.recv);
+  else if (part.count > 0)
+    std::memcpy(call.recv, all + part.begin, part.count);
 }
 
 }  // namespace gsel::hosts

@@ -10,16 +10,18 @@
 
 namespace gsel::hosts {
 
-enum class Way { small, direct, two_levels, chain, lanes, slices };
-constexpr size_t kWays = 6;
+enum class Way { small, at_first, direct, two_levels, chain, host_slices, lanes, slices };
+constexpr size_t kWays = 8;
 const char* way_name(Way way);  // as in gsel_comm_explain
 
 // How the ranks are spread; the same on every rank.
 struct Spread {
-  size_t ranks, hosts, here;  // here: on this host
+  size_t ranks, hosts, most;  // most: ranks on one host
   bool is_in_blocks;          // every host has the same number of consecutive ranks
+  bool is_consecutive;        // every host has consecutive ranks, however many
   bool has_frames;            // of a prompt transport
   int32_t order;              // of reductions, GSEL_ORDER_*
+  bool is_alone() const { return ranks == hosts; }
 };
 Way way_of(const shm::Call& call, const Spread& spread);
 // A small allreduce without copies, if each rank is alone on its host.
@@ -31,9 +33,20 @@ constexpr uint64_t kSmallInAll = 131072;  // of all ranks together: beyond it ea
 
 constexpr uint64_t kMostDirectBytes = 1 << 19;  // of all ranks together
 
-constexpr size_t kMostChainHosts = 32;
-constexpr uint64_t kLeastChunkBytes = 65536, kMostChunkBytes = 524288, kChunksOfLane = 8;
+// Up to so many hosts reductions take ways by limits that were measured, and beyond it the way of the least cost.
+constexpr size_t kMostMeasuredHosts = 8;
+constexpr uint64_t kMostAtFirstBytes = 1 << 24;  // of all ranks together, in the memory of the first rank
+// Prices in picoseconds: of a step between hosts, of a message, of a byte between hosts, and of one in memory.
+// Integers, so that every rank gets the same costs.
+constexpr uint64_t kStepPs = 20'000'000, kMessagePs = 5'000'000, kNetworkBytePs = 190, kMemoryBytePs = 100;
 
-constexpr uint64_t kSegmentBytes = 524288;  // of a piece in two_levels.cc
+// Chunks of chain.cc. Between few hosts an eighth of a lane; between many what makes the last host begin soon.
+constexpr uint64_t kLeastChunkBytes = 65536, kMostChunkBytes = 524288, kChunksOfLane = 8;
+constexpr uint64_t kLeastPromptBytes = 262144;  // of a prompt transport, which has a handshake for each long message
+constexpr uint64_t kLeastOfManyBytes = 16384;   // between more than kMostMeasuredHosts hosts
+uint64_t chunk_bytes(uint64_t lane_bytes, size_t hosts, size_t most_on_a_host, bool is_prompt);
+
+// Of two_levels.cc: a segment of a piece, and the inputs of a host for a piece up to which they are one message.
+constexpr uint64_t kSegmentBytes = 524288, kPackedBytes = 65536;
 
 }  // namespace gsel::hosts
