@@ -1,6 +1,7 @@
-/* bench_executor.c [ACCELERATOR [STRATEGY [STEPS]]]: host time of the executor for an instruction. The model is a chain
- * of layers whose callbacks do nothing, so what is left of a step is gsel's own. ACCELERATOR: "cuda" for a device;
- * without one the host. STRATEGY: lines of gsel.toml, with threads as two ranks where they name an axis.
+/* bench_executor.c [ACCELERATOR [STRATEGY [STEPS [GRAPH]]]]: host time of the executor for an instruction. The model is
+ * a chain of layers whose callbacks do nothing, so what is left of a step is gsel's own. ACCELERATOR: "cuda" for a
+ * device; without one the host. STRATEGY: lines of gsel.toml, with threads as two ranks where they name an axis. GRAPH:
+ * "on" for steps that are launched as graphs.
  *
  * The time in callbacks, and the time that a rank waits for others, are taken off. On the double of CUDA's driver
  * (tests/fake/cuda) so is the time inside the double, which runs kernels on the host. On a card it stays: there the
@@ -56,7 +57,7 @@ static int load_driver(void) {
 /* ---- ranks ---- */
 
 struct rank {
-  const char *accelerator, *strategy;
+  const char *accelerator, *strategy, *graph;
   gsel_unique_id id;
   int rank, ranks, steps;
   void* context;
@@ -158,8 +159,9 @@ static gsel_trainer* open_trainer(struct rank* r, gsel_comm* comm, gsel_model* m
   gsel_trainer* trainer = NULL;
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
   snprintf(text, sizeof text,
-           "%s\n[train]\noptimizer = \"sgd\"\nlearning_rate = 0.1\nbatch = %d\nmicrobatch = %d\nnon_finite = \"off\"\n",
-           r->strategy, 4 * SAMPLES * r->ranks, SAMPLES);
+           "%s\n[train]\noptimizer = \"sgd\"\nlearning_rate = 0.1\nbatch = %d\nmicrobatch = %d\nnon_finite = \"off\"\n"
+           "graph = \"%s\"\n",
+           r->strategy, 4 * SAMPLES * r->ranks, SAMPLES, r->graph);
   check(gsel_config_parse(gsel_str_from(text), gsel_str_from("bench_executor.c"), &config, &err), &err);
   options.config = config;
   options.data = no_data;
@@ -230,8 +232,9 @@ int main(int argc, char** argv) {
   const char* strategy = argc > 2 ? argv[2] : "";
   const int n = *strategy ? 2 : 1;
   const int steps = argc > 3 ? atoi(argv[3]) : MOST_STEPS;
-  if (argc > 4 || steps < 1 || steps > MOST_STEPS) {
-    fprintf(stderr, "usage: bench_executor [ACCELERATOR [STRATEGY [STEPS]]], at most %d steps\n", MOST_STEPS);
+  const char* graph = argc > 4 ? argv[4] : "off";
+  if (argc > 5 || steps < 1 || steps > MOST_STEPS) {
+    fprintf(stderr, "usage: bench_executor [ACCELERATOR [STRATEGY [STEPS [GRAPH]]]], at most %d steps\n", MOST_STEPS);
     return 2;
   }
   if (*accelerator && !load_driver()) {
@@ -240,8 +243,13 @@ int main(int argc, char** argv) {
   }
   check(gsel_unique_id_create(&id, &err), &err);
   for (int i = 0; i < n; ++i) {
-    ranks[i] = (struct rank){
-        .accelerator = accelerator, .strategy = strategy, .id = id, .rank = i, .ranks = n, .steps = steps};
+    ranks[i] = (struct rank){.accelerator = accelerator,
+                             .strategy = strategy,
+                             .graph = graph,
+                             .id = id,
+                             .rank = i,
+                             .ranks = n,
+                             .steps = steps};
     if (pthread_create(&threads[i], NULL, run_rank, &ranks[i])) return 1;
   }
   for (int i = 0; i < n; ++i) pthread_join(threads[i], NULL);

@@ -577,6 +577,7 @@ type Call struct {
 	Accumulate                             bool
 	Saved                                  []byte
 	RNGKey                                 uint64
+	DeviceRNGKey                           uintptr
 	Stream                                 uintptr
 	Step                                   int64
 	Evaluating                             bool
@@ -687,7 +688,20 @@ func (t *Trainer) ReadParam(ctx context.Context, param ParamID, dst []float32) e
 func (t *Trainer) ReadGradient(ctx context.Context, param ParamID, dst []float32) error {
 	return ErrNoCgo
 }
-func (t *Trainer) SetLearningRate(rate float64) error             { return ErrNoCgo }
+func (t *Trainer) SetLearningRate(rate float64) error { return ErrNoCgo }
+
+type CheckpointReport struct {
+	Step               int64
+	Bytes, NeededBytes uint64
+	Elapsed            time.Duration
+}
+
+func (t *Trainer) Save(ctx context.Context, folder string) (CheckpointReport, error) {
+	return *new(CheckpointReport), ErrNoCgo
+}
+func (t *Trainer) Load(ctx context.Context, path string) (CheckpointReport, error) {
+	return *new(CheckpointReport), ErrNoCgo
+}
 func (t *Trainer) ParamUsed(param ParamID) (used bool, err error) { return *new(bool), ErrNoCgo }
 func (t *Trainer) Counts(kind InstrKind, axis Axis) (CommCount, error) {
 	return *new(CommCount), ErrNoCgo

@@ -27,6 +27,7 @@ type Call struct {
 	Accumulate                             bool // add to DParams rather than overwrite them
 	Saved                                  []byte
 	RNGKey                                 uint64
+	DeviceRNGKey                           uintptr // memory of the device with the RNGKey of the step whose work reads it; 0: steps are no graphs
 	Stream                                 uintptr
 	Step                                   int64
 	Evaluating                             bool
@@ -61,6 +62,7 @@ func (c *Call) fromC(from *C.gsel_call) {
 		ParamShards: slice[Shard](from.param_shards, from.n_params), InputShards: slice[Shard](from.input_shards, from.n_inputs),
 		OutputShards: slice[Shard](from.output_shards, from.n_outputs),
 		ShardIndex:   int(from.shard_index), ShardCount: int(from.shard_count),
+		DeviceRNGKey: uintptr(unsafe.Pointer(from.device_rng_key)),
 	}
 }
 
@@ -448,6 +450,39 @@ func (t *Trainer) ReadGradient(ctx context.Context, param ParamID, dst []float32
 func (t *Trainer) SetLearningRate(rate float64) error {
 	return t.with(context.Background(), func(p *C.gsel_trainer, err **C.gsel_error) C.gsel_status {
 		return C.gsel_trainer_set_learning_rate(p, C.double(rate), err)
+	})
+}
+
+// CheckpointReport is what a save or a load did on this rank.
+type CheckpointReport struct {
+	Step               int64  // that comes next
+	Bytes, NeededBytes uint64 // of tensors, written or read; that this rank's placement needs
+	Elapsed            time.Duration
+}
+
+func (t *Trainer) checkpoint(ctx context.Context, path string, f func(p *C.gsel_trainer, path C.gsel_str, r *C.gsel_checkpoint_report, err **C.gsel_error) C.gsel_status) (CheckpointReport, error) {
+	var l lent
+	defer l.free()
+	text := l.text(path)
+	r := C.gsel_checkpoint_report{struct_size: C.sizeof_gsel_checkpoint_report}
+	err := t.with(ctx, func(p *C.gsel_trainer, err **C.gsel_error) C.gsel_status { return f(p, text, &r, err) })
+	if err != nil {
+		return CheckpointReport{}, err
+	}
+	return CheckpointReport{Step: int64(r.step), Bytes: uint64(r.bytes), NeededBytes: uint64(r.needed_bytes), Elapsed: seconds(r.seconds)}, nil
+}
+
+// Save saves the trainer between steps as folder/step-NNNNNNNNNNNN. Collective.
+func (t *Trainer) Save(ctx context.Context, folder string) (CheckpointReport, error) {
+	return t.checkpoint(ctx, folder, func(p *C.gsel_trainer, path C.gsel_str, r *C.gsel_checkpoint_report, err **C.gsel_error) C.gsel_status {
+		return C.gsel_trainer_save(p, path, r, err)
+	})
+}
+
+// Load loads a checkpoint, or the newest of a folder of them, whatever strategy and number of ranks saved it. Collective.
+func (t *Trainer) Load(ctx context.Context, path string) (CheckpointReport, error) {
+	return t.checkpoint(ctx, path, func(p *C.gsel_trainer, path C.gsel_str, r *C.gsel_checkpoint_report, err **C.gsel_error) C.gsel_status {
+		return C.gsel_trainer_load(p, path, r, err)
 	})
 }
 

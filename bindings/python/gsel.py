@@ -121,7 +121,8 @@ _Call = _struct(
     "gsel_call", "struct_size:I reserved:I layer:i microbatch:i n_samples:q sample_ids:p params:p inputs:p outputs:p "
     "d_outputs:p d_inputs:p d_params:p n_params:i n_inputs:i n_outputs:i accumulate:i saved:p saved_bytes:Q rng_key:Q "
     "stream:p message:p message_capacity:z user_data:p step:q evaluating:i phase:i reductions:p n_reductions:i "
-    "reserved2:i produced:p param_shards:p input_shards:p output_shards:p shard_index:i shard_count:i")
+    "reserved2:i produced:p param_shards:p input_shards:p output_shards:p shard_index:i shard_count:i "
+    "device_rng_key:p")
 _DataRequest = _struct(
     "gsel_data_request", "struct_size:I reserved:I value:i microbatch:i n_samples:q sample_ids:p dst:T message:p "
     "message_capacity:z stream:p")
@@ -132,6 +133,9 @@ _StepReport = _struct(
     "allgather_s:d exposed_allgather_s:d learning_rate:d loss_scale:d peak_bytes:Q offload_bytes_in:Q "
     "offload_bytes_out:Q validated_step:q restarts:i non_finite_rank:i non_finite_layer:i non_finite_param:i "
     "non_finite_microbatch:i non_finite_value:i")
+
+_CheckpointReport = _struct(
+    "gsel_checkpoint_report", "struct_size:I reserved:I step:q bytes:Q needed_bytes:Q seconds:d")
 
 # Each function as name, result and parameters, in the same letters; v: nothing, t: static text. The last parameter of a
 # fallible one is the error.
@@ -157,7 +161,7 @@ gsel_model_create i(pp) gsel_model_add_param i(pppp) gsel_model_add_value i(pppp
 gsel_model_finish i(pp) gsel_model_free v(p)
 gsel_trainer_create i(ppppp) gsel_trainer_next_work i(ppp) gsel_trainer_complete i(pQisp) gsel_trainer_report i(ppp)
 gsel_trainer_begin_evaluation i(pqp) gsel_trainer_read_param i(pipzp) gsel_trainer_read_gradient i(pipzp)
-gsel_trainer_set_learning_rate i(pdp) gsel_trainer_free v(p)
+gsel_trainer_set_learning_rate i(pdp) gsel_trainer_save i(pspp) gsel_trainer_load i(pspp) gsel_trainer_free v(p)
 """
 _FREE = _c.CFUNCTYPE(None, _c.c_void_p)
 _OP = _c.CFUNCTYPE(_c.c_int32, _c.c_void_p, _c.c_void_p, _c.c_size_t, _c.c_int32, _c.c_void_p)
@@ -1025,6 +1029,20 @@ class Trainer(_Closable):
     def read_gradient(self, param, out):
         """Copies the gradient of the last step, of the mean loss, to out. All ranks call it alike."""
         return self._read("gsel_trainer_read_gradient", param, out)
+
+    def _checkpoint(self, function, path):
+        raw, text, handle = _CheckpointReport(), _text(path), self._open
+        self._comm._waiting(lambda: _call(function, handle, text, _c.byref(raw)), handle._needs[0])
+        return _types.SimpleNamespace(**{name: getattr(raw, name) for name, _ in raw._fields_[2:]})
+
+    def save(self, folder):
+        """Saves the trainer between steps as folder/step-NNNNNNNNNNNN. All ranks call it alike."""
+        return self._checkpoint("gsel_trainer_save", folder)
+
+    def load(self, path):
+        """Loads a checkpoint, or the newest of a folder of them, whatever strategy and number of ranks saved it. All
+        ranks call it alike."""
+        return self._checkpoint("gsel_trainer_load", path)
 
     def set_learning_rate(self, rate):
         _call("gsel_trainer_set_learning_rate", self._open, rate)

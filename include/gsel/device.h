@@ -16,6 +16,7 @@ GSEL_EXTERN_C_BEGIN
 
 typedef struct gsel_stream gsel_stream;
 typedef struct gsel_event gsel_event;
+typedef struct gsel_graph gsel_graph;
 
 #define GSEL_OPTIMIZER_SGD 1       /* g += weight_decay * param; with momentum when momentum != 0 */
 #define GSEL_OPTIMIZER_SIGN_SGD 2  /* param -= learning_rate * (sign(g) + weight_decay * param) */
@@ -57,7 +58,35 @@ typedef struct gsel_optimizer_step {
   int32_t reserved;
   float *scale0;
   float *scale1;
+  const void *factors;     /* memory of the device with what step_factors has written of this step: in place of t and all
+                            * rates, for graphs; NULL: none. Needs update_scale */
+  const double *update_scale; /* memory of the device: in place of gradient_scale; NaN: nothing is updated */
 } gsel_optimizer_step;
+
+#define GSEL_STEP_FACTOR_BYTES 64 /* that step_factors writes for each call of optimizer_step */
+
+/* How sums become an update, from numbers in memory of the device or page-locked memory.
+ *   weights  [n_weights] where the sum of weights of each micro-batch is
+ *   squares  [ends[n_ends - 1]] sums of squares of gradients; group i goes up to ends[i]. Squares of a group are added in
+ *            order, then groups are; those before first_norm only refuse
+ *   out      [2] 1 / (weight * loss_scale), where weight is the sum of these in order; and the same times clip.
+ *            Both are NaN if the weight is not positive and finite, or with refuses_non_finite if a square is not finite
+ * clip is 1, or with clip_norm > 0 the smaller of 1 and clip_norm / (norm + 1e-6), where norm is the square root of the
+ * sum of squares, divided by (weight * loss_scale). All in f64, rounded to nearest. */
+typedef struct gsel_update_scale {
+  uint32_t struct_size;
+  int32_t n_weights;
+  const double *const *weights;
+  const double *squares;
+  const int32_t *ends;
+  int32_t n_ends;
+  int32_t first_norm;
+  double loss_scale;
+  double clip_norm;
+  double *out;
+  int32_t refuses_non_finite;
+  int32_t reserved;
+} gsel_update_scale;
 
 /* A part of a low-rank reduction of one matrix (PowerSGD: Vogels et al., NeurIPS 2019, algorithms 1 and 2), f32.
  * matrix and error are [rows][cols], left is [rank][rows] and right [rank][cols]: column after column of the factors.
@@ -226,6 +255,29 @@ typedef struct gsel_device_v1 {
 
   /* See gsel_low_rank_step. Since plugin ABI 1.9; NULL: low-rank compression is refused on this device. */
   gsel_status (*low_rank_step)(void *ctx, const gsel_low_rank_step *step, gsel_stream *stream, gsel_error **err);
+
+  /* Graphs: work that is recorded once and launched many times, with the arguments and addresses of the recording.
+   *   capture_begin  from here on, work for the stream is recorded and does not run, and so is work for streams that
+   *                  wait for an event recorded in it; the stream waits for these streams again before the end. The
+   *                  thread that begins a capture ends it. Not of the NULL stream
+   *   capture_check  an error if a call that a capture forbids has invalidated it: a wait of the host, a look at an
+   *                  event of the capture, an allocation. Work for its streams then fails until capture_end
+   *   capture_end    ends it in any case. The graph is freed with graph_free
+   *   graph_launch   enqueues the graph on a stream, after the launch before
+   *   graph_free     no launch is unfinished; NULL is fine
+   * Since plugin ABI 1.10; NULL, all of them: this device has no graphs. GSEL_ERR_UNSUPPORTED from capture_begin: its
+   * driver has none. */
+  gsel_status (*capture_begin)(void *ctx, gsel_stream *stream, gsel_error **err);
+  gsel_status (*capture_check)(void *ctx, gsel_stream *stream, gsel_error **err);
+  gsel_status (*capture_end)(void *ctx, gsel_stream *stream, gsel_graph **out, gsel_error **err);
+  gsel_status (*graph_launch)(void *ctx, gsel_graph *graph, gsel_stream *stream, gsel_error **err);
+  void (*graph_free)(void *ctx, gsel_graph *graph);
+
+  /* For optimizer steps in graphs, whose numbers differ from launch to launch. step_factors writes what optimizer_step
+   * needs of a step's t and rates to memory of the host, [GSEL_STEP_FACTOR_BYTES]; update_scale is described at
+   * gsel_update_scale. Since plugin ABI 1.10; NULL: a graph has no optimizer steps. */
+  gsel_status (*step_factors)(void *ctx, const gsel_optimizer_step *step, void *out, gsel_error **err);
+  gsel_status (*update_scale)(void *ctx, const gsel_update_scale *scale, gsel_stream *stream, gsel_error **err);
 } gsel_device_v1;
 
 GSEL_EXTERN_C_END

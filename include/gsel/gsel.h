@@ -36,6 +36,7 @@
  *   gsel/mesh.h      the coordinates of ranks on the axes       gsel/timeline.h  steps and recordings as a picture
  *   gsel/registry.h  which plugins were found                   gsel/log.h       where log lines go
  *   gsel/plan.h      which strategy, how fast, does it fit  gsel/dlpack.h    tensors of other libraries
+ *   gsel/checkpoint.h  training that goes on later
  *   gsel/plugin.h, gsel/device.h, gsel/transport.h   for authors of plugins; not included here
  *
  * Rules that hold everywhere:
@@ -48,6 +49,7 @@
 #define GSEL_GSEL_H
 
 #include <gsel/check.h>
+#include <gsel/checkpoint.h>
 #include <gsel/comm.h>
 #include <gsel/config.h>
 #include <gsel/dlpack.h>

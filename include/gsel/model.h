@@ -75,6 +75,9 @@ typedef struct gsel_call {
   const gsel_shard *output_shards; /* [n_outputs] the same of outputs */
   int32_t shard_index;          /* coordinate of this rank on the tensor or context axis, whose ranks share the layer */
   int32_t shard_count;          /* number of these ranks */
+  const uint64_t *device_rng_key; /* memory of the device with the rng_key of the step whose work reads it: for layers
+                                * with noise whose steps are launched as graphs ([train] graph), where numbers of a
+                                * call are those of the step that was recorded. NULL: steps are not */
 } gsel_call;
 
 /* A callback of a layer; `user_data` is the layer's. Returns GSEL_OK, or any other code to end the step on every rank

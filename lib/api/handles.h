@@ -6,17 +6,20 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/config.h"
+#include "base/foreign.h"
 #include "base/text.h"
 #include "comm/communicator.h"
 #include "model/model.h"
 #include "program/text/text.h"
 #include "select/request/request.h"
 #include "select/resolve.h"
+#include "train/trainer.h"
 
 namespace gsel {
 
@@ -101,4 +104,16 @@ struct gsel_selection {
   gsel::LazyText json, text;
   mutable std::mutex mutex;
   mutable std::map<std::pair<int32_t, int32_t>, Variables> environments;
+};
+struct gsel_trainer {
+  // given: nullptr for the trainer's own communicator.
+  template <class... Args>
+  gsel_trainer(gsel::Communicator* given, std::optional<gsel::Communicator> alone, Args&&... args)
+      : own(std::move(alone)), impl(given ? *given : *own, std::forward<Args>(args)...), program{impl.program()} {}
+
+  gsel::UserData data, optimizer;  // outlive the callbacks that use them
+  std::optional<gsel::Communicator> own;
+  gsel::Trainer impl;
+  gsel_program program;   // borrowed by gsel_trainer_program
+  std::string step_json;  // borrowed by gsel_trainer_step_json
 };

@@ -2,25 +2,10 @@
 #include <optional>
 
 #include "api/handles.h"
-#include "base/foreign.h"
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "plan/automatic.h"
-#include "train/trainer.h"
-
-struct gsel_trainer {
-  // given: nullptr for the trainer's own communicator.
-  template <class... Args>
-  gsel_trainer(gsel::Communicator* given, std::optional<gsel::Communicator> alone, Args&&... args)
-      : own(std::move(alone)), impl(given ? *given : *own, std::forward<Args>(args)...), program{impl.program()} {}
-
-  gsel::UserData data, optimizer;  // outlive the callbacks that use them
-  std::optional<gsel::Communicator> own;
-  gsel::Trainer impl;
-  gsel_program program;   // borrowed by gsel_trainer_program
-  std::string step_json;  // borrowed by gsel_trainer_step_json
-};
 
 namespace {
 

@@ -37,8 +37,8 @@ struct StrategySection {
 };
 
 // The strategies that the library writes into configurations, with the options that it sets: for the planner's layouts
-// and for gsel_pipeline_create. The library names strategies and their options here alone. Defaults of options are those
-// that the strategies describe. `data` also runs without a [strategy.data] section.
+// and for gsel_pipeline_create. The library names strategies and their options here alone. Defaults of options are
+// those that the strategies describe. `data` also runs without a [strategy.data] section.
 struct OwnStrategies {
   static constexpr const char *tensor = "tp", *context = "cp", *pipeline = "pp", *data = "ddp", *sharded_data = "zero";
   static constexpr const char *positions = "sequence_parallel", *excluded = "exclude";                // of tensor
@@ -83,6 +83,7 @@ struct Config {
     bool takes_free_memory = true;   // memory_bytes is "auto": what the rank's accelerator has free
     std::string offload_folder;      // folder for offload memory; empty: the system's folder for temporary files
     std::string lending = "direct";  // direct | moved: see docs/step.md
+    std::string graph = "off";       // off | auto | on: see docs/config.md
     std::string check = "none";      // none | kernels: see docs/kernels.md
     int64_t progress_steps = 0;      // steps between progress lines in the log; 0: no progress lines
     std::string timeline;            // folder for the timeline of each rank's last step; empty: none

@@ -108,6 +108,7 @@ constexpr std::string_view precisions[] = {"f32", "bf16", "fp16"};
 constexpr std::string_view non_finites[] = {"auto", "skip", "error", "off"};
 constexpr std::string_view norms[] = {"auto", "always"};
 constexpr std::string_view lendings[] = {"direct", "moved"};
+constexpr std::string_view graphs[] = {"off", "auto", "on"};
 constexpr std::string_view checks[] = {"none", "kernels"};
 
 constexpr std::string_view plans[] = {"none", "auto"};
@@ -311,6 +312,10 @@ constexpr ConfigKey kTrainKeys[] = {
     {"train.lending", KeyType::word, "direct", kAny, lendings,
      "moved: lends each callback copies at new places and poisons them afterwards, to find kernels that keep pointers",
      [](Config& c, const Scalar& v) { c.train.lending = v.text; }},
+    {"train.graph", KeyType::word, "off", kAny, graphs,
+     "whether the steps of one rank on a device are recorded and launched as graphs; callbacks are then called in a "
+     "few steps only; auto: where possible; on: an error where not",
+     [](Config& c, const Scalar& v) { c.train.graph = v.text; }},
     {"train.check", KeyType::word, "none", kAny, checks,
      "kernels: runs every layer's callbacks against their contract when the trainer is made, as gsel_model_check does",
      [](Config& c, const Scalar& v) { c.train.check = v.text; }},

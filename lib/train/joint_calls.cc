@@ -22,6 +22,10 @@ std::string text_of(JointCall call, int64_t argument) {
       return fmt::format("gsel_trainer_read_gradient(param {})", argument);
     case JointCall::set_learning_rate:
       return fmt::format("gsel_trainer_set_learning_rate({})", std::bit_cast<double>(argument));
+    case JointCall::save:
+      return "gsel_trainer_save";
+    case JointCall::load:
+      return "gsel_trainer_load";
     case JointCall::run_pipeline:
       return fmt::format("gsel_pipeline_run({})", argument == GSEL_FORWARD ? "GSEL_FORWARD" : "GSEL_FORWARD_BACKWARD");
   }

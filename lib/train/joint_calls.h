@@ -13,6 +13,8 @@ enum class JointCall : uint8_t {
   read_param,
   read_gradient,
   set_learning_rate,
+  save,
+  load,
   run_pipeline
 };
 

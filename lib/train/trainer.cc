@@ -427,4 +427,35 @@ void Trainer::set_learning_rate(double rate) {
   optimizer_->set_learning_rate(rate);
 }
 
+// ---- checkpoints ----------------------------------------------------------------------------------------------------
+
+StateDict Trainer::begin_state(JointCall call) {
+  refuse_in_child();
+  refuse_under_way(call == JointCall::save ? "save" : "load");
+  if (executor_->broken()) fail(GSEL_ERR_STATE, "an earlier step failed; free the trainer");
+  if (optimizer_->has_8bit_states())
+    fail(GSEL_ERR_UNSUPPORTED,
+         "train.optimizer = \"{}\" keeps states in 8 bits, in blocks that depend on how ranks divide them, and "
+         "checkpoints have f32 alone; use adamw",
+         config_.train.optimizer);
+  if (std::ranges::any_of(program_.buckets, [](const ProgramBucket& b) { return b.compression != GSEL_COMPRESS_NONE; }))
+    fail(GSEL_ERR_UNSUPPORTED,
+         "gradients are compressed, and what compression has left over on each rank is in no checkpoint; turn "
+         "compression off");
+  begin_joint_call(comm_, *executor_, call);
+  executor_->settle_last_step();
+  return {executor_->params(), *executor_->device(), *local_, program_, *optimizer_};
+}
+
+TrainingNumbers Trainer::numbers() const {
+  TrainingNumbers numbers = executor_->numbers();
+  numbers.learning_rate = optimizer_->set_rate();
+  return numbers;
+}
+
+void Trainer::go_on_from(const TrainingNumbers& numbers) {
+  executor_->go_on_from(numbers);
+  optimizer_->restore_rate(numbers.learning_rate);
+}
+
 }  // namespace gsel

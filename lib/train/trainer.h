@@ -7,7 +7,9 @@
 #include "base/os.h"
 #include "train/compile/pass.h"
 #include "train/execute/executor.h"
+#include "train/joint_calls.h"
 #include "train/query/inference.h"
+#include "train/query/state_dict.h"
 #include "train/query/whole_params.h"
 #include "train/ranks/agree.h"
 #include "train/state/budget.h"
@@ -48,6 +50,16 @@ class Trainer {
   void read_param(int32_t param, void* dst, size_t dst_bytes);
   void read_gradient(int32_t param, void* dst, size_t dst_bytes);
   void set_learning_rate(double rate);
+
+  // Between steps, for checkpoints: begins the call on all ranks and makes the last step final. GSEL_ERR_UNSUPPORTED:
+  // something that this trainer keeps has no form in a checkpoint.
+  StateDict begin_state(JointCall call);
+  Communicator& comm() { return comm_; }
+  TrainingNumbers numbers() const;
+  void go_on_from(const TrainingNumbers& numbers);
+  std::string optimizer_name() const { return optimizer_->is_users() ? "the embedder's" : config_.train.optimizer; }
+  // A failure has left a mixture: no step can follow.
+  void end_all(std::string_view reason) { executor_->end_all(reason); }
 
  private:
   void refuse_model(const gsel_optimizer_options* optimizer) const;

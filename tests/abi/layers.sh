@@ -26,7 +26,8 @@ device      base
 comm        base device plugin
 train       base plugin device comm model program schedule
 plan        base plugin device comm model program schedule train select
-api         base plugin device comm model program schedule train select plan'
+checkpoint  base device comm model program train
+api         base plugin device comm model program schedule train select plan checkpoint'
 
 # Rooms of floors, and of rooms, in order; "." are the files of the floor or room itself.
 # Of train, ranks comes first: what the ranks agree on needs no other room, and compile and execute ask for it. report

@@ -582,6 +582,176 @@ void test_low_rank_steps_need_their_arrays(void**) {
   check_fails(table->low_rank_step(ctx, &step, nullptr, &err), err, GSEL_ERR_ARG, "needs old_error");
 }
 
+// ---- graphs, which a device may lack --------------------------------------------------------------------------------
+
+void test_a_graph_does_its_work_at_each_launch(void**) {
+  if (!table->capture_begin) return;  // of the host
+  gsel_error* err = nullptr;
+  gsel_stream* stream = nullptr;
+  gsel_graph* graph = nullptr;
+  auto* numbers = on_device(std::vector<float>(5000, 1));
+  check_ok(table->stream_create(ctx, 0, &stream, &err), err);
+  check_ok(table->capture_begin(ctx, stream, &err), err);
+  check_ok(table->scale(ctx, numbers, GSEL_F32, 2, 5000, stream, &err), err);
+  check_ok(table->capture_check(ctx, stream, &err), err);
+  check_ok(table->capture_end(ctx, stream, &graph, &err), err);
+  assert_true(on_host(numbers, 5000) == std::vector<float>(5000, 1));
+  for (int i = 0; i < 3; ++i) check_ok(table->graph_launch(ctx, graph, stream, &err), err);
+  check_ok(table->stream_wait(ctx, stream, &err), err);
+  assert_true(on_host(numbers, 5000) == std::vector<float>(5000, 8));
+  table->graph_free(ctx, graph);
+  table->graph_free(ctx, nullptr);
+  table->stream_free(ctx, stream);
+  table->free(ctx, numbers);
+}
+
+// Also after larger sums, for which the stream needed more memory.
+void test_a_graph_keeps_what_its_sums_need(void**) {
+  if (!table->capture_begin) return;
+  gsel_error* err = nullptr;
+  gsel_stream* stream = nullptr;
+  gsel_graph* graph = nullptr;
+  void* sum = nullptr;
+  constexpr size_t n = 5000, more = 500000;
+  auto* numbers = on_device(std::vector<float>(more, 2));
+  check_ok(table->alloc(ctx, GSEL_MEMORY_PINNED, sizeof(double), &sum, &err), err);
+  check_ok(table->stream_create(ctx, 0, &stream, &err), err);
+  auto sum_of = [&](size_t count) {
+    check_ok(table->sum_squares(ctx, numbers, GSEL_F32, count, static_cast<double*>(sum), stream, &err), err);
+  };
+  auto expect_sum = [&](double expected) {
+    check_ok(table->stream_wait(ctx, stream, &err), err);
+    assert_true(*static_cast<double*>(sum) == expected);
+  };
+  sum_of(n);
+  expect_sum(4 * n);
+  check_ok(table->capture_begin(ctx, stream, &err), err);
+  sum_of(n);
+  check_ok(table->capture_end(ctx, stream, &graph, &err), err);
+  sum_of(more);
+  expect_sum(4 * more);
+  check_ok(table->graph_launch(ctx, graph, stream, &err), err);
+  expect_sum(4 * n);
+  table->graph_free(ctx, graph);
+  table->stream_free(ctx, stream);
+  table->free(ctx, sum);
+  table->free(ctx, numbers);
+}
+
+void test_a_wait_ends_a_capture(void**) {
+  if (!table->capture_begin) return;
+  gsel_error* err = nullptr;
+  gsel_stream* stream = nullptr;
+  gsel_graph* graph = nullptr;
+  check_ok(table->stream_create(ctx, 0, &stream, &err), err);
+  check_fails(table->capture_check(ctx, stream, &err), err, GSEL_ERR_STATE, "not captured");
+  check_ok(table->capture_begin(ctx, stream, &err), err);
+  check_fails(table->stream_wait(ctx, stream, &err), err, GSEL_ERR_DEVICE, "STREAM_CAPTURE_UNSUPPORTED");
+  check_fails(table->capture_check(ctx, stream, &err), err, GSEL_ERR_STATE, "a call that a capture forbids");
+  check_fails(table->capture_end(ctx, stream, &graph, &err), err, GSEL_ERR_DEVICE, "STREAM_CAPTURE_INVALIDATED");
+  assert_null(graph);
+  check_ok(table->stream_wait(ctx, stream, &err), err);
+  table->stream_free(ctx, stream);
+}
+
+// Numbers of an update in page-locked memory, and what it comes to.
+struct Update {
+  double weights[2], squares[3];
+  double loss_scale, clip_norm;
+  int32_t first_norm, refuses;
+};
+
+std::vector<double> scale_of(const Update& u) {
+  gsel_error* err = nullptr;
+  void* memory = nullptr;
+  check_ok(table->alloc(ctx, GSEL_MEMORY_PINNED, 256, &memory, &err), err);
+  auto* numbers = static_cast<double*>(memory);
+  std::copy_n(u.weights, 2, numbers);
+  std::copy_n(u.squares, 3, numbers + 2);
+  auto** weights = reinterpret_cast<const double**>(numbers + 8);
+  weights[0] = numbers, weights[1] = numbers + 1;
+  auto* ends = reinterpret_cast<int32_t*>(weights + 2);
+  ends[0] = 1, ends[1] = 3;
+  auto* out = on_device(std::vector<double>(2));
+  gsel_update_scale scale{};
+  scale.struct_size = sizeof scale;
+  scale.n_weights = 2, scale.weights = weights;
+  scale.squares = numbers + 2, scale.ends = ends, scale.n_ends = 2;
+  scale.first_norm = u.first_norm, scale.refuses_non_finite = u.refuses;
+  scale.loss_scale = u.loss_scale, scale.clip_norm = u.clip_norm;
+  scale.out = out;
+  check_ok(table->update_scale(ctx, &scale, nullptr, &err), err);
+  const std::vector<double> result = on_host(out, 2);
+  table->free(ctx, out);
+  table->free(ctx, memory);
+  return result;
+}
+
+void test_an_update_is_scaled_by_weight_and_norm(void**) {
+  if (!table->update_scale) return;
+  const Update plain{{3, 4.5}, {0.3, 1.7, 0.9}, 8, 0.01, 0, 1};
+  const double mean = 1 / (7.5 * 8), norm = std::sqrt(0.3 + (1.7 + 0.9)) / (7.5 * 8);
+  assert_true(scale_of(plain) == (std::vector<double>{mean, mean * (0.01 / (norm + 1e-6))}));
+  Update other = plain;
+  other.clip_norm = 10;
+  assert_true(scale_of(other) == (std::vector<double>{mean, mean}));
+  other = plain;
+  other.first_norm = 1;
+  assert_true(scale_of(other)[1] == mean * (0.01 / (std::sqrt(1.7 + 0.9) / (7.5 * 8) + 1e-6)));
+  other.squares[0] = INFINITY;
+  assert_true(std::isnan(scale_of(other)[0]) && std::isnan(scale_of(other)[1]));
+  other.refuses = 0;
+  assert_true(scale_of(other)[0] == mean);
+  for (const double weight : {-4.5, -3.0, static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+    other = plain;
+    other.weights[0] = weight == -3.0 ? -4.5 : weight;
+    assert_true(std::isnan(scale_of(other)[0]));
+  }
+}
+
+// A step that reads its factors on the device is one that is given them.
+void test_steps_in_graphs_have_the_bits_of_others(void**) {
+  if (!table->step_factors) return;
+  constexpr size_t n = 1000;
+  gsel_error* err = nullptr;
+  std::vector<float> values(n);
+  for (size_t i = 0; i < n; ++i) values[i] = static_cast<float>(i * 37 % 101) / 16 - 3;
+  for (int32_t kind = GSEL_OPTIMIZER_SGD; kind <= GSEL_OPTIMIZER_ADAMW_8BIT; ++kind)
+    for (const double momentum : {0.0, 0.5}) {
+      std::vector<float> params[3];
+      for (int how = 0; how < 3; ++how) {  // given numbers; factors; NaN
+        auto* param = on_device(values);
+        auto* gradient = on_device(std::vector<float>(values.rbegin(), values.rend()));
+        auto* states = on_device(std::vector<float>(4 * n));
+        gsel_optimizer_step step{};
+        step.struct_size = sizeof step;
+        step.kind = kind;
+        step.param = param, step.gradient = gradient;
+        step.state0 = states, step.state1 = states + n, step.scale0 = states + 2 * n, step.scale1 = states + 3 * n;
+        step.count = n;
+        step.t = 5;
+        step.gradient_scale = 0.37, step.learning_rate = 0.013, step.weight_decay = 0.1;
+        step.momentum = momentum, step.beta1 = 0.9, step.beta2 = 0.99, step.epsilon = 1e-8;
+        std::vector<char> factors(GSEL_STEP_FACTOR_BYTES);
+        check_ok(table->step_factors(ctx, &step, factors.data(), &err), err);
+        auto* on_card = on_device(factors);
+        auto* scale = on_device(std::vector<double>{how == 2 ? static_cast<double>(NAN) : 0.37});
+        if (how > 0) {
+          step.factors = on_card, step.update_scale = scale;
+          step.gradient_scale = step.learning_rate = 0;
+        }
+        check_ok(table->optimizer_step(ctx, &step, nullptr, &err), err);
+        params[how] = on_host(param, n);
+        step.factors = on_card, step.update_scale = nullptr;
+        check_fails(table->optimizer_step(ctx, &step, nullptr, &err), err, GSEL_ERR_ARG, "factors or update_scale");
+        for (void* memory : {static_cast<void*>(param), static_cast<void*>(gradient), static_cast<void*>(states),
+                             static_cast<void*>(on_card), static_cast<void*>(scale)})
+          table->free(ctx, memory);
+      }
+      assert_true(params[0] == params[1] && params[0] != values && params[2] == values);
+    }
+}
+
 const CMUnitTest tests[] = {
     cmocka_unit_test(test_the_table_is_complete),
     cmocka_unit_test(test_a_device_that_is_not_there_is_refused),
@@ -601,6 +771,11 @@ const CMUnitTest tests[] = {
     cmocka_unit_test(test_state_of_8_bits_is_that_of_the_host),
     cmocka_unit_test(test_low_rank_steps_give_the_bits_of_the_host),
     cmocka_unit_test(test_low_rank_steps_need_their_arrays),
+    cmocka_unit_test(test_a_graph_does_its_work_at_each_launch),
+    cmocka_unit_test(test_a_graph_keeps_what_its_sums_need),
+    cmocka_unit_test(test_a_wait_ends_a_capture),
+    cmocka_unit_test(test_an_update_is_scaled_by_weight_and_norm),
+    cmocka_unit_test(test_steps_in_graphs_have_the_bits_of_others),
 };
 
 int run_on_cuda() {

@@ -151,10 +151,11 @@ void explains(rank_run* run) {
     const char* way;
   } rows[] = {{"0111", GSEL_COLLECTIVE_ALLREDUCE, GSEL_F32, 70001, "chain"},
               {"0111", GSEL_COLLECTIVE_REDUCE, GSEL_I32, 70001, "two-level"},
-              {"0111", GSEL_COLLECTIVE_ALLREDUCE, GSEL_F32, 30000, "direct"},
+              {"0111", GSEL_COLLECTIVE_ALLREDUCE, GSEL_F32, 30000, "chain"},
               {"0111", GSEL_COLLECTIVE_BROADCAST, GSEL_I32, 70001, "lanes"},
               {"0111", GSEL_COLLECTIVE_ALLTOALL, GSEL_I32, 70001, "slices"},
               {"0101", GSEL_COLLECTIVE_ALLREDUCE, GSEL_F32, 70001, "host-slices"},
+              {"0101", GSEL_COLLECTIVE_ALLREDUCE, GSEL_F32, 30000, "direct"},
               {"0101", GSEL_COLLECTIVE_REDUCE_SCATTER, GSEL_U8, 700001, "two-level"},
               {"0101", GSEL_COLLECTIVE_ALLGATHER, GSEL_F32, 70001, "lanes"},
               {"000012345678", GSEL_COLLECTIVE_ALLREDUCE, GSEL_F32, 63, "at-first"},

@@ -20,10 +20,10 @@ bool is_small(const Call& call, const Spread& spread) {
 }
 
 // Not with a caller's operation: if it fails on one rank, the others do not notice, since they wait for no result of
-// it.
+// it. Nor to a host of few ranks, which would get the bytes of all others.
 bool can_go_direct(const Call& call, const Spread& spread) {
   return call.kind == GSEL_COLLECTIVE_ALLREDUCE && call.operation.op < GSEL_OP_USER &&
-         call.count * call.element * spread.ranks <= kMostDirectBytes;
+         spread.ranks == spread.hosts * spread.most && call.count * call.element * spread.ranks <= kMostDirectBytes;
 }
 
 // The bits do not depend on the order.

@@ -116,6 +116,12 @@ void take_sizes(const Program& from, Program& program) {
   }
 }
 
+// All inputs are filled before a graph is launched.
+void take_inputs_first(Program& program) {
+  std::ranges::stable_partition(program.step,
+                                [](const gsel_instr& instr) { return task_of(instr.kind) == InstrTask::input; });
+}
+
 }  // namespace
 
 Compiler::Compiler(const Model& model, const Config& config, const Mesh& mesh)
@@ -225,6 +231,7 @@ Program Compiler::compile_for(const Model& model, const Model& first, int32_t ra
   for (const gsel_instr& instr : program.setup) check_instr(program, instr);
   for (const gsel_instr& instr : program.step) check_instr(program, instr);
   insert_tied_reductions(program);
+  if (config_.train.graph != "off" && mesh_.world_size() == 1) take_inputs_first(program);
   return program;
 }
 

@@ -11,6 +11,7 @@
 #include "program/forward_programs.h"
 #include "program/redistribution.h"
 #include "program/stages.h"
+#include "train/execute/graphs.h"
 #include "train/execute/instructions.h"
 
 namespace gsel {
@@ -41,19 +42,13 @@ gsel_work Executor::next() {
   refuse_broken();
   if (s_.lent.handed_out)
     fail(GSEL_ERR_STATE, "work {} is handed out and not complete; call gsel_trainer_complete first", s_.lent.ticket);
-  try {
-    if (!s_.under_way) begin(s_.training, s_.step * s_.config.train.batch);
-    while (s_.run->position < s_.program().step.size()) {
-      const gsel_instr& instr = s_.program().step[s_.run->position];
-      if (s_.run->phase == 0) s_.run->instr_began = os::now_seconds();
-      if (s_.run->phase == 0) execute::launch_receives(s_);
-      const execute::Outcome outcome = execute::run_instr(s_, instr);
-      if (outcome == execute::Outcome::handed_out) break;
-      if (outcome == execute::Outcome::done) end_instr();
+  for (bool has_run = false; !has_run;) {
+    try {
+      run_to_work();
+      has_run = true;
+    } catch (...) {
+      handle(current_error());
     }
-    if (!s_.lent.handed_out) end();
-  } catch (...) {
-    break_off(current_error());
   }
   if (!s_.lent.handed_out) s_.run->conclude(s_);
   gsel_work work{};
@@ -63,6 +58,22 @@ gsel_work Executor::next() {
   if (s_.lent.handed_out && work.kind != GSEL_INPUT) work.call = &s_.lent.call;
   s_.lent.work_began = os::now_seconds();
   return work;
+}
+
+// To the next work or to the end of the run.
+void Executor::run_to_work() {
+  if (!s_.under_way) begin(s_.training, s_.step * s_.config.train.batch);
+  for (;;) {
+    if (s_.run->phase == 0 && s_.graphs->pass(s_)) continue;
+    if (s_.run->position == s_.program().step.size()) break;
+    const gsel_instr& instr = s_.program().step[s_.run->position];
+    if (s_.run->phase == 0) s_.run->instr_began = os::now_seconds();
+    if (s_.run->phase == 0) execute::launch_receives(s_);
+    const execute::Outcome outcome = execute::run_instr(s_, instr);
+    if (outcome == execute::Outcome::handed_out) return;
+    if (outcome == execute::Outcome::done) end_instr();
+  }
+  end();
 }
 
 void Executor::refuse_other_work(uint64_t ticket) const {
@@ -78,11 +89,15 @@ void Executor::complete(uint64_t ticket, gsel_status status, std::string_view me
   const gsel_instr& instr = s_.program().step[s_.run->position];
   const bool is_input = s_.lent.work_kind == GSEL_INPUT;
   const bool no_samples = is_input && status == GSEL_NO_SAMPLES && s_.run->may_lack_samples();
-  if (status != GSEL_OK && !no_samples && !s_.run->keep_failure(s_, status, message)) fail_callback(status, message);
+  if (status != GSEL_OK && !no_samples && !s_.run->keep_failure(s_, status, message))
+    return handle(callback_error(status, message));
   try {
+    if (const std::string why = s_.graphs->is_recording() ? s_.graphs->why_broken() : ""; !why.empty())
+      throw Error(GSEL_ERR_CALLBACK,
+                  fmt::format("{} of {}: {}", callback_word(s_.lent.work_kind), s_.work_name(), why));
     is_input ? execute::take_back_input(s_, instr, no_samples) : execute::take_back_layer(s_, instr);
   } catch (...) {
-    break_off(current_error());
+    return handle(current_error());
   }
   if (s_.run->phase == 0) end_instr();
 }
@@ -111,6 +126,7 @@ void Executor::begin(Run& run, int64_t first_sample) {
   run.offload_in_before = s_.offload_bytes_in();
   run.offload_out_before = s_.offload_bytes_out();
   s_.counts.begin();
+  s_.graphs->begin_run(s_);
   run.began = os::now_seconds();
   run.record.began_ns = os::now_ns();
   s_.began_event.record_compute();
@@ -134,6 +150,8 @@ void Executor::end() {
   report.seconds = os::now_seconds() - run.began;
   run.record.forecast = s_.forecast;
   run.record.peak = s_.ledger.peak();
+  run.record.graph_launches = s_.graphs->launches();
+  run.record.no_graphs = s_.graphs->reason();
   run.end(s_);
 }
 
@@ -172,6 +190,20 @@ std::optional<Error> Executor::end_inference(execute::InferenceRun& run) {
   return std::exchange(run.failure, std::nullopt);
 }
 
+TrainingNumbers Executor::numbers() const {
+  TrainingNumbers numbers;
+  numbers.step = s_.step;
+  numbers.updates = s_.updates;
+  s_.loss_scale.keep(numbers);
+  return numbers;
+}
+
+void Executor::go_on_from(const TrainingNumbers& numbers) {
+  s_.step = numbers.step;
+  s_.updates = numbers.updates;
+  s_.loss_scale.restore(numbers);
+}
+
 void Executor::settle_last_step() {
   if (!s_.validation.is_open || s_.under_way || s_.broken) return;
   s_.run = &s_.training;
@@ -199,6 +231,7 @@ double Executor::largest_of_replica(double mine) {
 void Executor::end_all(std::string_view reason, int32_t about) noexcept {
   s_.broken = true;
   s_.under_way = s_.lent.handed_out = false;
+  s_.graphs->abandon();
   s_.comms.abort(reason, about);
   s_.messages->drop();
   s_.validation.squares.under_way.reset();
@@ -220,18 +253,30 @@ void Executor::break_off(const Error& error) {
   throw Error(error);
 }
 
+void Executor::handle(const Error& error) {
+  if (!s_.graphs->is_recording()) break_off(error);
+  std::optional<Error> refusal;
+  try {
+    refusal = s_.graphs->give_up(s_, error.message());
+  } catch (...) {
+    refusal = current_error();
+  }
+  if (refusal) break_off(*refusal);
+}
+
 void Executor::write_message(std::string_view text) {
   std::array<char, 512>& message = s_.lent.message;
   message[text.copy(message.data(), message.size() - 1)] = '\0';
 }
 
-void Executor::fail_callback(gsel_status status, std::string_view message) {
+Error Executor::callback_error(gsel_status status, std::string_view message) const {
   const std::string phase = s_.run->phase ? fmt::format(" phase {}", s_.run->phase) : "";
   const std::string text =
       fmt::format("{} failed in {}{} {}, micro-batch {}: {}", s_.work_name(), callback_word(s_.lent.work_kind), phase,
                   s_.where_in_step(), s_.run->microbatch_number[s_.program().step[s_.run->position].microbatch],
                   reason_of(status, message));
-  break_off(Error(GSEL_ERR_CALLBACK, text).about_rank(s_.rank));
+  const std::string why = s_.graphs->is_recording() ? s_.graphs->why_broken() : "";
+  return Error(GSEL_ERR_CALLBACK, why.empty() ? text : fmt::format("{}; {}", text, why)).about_rank(s_.rank);
 }
 
 // ---- push mode --------------------------------------------------------------------------------------------------

@@ -36,6 +36,10 @@ class Executor {
   // Between steps: makes the last step final. A collective of the pipeline if the step was optimistic.
   void settle_last_step();
 
+  // Between steps, for checkpoints: the step that comes next, the loss scale.
+  TrainingNumbers numbers() const;
+  void go_on_from(const TrainingNumbers& numbers);
+
   // The text that a failing callback wrote.
   std::string_view callback_message() const { return s_.lent.message.data(); }
   void write_message(std::string_view text);
@@ -68,11 +72,14 @@ class Executor {
 
  private:
   void begin(execute::Run& run, int64_t first_sample);
+  void run_to_work();
   void end_instr();
   void end();
   void refuse_broken() const;
   void refuse_other_work(uint64_t ticket) const;
-  [[noreturn]] void fail_callback(gsel_status status, std::string_view message);
+  Error callback_error(gsel_status status, std::string_view message) const;
+  // Ends the step, or gives up the graph that is being recorded: then the step goes on without it.
+  void handle(const Error& error);
   [[noreturn]] void break_off(const Error& error);
 
   execute::State s_;

@@ -1,9 +1,12 @@
 // train/execute/instructions.cc: runs an instruction by the task of its kind.
 #include "train/execute/instructions.h"
 
+#include "train/execute/graphs.h"
+
 namespace gsel::execute {
 
 Outcome run_instr(State& s, const gsel_instr& instr) {
+  if (s.graphs->takes(s, instr)) return Outcome::done;
   const InstrRow& row = instr_row(instr.kind);
   switch (row.task) {
     case InstrTask::input:

@@ -19,6 +19,8 @@ void allreduce_loss(State& s, const gsel_instr& instr);
 void find_overflow(State& s, const gsel_instr& instr);
 void norm(State& s, const gsel_instr& instr);
 void step_optimizer(State& s, const gsel_instr& instr);
+// The part of NORM and OVERFLOW that the device does.
+void enqueue_squares(State& s, const gsel_instr& instr);
 
 // Instructions that may hand out work (then true); take_back_* runs when the work is complete.
 bool hand_out_input(State& s, const gsel_instr& instr);

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "model/views.h"
 #include "program/words/words.h"
+#include "train/execute/graphs.h"
 #include "train/execute/instructions.h"
 
 namespace gsel::execute {
@@ -369,6 +370,7 @@ void lend_call(State& s, const gsel_instr& instr, const Layer& layer) {
   call.reductions = lent.t_reductions.data();
   call.n_reductions = static_cast<int32_t>(lent.t_reductions.size());
   call.produced = lent.produced.data();
+  call.device_rng_key = s.graphs->device_rng_key(instr.layer);
   lend_shards(s, lent, layer);
 }
 

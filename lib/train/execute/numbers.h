@@ -23,6 +23,9 @@ class Numbers {
   bool are_known_at_once() const { return !device_->compute(); }
   // Forgets all; the device must have written them.
   void clear() { n_ = 0; }
+  size_t count() const { return n_; }
+  // A graph has the device write them: from another run's count on.
+  void set_count(size_t n) { n_ = n; }
   // On the compute stream. Returns the number's index.
   size_t sum_squares(const void* data, gsel_dtype dtype, uint64_t elems) {
     device_->enqueue(&gsel_device_v1::sum_squares, data, dtype, elems, next());
@@ -35,7 +38,8 @@ class Numbers {
     return n_ - 1;
   }
   void wait() const { device_->wait(); }
-  double operator[](size_t i) const { return static_cast<const double*>(memory_.data())[i]; }
+  double operator[](size_t i) const { return *at(i); }
+  const double* at(size_t i) const { return static_cast<const double*>(memory_.data()) + i; }
 
  private:
   double* next() {

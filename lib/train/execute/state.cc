@@ -12,6 +12,7 @@
 #include "program/redistribution.h"
 #include "program/shards.h"
 #include "program/stages.h"
+#include "train/execute/graphs.h"
 #include "train/execute/instructions.h"
 
 namespace gsel::execute {
@@ -215,13 +216,16 @@ Communication::Communication(const Fixed& fixed, const Program& program, Communi
 
 // ---- the whole state --------------------------------------------------------------------------------------------
 
+State::~State() = default;
+
 State::State(const Model& m, const Program& program, const Config& c, const Optimizer& o, Communicator& comm)
     : Fixed(m, program, c, o, comm.device_context()),
       HeldMemory(*this, program),
       Runs(m, program, *this),
       Communication(*this, program, comm),
       Progress(c),
-      lent(*this) {
+      lent(*this),
+      graphs(std::make_unique<StepGraphs>(*this, *this, program, comm.world_size())) {
   arena = CountedMemory(device, ledger, MemoryPart::windows, training.plan.bytes());
   staging = CountedMemory(device, ledger, MemoryPart::staging, staging_bytes(program, o));
   for (size_t b = 0; b < program.buckets.size(); ++b)

@@ -342,15 +342,19 @@ struct Lent {
   std::array<char, 512> message{};
 };
 
+class StepGraphs;  // graphs.h
+
 // The order of bases matters: each may use those before it.
 struct State : Fixed, HeldMemory, Runs, Communication, Progress {
   State(const Model& model, const Program& program, const Config& config, const Optimizer& optimizer,
         Communicator& comm);
+  ~State();
 
   std::string work_name() const;      // "layer "fc1""
   std::string where_in_step() const;  // "on rank 1, step 7"
 
   Lent lent;
+  const std::unique_ptr<StepGraphs> graphs;
 };
 
 }  // namespace gsel::execute

@@ -8,6 +8,7 @@
 #include "base/os.h"
 #include "program/optimistic.h"
 #include "program/stages.h"
+#include "train/execute/graphs.h"
 #include "train/execute/instructions.h"
 
 namespace gsel::execute {
@@ -103,21 +104,36 @@ bool is_divided(const State& s, int32_t b) {
   return s.axis_size(bucket.axis) > 1 && bucket.divides_state();
 }
 
-// By bucket, the sum of squares of this rank's shard of its gradient, over parameters that count. The device is waited
-// for once.
-template <class Counts>
-const std::vector<double>& own_squares(State& s, Counts&& counts) {
-  auto& [sums, of_runs] = s.squares;
-  sums.assign(s.buckets.size(), 0);
+// Whether a parameter's gradient is in the number: an overflow in any, and each once in a norm. A tied parameter counts
+// on its first pipeline rank, a whole parameter on the first rank of the sharing axis.
+bool counts_in(const State& s, const gsel_instr& instr, size_t bucket, const Param& param) {
+  if (instr_row(instr.kind).peers != InstrPeers::norm) return true;
+  const bool is_first = s.axis_coordinate(s.sharing_axis()) == 0;
+  return s.buckets[bucket].counts && !(param.flags & GSEL_PARAM_NO_CLIP) && (is_first || !param.shard.is_whole());
+}
+
+}  // namespace
+
+void enqueue_squares(State& s, const gsel_instr& instr) {
+  auto& of_runs = s.squares.of_runs;
   of_runs.clear();
   for (size_t i = 0; i < s.buckets.size(); ++i) {
     const auto b = static_cast<int32_t>(i);
     if (s.params.whole_gradient(b)) zero_missing_gradients(s, b);
     const float* own = s.params.own_gradient(b);
     for (const ParamRun& run : s.params.layout(b).runs)
-      if (counts(i, s.model.params()[run.param]))
+      if (counts_in(s, instr, i, s.model.params()[run.param]))
         of_runs.emplace_back(i, s.numbers.sum_squares(own + run.first, GSEL_F32, static_cast<uint64_t>(run.count)));
   }
+}
+
+namespace {
+
+// By bucket, the sum of squares of this rank's shard of its gradient. The device is waited for once.
+const std::vector<double>& own_squares(State& s, const gsel_instr& instr) {
+  auto& [sums, of_runs] = s.squares;
+  sums.assign(s.buckets.size(), 0);
+  if (!s.graphs->is_behind_launch()) enqueue_squares(s, instr);
   s.numbers.wait();
   for (const auto& [bucket, at] : of_runs) sums[bucket] += s.numbers[at];
   finish_pending_checks(s);
@@ -128,7 +144,7 @@ const std::vector<double>& own_squares(State& s, Counts&& counts) {
 
 // The square of an f32 is finite in f64, and so is any sum that memory can hold.
 void find_overflow(State& s, const gsel_instr& instr) {
-  const std::vector<double>& squares = own_squares(s, [](size_t, const Param&) { return true; });
+  const std::vector<double>& squares = own_squares(s, instr);
   const bool all_finite = std::ranges::all_of(squares, [](double sum) { return std::isfinite(sum); });
   double found = s.run->overflowed || !all_finite;
   if (is_optimistic(instr))
@@ -138,13 +154,9 @@ void find_overflow(State& s, const gsel_instr& instr) {
   s.run->overflowed = found != 0;
 }
 
-// Every gradient counts once. Shards are summed over their axis; gradients that all ranks of an axis have are not. A
-// tied parameter counts on its first pipeline rank, a whole parameter on the first rank of the sharing axis.
+// Every gradient counts once. Shards are summed over their axis; gradients that all ranks of an axis have are not.
 void norm(State& s, const gsel_instr& instr) {
-  const bool is_first = s.axis_coordinate(s.sharing_axis()) == 0;
-  const std::vector<double>& squares = own_squares(s, [&](size_t bucket, const Param& param) {
-    return s.buckets[bucket].counts && !(param.flags & GSEL_PARAM_NO_CLIP) && (is_first || !param.shard.is_whole());
-  });
+  const std::vector<double>& squares = own_squares(s, instr);
   std::array<double, kAxes> divided{};
   std::array<bool, kAxes> any{};
   double sum = 0;

@@ -90,6 +90,12 @@ Optimizer::Optimizer(const Config& config, const Model& model, const gsel_optimi
   n_states_ = kind_ == GSEL_OPTIMIZER_SGD && config_.train.momentum == 0 ? 0 : kind.n_states;
 }
 
+std::string Optimizer::state_name(int i) const {
+  if (user_) return fmt::format("state{}", i);
+  if (kind_ == GSEL_OPTIMIZER_SGD) return "momentum_buffer";
+  return i == 0 ? "exp_avg" : "exp_avg_sq";
+}
+
 uint64_t Optimizer::state_bytes(int i, int64_t count, int64_t n_runs) const {
   if (i >= n_states_ || count == 0) return 0;
   if (kind_ != GSEL_OPTIMIZER_ADAMW_8BIT) return sizeof(float) * static_cast<uint64_t>(count);
@@ -128,8 +134,9 @@ void Optimizer::step(const DeviceContext& device, const BucketShard& shard, cons
     step_built_in(device, shard, scale);
 }
 
-// Adjacent runs with equal rates are one call, except with 8-bit state, where each run begins a block.
-void Optimizer::step_built_in(const DeviceContext& device, const BucketShard& shard, const StepScale& scale) const {
+// With 8-bit state each run begins a block, so that it is a call.
+template <class IsSame, class Visit>
+void Optimizer::visit_calls(const BucketShard& shard, const StepScale& scale, IsSame&& is_same, Visit&& visit) const {
   const bool bytes = kind_ == GSEL_OPTIMIZER_ADAMW_8BIT;
   gsel_optimizer_step step{};
   step.struct_size = sizeof step;
@@ -142,11 +149,11 @@ void Optimizer::step_built_in(const DeviceContext& device, const BucketShard& sh
   step.param16_dtype = shard.rounded_dtype;
   int64_t block = 0;
   for (size_t i = 0; i < shard.runs.size();) {
-    const int64_t first = shard.runs[i].first;
-    const Rates rates = rates_of(shard.runs[i], scale);
+    const ParamRun& run = shard.runs[i];
+    const int64_t first = run.first;
+    const Rates rates = rates_of(run, scale);
     int64_t count = shard.runs[i++].count;
-    while (!bytes && i < shard.runs.size() && shard.runs[i].first == first + count &&
-           rates_of(shard.runs[i], scale) == rates)
+    while (!bytes && i < shard.runs.size() && shard.runs[i].first == first + count && is_same(run, shard.runs[i]))
       count += shard.runs[i++].count;
     auto state = [&](int which) {
       auto* array = static_cast<char*>(shard.states[which]);
@@ -167,9 +174,48 @@ void Optimizer::step_built_in(const DeviceContext& device, const BucketShard& sh
     step.learning_rate = rates.learning;
     step.weight_decay = rates.decay;
     step.param16 = rounded_at(shard, first);
-    device.enqueue(&gsel_device_v1::optimizer_step, static_cast<const gsel_optimizer_step*>(&step));
+    visit(step, run);
     block += blocks_of(count);
   }
+}
+
+// Adjacent runs with equal rates are one call.
+void Optimizer::step_built_in(const DeviceContext& device, const BucketShard& shard, const StepScale& scale) const {
+  auto is_same = [&](const ParamRun& a, const ParamRun& b) { return rates_of(a, scale) == rates_of(b, scale); };
+  visit_calls(shard, scale, is_same, [&](const gsel_optimizer_step& step, const ParamRun&) {
+    device.enqueue(&gsel_device_v1::optimizer_step, &step);
+  });
+}
+
+// ---- steps in graphs ------------------------------------------------------------------------------------------------
+
+// In every step.
+bool Optimizer::are_alike(const ParamRun& a, const ParamRun& b) const {
+  const Param &p = model_.params()[a.param], &q = model_.params()[b.param];
+  constexpr uint32_t flags = GSEL_PARAM_NO_CLIP | GSEL_PARAM_NO_DECAY;
+  return (p.flags & flags) == (q.flags & flags) && p.lr_factor == q.lr_factor;
+}
+
+char* Optimizer::write_factors(const DeviceContext& device, const BucketShard& shard, int64_t step, char* to) const {
+  auto is_same = [&](const ParamRun& a, const ParamRun& b) { return are_alike(a, b); };
+  visit_calls(shard, {step, 1, 1}, is_same, [&](const gsel_optimizer_step& call, const ParamRun&) {
+    device.run(&gsel_device_v1::step_factors, &call, static_cast<void*>(to));
+    to += GSEL_STEP_FACTOR_BYTES;
+  });
+  return to;
+}
+
+const char* Optimizer::step_in_graph(const DeviceContext& device, const BucketShard& shard, const char* factors,
+                                     const double* update_scale) const {
+  auto is_same = [&](const ParamRun& a, const ParamRun& b) { return are_alike(a, b); };
+  visit_calls(shard, {}, is_same, [&](const gsel_optimizer_step& given, const ParamRun& run) {
+    gsel_optimizer_step call = given;
+    call.factors = factors;
+    call.update_scale = update_scale + !(model_.params()[run.param].flags & GSEL_PARAM_NO_CLIP);
+    device.enqueue(&gsel_device_v1::optimizer_step, static_cast<const gsel_optimizer_step*>(&call));
+    factors += GSEL_STEP_FACTOR_BYTES;
+  });
+  return factors;
 }
 
 // ---- the embedder's optimizer --------------------------------------------------------------------------------------
@@ -283,6 +329,19 @@ LossScale::LossScale(const Config& config) {
   value_ = std::max(train.loss_scale_initial, minimum_);
   window_ = train.loss_scale_window;
   hysteresis_ = overflows_left_ = train.loss_scale_hysteresis;
+}
+
+void LossScale::keep(TrainingNumbers& numbers) const {
+  numbers.loss_scale = value_;
+  numbers.good_steps = good_steps_;
+  numbers.overflows_left = overflows_left_;
+}
+
+void LossScale::restore(const TrainingNumbers& numbers) {
+  if (!dynamic_ || numbers.overflows_left < 1) return;
+  value_ = std::max(numbers.loss_scale, minimum_);
+  good_steps_ = numbers.good_steps;
+  overflows_left_ = std::min(numbers.overflows_left, hysteresis_);
 }
 
 void LossScale::update(bool overflowed) {

@@ -12,6 +12,7 @@
 #include "base/config.h"
 #include "device/device.h"
 #include "model/model.h"
+#include "train/optimize/training_numbers.h"
 
 namespace gsel {
 
@@ -53,22 +54,39 @@ class Optimizer {
   Optimizer(const Config& config, const Model& model, const gsel_optimizer_options* user);
 
   int n_states() const { return n_states_; }
+  // Of the built-in ones as PyTorch names them; "state0" of an embedder's.
+  std::string state_name(int i) const;
+  // Whether states have another form than one f32 for each element.
+  bool has_8bit_states() const { return kind_ == GSEL_OPTIMIZER_ADAMW_8BIT; }
   // Bytes of state array i over a shard of count elements in n_runs runs; zeroed before the first step. 8-bit state is
   // [count] codes, padded to a multiple of 4, then a scale for each block of 256 elements. Each run begins a block, so
   // that state does not depend on how parameters were put in buckets.
   uint64_t state_bytes(int i, int64_t count, int64_t n_runs) const;
   bool needs_whole_params() const { return user_ && user_->needs == GSEL_NEEDS_WHOLE_PARAM; }
+  bool is_users() const { return user_.has_value(); }
   bool poisons_gradients() const { return user_.has_value(); }
   bool needs_param_norms() const { return user_ && user_->needs == GSEL_NEEDS_PARAM_NORM; }
   // By schedule and warm-up, or as set; without lr_factor.
   double learning_rate(int64_t step) const;
   // Overrides the configured rate from now on.
   void set_learning_rate(double rate) { set_rate_ = rate; }
+  const std::optional<double>& set_rate() const { return set_rate_; }
+  void restore_rate(const std::optional<double>& rate) { set_rate_ = rate; }
 
   // Steps the shard. sum_over_owners: sums numbers in place over all ranks that own shards of the same parameters;
   // every rank calls it equally often with equally many numbers (two per parameter of the bucket, for norms).
   // GSEL_ERR_CALLBACK with the parameter and the text that the embedder's function wrote.
   using SumOverOwners = std::function<void(std::span<double>)>;
+  // Whether its steps can be part of a graph of this device.
+  bool has_graphs(const DeviceContext& device) const {
+    return !user_ && device.table().step_factors && device.table().update_scale;
+  }
+  // In a graph. The factors of each kernel, [GSEL_STEP_FACTOR_BYTES] for each run of a shard at most, differ from
+  // launch to launch: write_factors writes those of a step to memory of the host and returns where it ended;
+  // step_in_graph enqueues kernels that read them from memory of the device, and the result of update_scale.
+  char* write_factors(const DeviceContext& device, const BucketShard& shard, int64_t step, char* to) const;
+  const char* step_in_graph(const DeviceContext& device, const BucketShard& shard, const char* factors,
+                            const double* update_scale) const;
   void step(const DeviceContext& device, const BucketShard& shard, const StepScale& scale,
             std::span<const int32_t> params, const SumOverOwners& sum_over_owners) const;
 
@@ -81,6 +99,10 @@ class Optimizer {
     bool operator==(const Rates&) const = default;
   };
   Rates rates_of(const ParamRun& run, const StepScale& scale) const;
+  // Visits the calls of a shard. is_same: whether two adjacent runs are one call.
+  template <class IsSame, class Visit>
+  void visit_calls(const BucketShard& shard, const StepScale& scale, IsSame&& is_same, Visit&& visit) const;
+  bool are_alike(const ParamRun& a, const ParamRun& b) const;
   void step_built_in(const DeviceContext& device, const BucketShard& shard, const StepScale& scale) const;
   void step_user(const DeviceContext& device, const BucketShard& shard, const StepScale& scale,
                  std::span<const int32_t> params, const SumOverOwners& sum_over_owners) const;
@@ -105,6 +127,9 @@ class LossScale {
   double value() const { return value_; }
   // Whether an overflow can lower it, at this step or a later one.
   bool may_fall() const { return dynamic_ && value_ > minimum_; }
+  // For a checkpoint: with the counters that change it. Restored where it changes; a fixed scale stays as configured.
+  void keep(TrainingNumbers& numbers) const;
+  void restore(const TrainingNumbers& numbers);
   // At the end of a step. overflowed: on any rank.
   void update(bool overflowed);
 

@@ -34,6 +34,8 @@ struct StepRecord {
   std::vector<AxisCount> counts;          // of this step
   std::array<double, kAxes> exposed_s{};  // report.exposed_comm_s by axis
   MemoryPartBytes forecast{}, peak{};
+  int32_t graph_launches = 0;
+  std::string no_graphs;  // why train.graph = "auto" makes none
 };
 
 // The record as a document of docs/step.md; intervals only when `with_intervals`.

@@ -2,6 +2,7 @@
 #include "train/state/storage.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/dtype.h"
 #include "base/foreign.h"
@@ -175,6 +176,16 @@ void ParamStorage::open_gradient(int32_t bucket, void* memory) {
 
 void ParamStorage::close_gradient(int32_t bucket) {
   if (!blocks_[bucket].layout.whole_gradient) blocks_[bucket].whole_gradient = nullptr;
+}
+
+ParamStorage::Windows ParamStorage::windows() const {
+  Windows all;
+  for (const Block& block : blocks_) all.emplace_back(block.whole_params, block.whole_gradient);
+  return all;
+}
+
+void ParamStorage::set_windows(const Windows& windows) {
+  for (size_t i = 0; i < blocks_.size(); ++i) std::tie(blocks_[i].whole_params, blocks_[i].whole_gradient) = windows[i];
 }
 
 void ParamStorage::place_shard(int32_t bucket, gsel_stream* stream) {

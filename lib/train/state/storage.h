@@ -53,6 +53,11 @@ class ParamStorage {
   void open_gradient(int32_t bucket, void* memory);
   void close_gradient(int32_t bucket);
 
+  // All windows, by bucket: parameters and gradient.
+  using Windows = std::vector<std::pair<void*, float*>>;
+  Windows windows() const;
+  void set_windows(const Windows& windows);
+
   // Before an in-place gather: copies this rank's shard into the open window; nothing if parameters are kept whole. The
   // copy is queued on the stream; from offload memory it is done on return.
   void place_shard(int32_t bucket, gsel_stream* stream);

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "driver.h"
 
@@ -22,6 +23,8 @@ struct Failure {
 struct Scratch {
   CUdeviceptr memory = 0;
   uint64_t bytes = 0;
+  bool is_in_graphs = false;  // so that what was too small is kept
+  std::vector<CUdeviceptr> too_small;
 };
 
 }  // namespace gsel_cuda
@@ -104,5 +107,10 @@ gsel_status run(void* ctx, gsel_error** err, Body&& body) noexcept {
 void add_memory(gsel_device_v1& table);
 void add_streams(gsel_device_v1& table);
 void add_kernels(gsel_device_v1& table);
+void add_graphs(gsel_device_v1& table);
+
+// Kernels that only graphs have: the driver may wait for the device when it finds one for the first time, which a
+// capture forbids.
+void find_graph_kernels(Context& c);
 
 }  // namespace gsel_cuda

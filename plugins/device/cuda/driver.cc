@@ -61,6 +61,10 @@ Loaded load() {
     loaded.why = std::string(kLibrary) + " has no " #name "; expected a driver of version 525 or newer";
   GSEL_CUDA_FUNCTIONS(GSEL_CUDA_FIND)
 #undef GSEL_CUDA_FIND
+#define GSEL_CUDA_FIND(name, version, symbol, parameters) \
+  loaded.driver.name = reinterpret_cast<CUresult(*) parameters>(finder.find(#name, version, symbol));
+  GSEL_CUDA_GRAPH_FUNCTIONS(GSEL_CUDA_FIND)
+#undef GSEL_CUDA_FIND
   loaded.usable = loaded.why.empty();
   return loaded;
 }

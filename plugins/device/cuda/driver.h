@@ -12,6 +12,7 @@ namespace gsel_cuda {
 struct Driver {
 #define GSEL_CUDA_MEMBER(name, version, symbol, parameters) CUresult(*name) parameters = nullptr;
   GSEL_CUDA_FUNCTIONS(GSEL_CUDA_MEMBER)
+  GSEL_CUDA_GRAPH_FUNCTIONS(GSEL_CUDA_MEMBER)  // nullptr: the driver does not have it
 #undef GSEL_CUDA_MEMBER
 };
 

@@ -15,6 +15,8 @@ using CUstream = struct StreamOfDriver*;
 using CUevent = struct EventOfDriver*;
 using CUmodule = struct ModuleOfDriver*;
 using CUfunction = struct FunctionOfDriver*;
+using CUgraph = struct GraphOfDriver*;
+using CUgraphExec = struct ExecutableOfDriver*;
 struct CUuuid {
   char bytes[16];
 };
@@ -59,12 +61,14 @@ struct CUuuid {
   X(CU_GET_PROC_ADDRESS_LEGACY_STREAM, 1)
 
 #define GSEL_CUDA_CAPTURE_MODES(X) X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)
+#define GSEL_CUDA_CAPTURE_STATUSES(X) X(CU_STREAM_CAPTURE_STATUS_NONE, 0) X(CU_STREAM_CAPTURE_STATUS_ACTIVE, 1)
 
 #define GSEL_CUDA_CONSTANT(name, value) name = value,
 enum CUresult : int { GSEL_CUDA_RESULTS(GSEL_CUDA_CONSTANT) };
 enum CUpointer_attribute : int { GSEL_CUDA_POINTER_ATTRIBUTES(GSEL_CUDA_CONSTANT) };
 enum CUmemorytype : int { GSEL_CUDA_MEMORY_TYPES(GSEL_CUDA_CONSTANT) };
 enum CUstreamCaptureMode : int { GSEL_CUDA_CAPTURE_MODES(GSEL_CUDA_CONSTANT) };
+enum CUstreamCaptureStatus : int { GSEL_CUDA_CAPTURE_STATUSES(GSEL_CUDA_CONSTANT) };
 enum Number : int { GSEL_CUDA_NUMBERS(GSEL_CUDA_CONSTANT) };
 #undef GSEL_CUDA_CONSTANT
 
@@ -136,6 +140,16 @@ struct CUDA_MEMCPY2D {
   X(cuModuleGetFunction, 2000, "cuModuleGetFunction", (CUfunction*, CUmodule, const char*))                        \
   X(cuLaunchKernel, 4000, "cuLaunchKernel",                                                                        \
     (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**))
+
+// Those of graphs: a device that lacks one has no graphs.
+#define GSEL_CUDA_GRAPH_FUNCTIONS(X)                                                                      \
+  X(cuStreamBeginCapture, 10010, "cuStreamBeginCapture_v2", (CUstream, CUstreamCaptureMode))              \
+  X(cuStreamEndCapture, 10000, "cuStreamEndCapture", (CUstream, CUgraph*))                                \
+  X(cuStreamIsCapturing, 10000, "cuStreamIsCapturing", (CUstream, CUstreamCaptureStatus*))                \
+  X(cuGraphInstantiateWithFlags, 11040, "cuGraphInstantiateWithFlags", (CUgraphExec*, CUgraph, uint64_t)) \
+  X(cuGraphLaunch, 10000, "cuGraphLaunch", (CUgraphExec, CUstream))                                       \
+  X(cuGraphDestroy, 10000, "cuGraphDestroy", (CUgraph))                                                   \
+  X(cuGraphExecDestroy, 10000, "cuGraphExecDestroy", (CUgraphExec))
 
 using GetProcAddress = CUresult(const char*, void**, int, uint64_t);          // 11.3
 using GetProcAddressV2 = CUresult(const char*, void**, int, uint64_t, int*);  // 12.0

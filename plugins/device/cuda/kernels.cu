@@ -161,6 +161,16 @@ __device__ void step(const Rule& rule, const gsel_cuda::StepMemory& s) {
       });
 }
 
+// In a graph: the rule is where step_factors has written it, and its scale is known by now. NaN: nothing is updated.
+template <class Rule>
+__device__ void step_in_graph(const void* factors, const double* update_scale, const gsel_cuda::StepMemory& memory) {
+  Rule rule = *static_cast<const Rule*>(factors);
+  const double scale = *update_scale;
+  if (scale != scale) return;
+  rule.scale = static_cast<float>(scale);
+  step(rule, memory);
+}
+
 __constant__ CodeValues kSignedValues = code_values<Signed, true>();
 __constant__ CodeValues kUnsignedValues = code_values<Unsigned, false>();
 
@@ -322,8 +332,46 @@ GSEL_KERNEL gsel_step_adam(AdamInGradient rule, StepMemory memory) {
   step(rule, memory);
 }
 
+GSEL_KERNEL gsel_graph_step_sgd(const void* factors, const double* scale, StepMemory memory) {
+  step_in_graph<Sgd>(factors, scale, memory);
+}
+GSEL_KERNEL gsel_graph_step_momentum(const void* factors, const double* scale, StepMemory memory) {
+  step_in_graph<Momentum>(factors, scale, memory);
+}
+GSEL_KERNEL gsel_graph_step_sign_sgd(const void* factors, const double* scale, StepMemory memory) {
+  step_in_graph<SignSgd>(factors, scale, memory);
+}
+GSEL_KERNEL gsel_graph_step_lion(const void* factors, const double* scale, StepMemory memory) {
+  step_in_graph<Lion>(factors, scale, memory);
+}
+GSEL_KERNEL gsel_graph_step_adamw(const void* factors, const double* scale, StepMemory memory) {
+  step_in_graph<AdamDecoupled>(factors, scale, memory);
+}
+GSEL_KERNEL gsel_graph_step_adam(const void* factors, const double* scale, StepMemory memory) {
+  step_in_graph<AdamInGradient>(factors, scale, memory);
+}
+
+// See gsel_update_scale. One thread: a step has few of these numbers.
+GSEL_KERNEL gsel_scale_of_update(gsel_update_scale s) {
+  if (first_item() != 0) return;
+  double weight = 0, all = 0, sum = 0;
+  for (int32_t i = 0; i < s.n_weights; ++i) weight += *s.weights[i];
+  for (int32_t group = 0, at = 0; group < s.n_ends; ++group) {
+    double squares = 0;
+    for (; at < s.ends[group]; ++at) squares += s.squares[at];
+    all += squares;
+    if (group >= s.first_norm) sum += squares;
+  }
+  const double nan = float_of(0x7fc00000u), most = 1.7976931348623157e308, scaled = weight * s.loss_scale;
+  const bool is_refused = !(weight > 0 && weight <= most) || (s.refuses_non_finite && !(all <= most));
+  const double clip = s.clip_norm / (sqrt(sum) / scaled + 1e-6);
+  const double mean = is_refused ? nan : 1 / scaled;
+  s.out[0] = mean;
+  s.out[1] = s.clip_norm > 0 && clip < 1 ? mean * clip : mean;
+}
+
 // A block of threads takes one block of state after the other.
-GSEL_KERNEL gsel_step_adamw_8bit(Factors f, ByteStateMemory s) {
+__device__ void step_adamw_8bit(const Factors& f, const ByteStateMemory& s) {
   __shared__ float first[gsel_cuda::kStateBlock], second[gsel_cuda::kStateBlock];
   __shared__ uint32_t bits[gsel_cuda::kStateBlock];
   for (uint64_t block = blockIdx.x; block * gsel_cuda::kStateBlock < s.count; block += gridDim.x) {
@@ -352,6 +400,16 @@ GSEL_KERNEL gsel_step_adamw_8bit(Factors f, ByteStateMemory s) {
     }
     __syncthreads();
   }
+}
+GSEL_KERNEL gsel_step_adamw_8bit(Factors f, ByteStateMemory s) {
+  step_adamw_8bit(f, s);
+}
+GSEL_KERNEL gsel_graph_step_adamw_8bit(const void* factors, const double* scale, ByteStateMemory s) {
+  Factors f = *static_cast<const Factors*>(factors);
+  const double given = *scale;
+  if (given != given) return;
+  f.scale = static_cast<float>(given);
+  step_adamw_8bit(f, s);
 }
 
 GSEL_KERNEL gsel_low_rank_start(LowRankMemory m) {

@@ -1,5 +1,7 @@
 // plugins/device/cuda/launch.cc: kernels as work on streams. Unsupported arguments fail when a kernel is called.
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "context.h"
@@ -107,7 +109,9 @@ double* scratch_of(Context& c, gsel_stream* given, uint64_t doubles) {
   gsel_stream& stream = stream_of(c, given);
   const uint64_t bytes = doubles * sizeof(double);
   if (stream.scratch.bytes < bytes) {
-    if (stream.scratch.memory) {
+    if (stream.scratch.memory && stream.scratch.is_in_graphs) {
+      stream.scratch.too_small.push_back(std::exchange(stream.scratch.memory, 0));
+    } else if (stream.scratch.memory) {
       check(c, c.driver->cuStreamSynchronize(stream.native), "waiting for a stream");
       check(c, c.driver->cuMemFree(std::exchange(stream.scratch.memory, 0)), "giving memory of sums back");
     }
@@ -152,9 +156,15 @@ StepMemory step_memory(const gsel_optimizer_step& s) {
   return {s.param, s.gradient, s.state0, s.state1, static_cast<uint16_t*>(s.param16), s.count, s.param16_dtype};
 }
 
+void refuse_factors_alone(const gsel_optimizer_step& s) {
+  if (!s.factors != !s.update_scale) fail(GSEL_ERR_ARG, "an optimizer step has factors or update_scale and not both");
+}
+
 template <class Rule>
-void step(Context& c, const char* name, const gsel_optimizer_step& s, gsel_stream* stream) {
-  launch(c, name, (s.count + 3) / 4, stream, Rule(s), step_memory(s));
+void step(Context& c, const std::string& name, const gsel_optimizer_step& s, gsel_stream* stream) {
+  if (s.factors)
+    return launch(c, "gsel_graph_step_" + name, (s.count + 3) / 4, stream, s.factors, s.update_scale, step_memory(s));
+  launch(c, "gsel_step_" + name, (s.count + 3) / 4, stream, Rule(s), step_memory(s));
 }
 
 void step_8bit(Context& c, const gsel_optimizer_step& s, gsel_stream* stream) {
@@ -162,6 +172,7 @@ void step_8bit(Context& c, const gsel_optimizer_step& s, gsel_stream* stream) {
       s.param,        s.gradient, reinterpret_cast<uint8_t*>(s.state0), reinterpret_cast<uint8_t*>(s.state1),
       s.scale0,       s.scale1,   static_cast<uint16_t*>(s.param16),    s.count,
       s.param16_dtype};
+  if (s.factors) return launch(c, "gsel_graph_step_adamw_8bit", s.count, stream, s.factors, s.update_scale, memory);
   launch(c, "gsel_step_adamw_8bit", s.count, stream, gsel::Factors(s), memory);
 }
 
@@ -169,23 +180,64 @@ gsel_status optimizer_step(void* ctx, const gsel_optimizer_step* given, gsel_str
   return run(ctx, err, [&](Context& c) {
     const gsel_optimizer_step& s = *given;
     if (const gsel::StepProblem problem = gsel::problem_of(s); problem.status) fail(problem.status, problem.text);
+    refuse_factors_alone(s);
     if (s.count == 0) return;
     switch (s.kind) {
       case GSEL_OPTIMIZER_SGD:
-        return s.momentum == 0 ? step<gsel::Sgd>(c, "gsel_step_sgd", s, stream)
-                               : step<gsel::Momentum>(c, "gsel_step_momentum", s, stream);
+        return s.momentum == 0 ? step<gsel::Sgd>(c, "sgd", s, stream) : step<gsel::Momentum>(c, "momentum", s, stream);
       case GSEL_OPTIMIZER_SIGN_SGD:
-        return step<gsel::SignSgd>(c, "gsel_step_sign_sgd", s, stream);
+        return step<gsel::SignSgd>(c, "sign_sgd", s, stream);
       case GSEL_OPTIMIZER_ADAMW:
-        return step<gsel::AdamDecoupled>(c, "gsel_step_adamw", s, stream);
+        return step<gsel::AdamDecoupled>(c, "adamw", s, stream);
       case GSEL_OPTIMIZER_ADAM:
-        return step<gsel::AdamInGradient>(c, "gsel_step_adam", s, stream);
+        return step<gsel::AdamInGradient>(c, "adam", s, stream);
       case GSEL_OPTIMIZER_LION:
-        return step<gsel::Lion>(c, "gsel_step_lion", s, stream);
+        return step<gsel::Lion>(c, "lion", s, stream);
       default:
         return step_8bit(c, s, stream);
     }
   });
+}
+
+template <class Rule>
+void write_factors(const gsel_optimizer_step& s, void* out) {
+  static_assert(sizeof(Rule) <= GSEL_STEP_FACTOR_BYTES && std::is_trivially_copyable_v<Rule>);
+  const Rule rule(s);
+  std::memcpy(out, &rule, sizeof rule);
+}
+
+gsel_status step_factors(void* ctx, const gsel_optimizer_step* given, void* out, gsel_error** err) {
+  Context& c = context_of(ctx);
+  try {
+    const gsel_optimizer_step& s = *given;
+    if (const gsel::StepProblem problem = gsel::problem_of(s); problem.status) fail(problem.status, problem.text);
+    switch (s.kind) {
+      case GSEL_OPTIMIZER_SGD:
+        s.momentum == 0 ? write_factors<gsel::Sgd>(s, out) : write_factors<gsel::Momentum>(s, out);
+        break;
+      case GSEL_OPTIMIZER_SIGN_SGD:
+        write_factors<gsel::SignSgd>(s, out);
+        break;
+      case GSEL_OPTIMIZER_ADAMW:
+        write_factors<gsel::AdamDecoupled>(s, out);
+        break;
+      case GSEL_OPTIMIZER_ADAM:
+        write_factors<gsel::AdamInGradient>(s, out);
+        break;
+      case GSEL_OPTIMIZER_LION:
+        write_factors<gsel::Lion>(s, out);
+        break;
+      default:
+        write_factors<gsel::Factors>(s, out);
+    }
+    return GSEL_OK;
+  } catch (...) {
+    return failed(c.host, err);
+  }
+}
+
+gsel_status update_scale(void* ctx, const gsel_update_scale* given, gsel_stream* stream, gsel_error** err) {
+  return run(ctx, err, [&](Context& c) { launch(c, "gsel_scale_of_update", 1, stream, *given); });
 }
 
 // Kernels of one block make columns orthonormal, or look at them.
@@ -227,6 +279,13 @@ gsel_status low_rank_step(void* ctx, const gsel_low_rank_step* given, gsel_strea
 
 }  // namespace
 
+void find_graph_kernels(Context& c) {
+  if (!c.module) return;
+  for (const char* name : {"sgd", "momentum", "sign_sgd", "lion", "adamw", "adam", "adamw_8bit"})
+    function(c, std::string("gsel_graph_step_") + name);
+  function(c, "gsel_scale_of_update");
+}
+
 void add_kernels(gsel_device_v1& table) {
   table.cast = cast;
   table.scale = scale;
@@ -234,6 +293,8 @@ void add_kernels(gsel_device_v1& table) {
   table.sum_squares = sum_squares;
   table.optimizer_step = optimizer_step;
   table.low_rank_step = low_rank_step;
+  table.step_factors = step_factors;
+  table.update_scale = update_scale;
 }
 
 }  // namespace gsel_cuda

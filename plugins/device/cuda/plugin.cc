@@ -221,6 +221,7 @@ gsel_device_v1 make_table() {
   add_memory(table);
   add_streams(table);
   add_kernels(table);
+  add_graphs(table);
   return table;
 }
 

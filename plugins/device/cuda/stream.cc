@@ -52,6 +52,7 @@ void stream_free(void* ctx, gsel_stream* stream) {
     if (stream->scratch.memory) {
       c.driver->cuStreamSynchronize(stream->native);
       c.driver->cuMemFree(stream->scratch.memory);
+      for (const CUdeviceptr memory : stream->scratch.too_small) c.driver->cuMemFree(memory);
     }
     if (stream->own) c.driver->cuStreamDestroy(stream->native);
   });

@@ -68,9 +68,9 @@ bool look_at_free(Machine& machine, uintptr_t address) {
   return true;
 }
 
-void enqueue_watched(Machine& machine, Stream& stream, Operation operation) {
+bool watch(Machine& machine, const Stream& stream, Operation& operation) {
   const CallbackState& state = callback_state();
-  if (state.is_library || (!state.callback && all_lent().empty())) return machine.enqueue(stream, std::move(operation));
+  if (state.is_library || (!state.callback && all_lent().empty())) return false;
   if (state.callback) operation.name += " of " + state.callback->name;
   bool is_lent = false;
   for (const Access& access : operation.accesses) {
@@ -82,9 +82,15 @@ void enqueue_watched(Machine& machine, Stream& stream, Operation operation) {
                         " touches memory that was lent to " + lent->to +
                         ", which has returned; a callback enqueues all its work before it returns");
   }
+  return state.callback && is_lent;
+}
+
+void enqueue_watched(Machine& machine, Stream& stream, Operation operation) {
+  const bool is_lent = watch(machine, stream, operation);
   const std::string name = operation.name;
   machine.enqueue(stream, std::move(operation));
-  if (state.callback && is_lent && &stream != state.callback->stream)
+  const CallbackState& state = callback_state();
+  if (is_lent && &stream != state.callback->stream)
     state.callback->elsewhere.push_back({&stream, stream.enqueued, name});
 }
 

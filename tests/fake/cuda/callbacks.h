@@ -38,7 +38,10 @@ bool is_left_to_library();
 void look_at_wait(Machine& machine, const char* call);
 // False: the memory is lent, and is not freed.
 bool look_at_free(Machine& machine, uintptr_t address);
-// Enqueues work of the program or the library.
+// Looks at work of the program or the library, and adds to its name whose it is. Whether a callback works on lent
+// memory.
+bool watch(Machine& machine, const Stream& stream, Operation& operation);
+// Enqueues such work.
 void enqueue_watched(Machine& machine, Stream& stream, Operation operation);
 
 // A call of the library in this scope.

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 
+#include "captures.h"
 #include "driver.h"
 
 using namespace fake_cuda;
@@ -232,7 +233,8 @@ EXPORT int cublasLtMatmul(void* handle, void* operation, const void* alpha, cons
           put_number(here(d), ld.type, j * ld.ld + i, sum);
         }
     };
-    if (!is_captured(on)) machine.enqueue(on, std::move(work));
-    return kOk;
+    if (is_captured(on)) return capture_work(on, std::move(work));
+    machine.enqueue(on, std::move(work));
+    return static_cast<int>(kOk);
   });
 }

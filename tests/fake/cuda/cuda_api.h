@@ -25,10 +25,13 @@ enum Error : int {
   kContextDestroyed = 709,
   kCaptureUnsupported = 900,
   kCaptureInvalidated = 901,
+  kCaptureMerge = 902,
   kCaptureUnmatched = 903,
+  kCaptureUnjoined = 904,
   kCaptureIsolation = 905,
   kCaptureImplicit = 906,
   kCapturedEvent = 907,
+  kCaptureWrongThread = 908,
   kUnknown = 999,
 };
 enum MemoryType : int { kHostMemory = 1, kDeviceMemory = 2 };
@@ -43,6 +46,7 @@ enum Attribute : int {
 enum CaptureMode : int { kCaptureGlobal = 0, kCaptureThread = 1, kCaptureRelaxed = 2 };
 constexpr uint64_t kLegacyStream = 1;  // of cuGetProcAddress, and the stream itself
 constexpr int kSymbolFound = 0, kSymbolNotFound = 1, kSymbolTooNew = 2;
+constexpr unsigned kNonBlocking = 1;  // of cuStreamCreateWithPriority
 constexpr int kLocationDevice = 1, kAllocationPinned = 1, kReadWrite = 3;
 
 struct Uuid {
@@ -126,6 +130,9 @@ struct AccessRight {
   X(cuStreamIsCapturing, 10000, cuStreamIsCapturing, (Any, int*))                                             \
   X(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode, (int*))                      \
   X(cuGraphDestroy, 10000, cuGraphDestroy, (Any))                                                             \
+  X(cuGraphInstantiateWithFlags, 11040, cuGraphInstantiateWithFlags, (Any*, Any, unsigned long long))         \
+  X(cuGraphLaunch, 10000, cuGraphLaunch, (Any, Any))                                                          \
+  X(cuGraphExecDestroy, 10000, cuGraphExecDestroy, (Any))                                                     \
   X(cuEventCreate, 2000, cuEventCreate, (Any*, unsigned))                                                     \
   X(cuEventDestroy, 4000, cuEventDestroy_v2, (Any))                                                           \
   X(cuEventRecord, 2000, cuEventRecord, (Any, Any))                                                           \

@@ -18,6 +18,7 @@ namespace {
   static_assert(is_same_call<std::remove_pointer_t<PFN_##name##_v##version>, CUresult parameters>, \
                 #name " differs from cudaTypedefs.h");
 GSEL_CUDA_FUNCTIONS(COMPARE_PLUGIN)
+GSEL_CUDA_GRAPH_FUNCTIONS(COMPARE_PLUGIN)
 static_assert(is_same_call<std::remove_pointer_t<PFN_cuGetProcAddress_v11030>, GetProcAddress>);
 static_assert(is_same_call<std::remove_pointer_t<PFN_cuGetProcAddress_v12000>, GetProcAddressV2>);
 
@@ -26,6 +27,7 @@ GSEL_CUDA_RESULTS(COMPARE_CONSTANT)
 GSEL_CUDA_POINTER_ATTRIBUTES(COMPARE_CONSTANT)
 GSEL_CUDA_MEMORY_TYPES(COMPARE_CONSTANT)
 GSEL_CUDA_CAPTURE_MODES(COMPARE_CONSTANT)
+GSEL_CUDA_CAPTURE_STATUSES(COMPARE_CONSTANT)
 GSEL_CUDA_NUMBERS(COMPARE_CONSTANT)
 static_assert(kHostAllocPortable == CU_MEMHOSTALLOC_PORTABLE && kHostAllocMapped == CU_MEMHOSTALLOC_DEVICEMAP);
 
@@ -68,10 +70,14 @@ static_assert(kOk == int{CUDA_SUCCESS} && kInvalidValue == int{CUDA_ERROR_INVALI
               kContextDestroyed == int{CUDA_ERROR_CONTEXT_IS_DESTROYED} && kUnknown == int{CUDA_ERROR_UNKNOWN});
 static_assert(kCaptureUnsupported == int{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED} &&
               kCaptureInvalidated == int{CUDA_ERROR_STREAM_CAPTURE_INVALIDATED} &&
+              kCaptureMerge == int{CUDA_ERROR_STREAM_CAPTURE_MERGE} &&
               kCaptureUnmatched == int{CUDA_ERROR_STREAM_CAPTURE_UNMATCHED} &&
+              kCaptureUnjoined == int{CUDA_ERROR_STREAM_CAPTURE_UNJOINED} &&
               kCaptureIsolation == int{CUDA_ERROR_STREAM_CAPTURE_ISOLATION} &&
               kCaptureImplicit == int{CUDA_ERROR_STREAM_CAPTURE_IMPLICIT} &&
-              kCapturedEvent == int{CUDA_ERROR_CAPTURED_EVENT});
+              kCapturedEvent == int{CUDA_ERROR_CAPTURED_EVENT} &&
+              kCaptureWrongThread == int{CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD} &&
+              kNonBlocking == unsigned{CU_STREAM_NON_BLOCKING});
 static_assert(kHostMemory == int{CU_MEMORYTYPE_HOST} && kDeviceMemory == int{CU_MEMORYTYPE_DEVICE});
 static_assert(kAttributeContext == int{CU_POINTER_ATTRIBUTE_CONTEXT} &&
               kAttributeType == int{CU_POINTER_ATTRIBUTE_MEMORY_TYPE} &&

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "captures.h"
+
 using namespace fake_cuda;
 
 namespace fake_cuda {
@@ -52,6 +54,24 @@ int ended() {
 
 void end_cuda(int error) {
   ended_by = error;
+}
+
+int take_work(Machine& machine, Stream& stream, Operation operation) {
+  if (is_captured(stream)) {
+    watch(machine, stream, operation);
+    return capture_work(stream, std::move(operation));
+  }
+  if (breaks_capture_of_blocking(stream)) return kCaptureImplicit;
+  enqueue_watched(machine, stream, std::move(operation));
+  return kOk;
+}
+
+void count_launch(Machine& machine, Operation& operation) {
+  const std::string sticky = setting("GSEL_FAKE_CUDA_STICKY", "0");
+  if (++machine.launches != atoi(sticky.c_str())) return;
+  const size_t at = sticky.find(':');
+  const int error = at == std::string::npos ? static_cast<int>(kIllegalAddress) : atoi(sticky.c_str() + at + 1);
+  operation.work = [error] { end_cuda(error); };
 }
 
 bool is_alive(uintptr_t context) {
@@ -137,6 +157,15 @@ EXPORT int cuGetErrorName(int result, const char** text) {
       {710, "CUDA_ERROR_ASSERT"},
       {719, "CUDA_ERROR_LAUNCH_FAILED"},
       {721, "CUDA_ERROR_TENSOR_MEMORY_LEAK"},
+      {kCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+      {kCaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+      {kCaptureMerge, "CUDA_ERROR_STREAM_CAPTURE_MERGE"},
+      {kCaptureUnmatched, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED"},
+      {kCaptureUnjoined, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"},
+      {kCaptureIsolation, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"},
+      {kCaptureImplicit, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT"},
+      {kCapturedEvent, "CUDA_ERROR_CAPTURED_EVENT"},
+      {kCaptureWrongThread, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD"},
   };
   const auto found = names.find(result);
   *text = found == names.end() ? "CUDA_ERROR_UNKNOWN" : found->second;
@@ -270,19 +299,15 @@ EXPORT int cuModuleGetFunction(Any* function, Any, const char* name) {
 EXPORT int cuLaunchKernel(Any function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned,
                           unsigned, Any handle, void** params, void**) {
   return on_stream(handle, [&](Machine& machine, Stream& stream) {
-    if (blocks == 0 || threads == 0 || threads > 1024) return kInvalidValue;
+    if (blocks == 0 || threads == 0 || threads > 1024) return static_cast<int>(kInvalidValue);
     const auto* name = static_cast<const char*>(function);
     Launch launch = make_launch(name, blocks, threads, params);
     Operation operation;
     operation.name = name;
     operation.accesses = std::move(launch.accesses);
     operation.work = std::move(launch.work);
-    const std::string sticky = setting("GSEL_FAKE_CUDA_STICKY", "0");
-    if (++machine.launches == atoi(sticky.c_str())) {
-      const size_t at = sticky.find(':');
-      const int error = at == std::string::npos ? static_cast<int>(kIllegalAddress) : atoi(sticky.c_str() + at + 1);
-      operation.work = [error] { end_cuda(error); };
-    }
+    operation.is_kernel = true;
+    if (!is_captured(stream)) count_launch(machine, operation);
     for (const Access& access : operation.accesses)
       if (access.begin < access.end && machine.is_of_host(access.begin)) {  // ends CUDA in this process
         const auto& callback = callback_state().callback;
@@ -290,8 +315,7 @@ EXPORT int cuLaunchKernel(Any function, unsigned blocks, unsigned, unsigned, uns
                           " is given memory of the host that is not page-locked");
         operation.work = [] { end_cuda(kIllegalAddress); };
       }
-    if (!is_captured(stream)) enqueue_watched(machine, stream, std::move(operation));
-    return kOk;
+    return take_work(machine, stream, std::move(operation));
   });
 }
 

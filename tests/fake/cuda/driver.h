@@ -75,9 +75,9 @@ int on_stream(Any handle, Body&& body) {
   });
 }
 
-// Captures. Whether one under way forbids a call that is not safe in one; it is invalidated by that.
-bool breaks_capture();
-// Takes work of a stream that is captured; false: it is not.
-bool is_captured(Stream& stream);
+// Work for a stream, which may be captured.
+int take_work(Machine& machine, Stream& stream, Operation operation);
+// A kernel is launched, which may be the one that ends CUDA.
+void count_launch(Machine& machine, Operation& operation);
 
 }  // namespace fake_cuda

@@ -2,6 +2,7 @@
 // device, as the driver may.
 #include <cstring>
 
+#include "captures.h"
 #include "driver.h"
 
 using namespace fake_cuda;
@@ -12,10 +13,6 @@ constexpr uint64_t kGranularity = uint64_t{2} << 20;
 
 Any context_of(const Allocation& a) {
   return reinterpret_cast<Any>(a.context);
-}
-
-void take(Machine& machine, Stream& stream, Operation operation) {
-  if (!is_captured(stream)) enqueue_watched(machine, stream, std::move(operation));
 }
 
 void* here(Pointer at) {
@@ -67,6 +64,7 @@ EXPORT int cuMemHostAlloc(void** out, size_t bytes, unsigned) {
 
 EXPORT int cuMemFreeHost(void* memory) {
   return call([&](Machine& machine) {
+    if (breaks_capture()) return kCaptureUnsupported;
     ++thread_state().waits;
     if (!look_at_free(machine, reinterpret_cast<uintptr_t>(memory))) return kInvalidValue;
     look_at_wait(machine, "cuMemFreeHost");
@@ -180,13 +178,14 @@ EXPORT int cuMemGetAccess(unsigned long long* flags, const Location* location, P
 
 // ---- copies ---------------------------------------------------------------------------------------------------------
 
-// From pageable memory the driver takes the bytes before it returns; to pageable memory they come late.
+// From pageable memory the driver takes the bytes before it returns, but a graph at each launch; to pageable memory
+// they come late.
 EXPORT int cuMemcpyAsync(Pointer dst, Pointer src, size_t bytes, Any handle) {
   return on_stream(handle, [&](Machine& machine, Stream& stream) {
     Operation operation;
     operation.name = "a copy of " + std::to_string(bytes) + " bytes";
     operation.accesses = {{dst, dst + bytes, true}};
-    if (!machine.find(src) && here(src) == reinterpret_cast<void*>(src)) {
+    if (!is_captured(stream) && !machine.find(src) && here(src) == reinterpret_cast<void*>(src)) {
       const auto* from = reinterpret_cast<const char*>(src);
       operation.work = [dst, taken = std::vector<char>(from, from + bytes)] {
         memcpy(here(dst), taken.data(), taken.size());
@@ -195,15 +194,14 @@ EXPORT int cuMemcpyAsync(Pointer dst, Pointer src, size_t bytes, Any handle) {
       operation.accesses.push_back({src, src + bytes, false});
       operation.work = [=] { memmove(here(dst), here(src), bytes); };
     }
-    take(machine, stream, std::move(operation));
-    return kOk;
+    return take_work(machine, stream, std::move(operation));
   });
 }
 
 EXPORT int cuMemcpy2DAsync_v2(const Copy2D* given, Any handle) {
   return on_stream(handle, [&](Machine& machine, Stream& stream) {
     const Copy2D what = *given;
-    if (what.src_pitch < what.width || what.dst_pitch < what.width) return kInvalidValue;
+    if (what.src_pitch < what.width || what.dst_pitch < what.width) return static_cast<int>(kInvalidValue);
     Operation operation;
     operation.name = "a copy of " + std::to_string(what.height) + " rows";
     for (size_t row = 0; row < what.height; ++row) {
@@ -215,8 +213,7 @@ EXPORT int cuMemcpy2DAsync_v2(const Copy2D* given, Any handle) {
       for (size_t row = 0; row < what.height; ++row)
         memcpy(here(what.dst + row * what.dst_pitch), here(what.src + row * what.src_pitch), what.width);
     };
-    take(machine, stream, std::move(operation));
-    return kOk;
+    return take_work(machine, stream, std::move(operation));
   });
 }
 
@@ -226,7 +223,6 @@ EXPORT int cuMemsetD8Async(Pointer dst, unsigned char value, size_t bytes, Any h
     operation.name = "a fill of " + std::to_string(bytes) + " bytes";
     operation.accesses = {{dst, dst + bytes, true}};
     operation.work = [=] { memset(here(dst), value, bytes); };
-    take(machine, stream, std::move(operation));
-    return kOk;
+    return take_work(machine, stream, std::move(operation));
   });
 }

@@ -1,61 +1,11 @@
-// fake/cuda/driver_stream.cc: streams, events and captures of the double of libcuda.so.1. An event belongs to a context
-// and is destroyed once; work behind a destroyed stream or event still runs. A capture is a state only: it takes the
-// work of its streams and drops it.
+// fake/cuda/driver_stream.cc: streams and events of the double of libcuda.so.1. An event belongs to a context and is
+// destroyed once; work behind a destroyed stream or event still runs.
 #include <deque>
-#include <thread>
 
+#include "captures.h"
 #include "driver.h"
 
 using namespace fake_cuda;
-
-namespace fake_cuda {
-namespace {
-
-struct Capture {
-  int mode = kCaptureGlobal;
-  std::thread::id thread;
-  bool is_invalid = false, is_ended = false;
-};
-// By number, from 1.
-std::map<int, Capture>& captures() {
-  static auto* const all = new std::map<int, Capture>;
-  return *all;
-}
-
-bool is_default(Any handle) {
-  return reinterpret_cast<uintptr_t>(handle) <= 2;
-}
-
-// What a call on the default stream does to captures of streams that wait for it.
-bool breaks_others(Any handle) {
-  if (!is_default(handle)) return false;
-  bool found = false;
-  for (auto& [number, capture] : captures())
-    if (!capture.is_ended) capture.is_invalid = found = true;
-  return found;
-}
-
-}  // namespace
-
-bool breaks_capture() {
-  const int mode = thread_state().capture_mode;
-  bool found = false;
-  for (auto& [number, capture] : captures()) {
-    const bool is_own = capture.thread == std::this_thread::get_id();
-    const bool forbids = capture.mode == kCaptureGlobal   ? mode == kCaptureGlobal || (mode == kCaptureThread && is_own)
-                         : capture.mode == kCaptureThread ? mode != kCaptureRelaxed && is_own
-                                                          : false;
-    if (capture.is_ended || !forbids) continue;
-    capture.is_invalid = found = true;
-  }
-  return found;
-}
-
-bool is_captured(Stream& stream) {
-  return stream.capture != 0;
-}
-
-}  // namespace fake_cuda
 
 namespace {
 
@@ -72,7 +22,7 @@ int on_event(Any handle, Body&& body) {
   return call([&](Machine& machine) {
     Event* event = event_of(machine, handle);
     if (!event) return static_cast<int>(kInvalidHandle);
-    if (event->capture) return static_cast<int>(kCapturedEvent);
+    if (event->capture) return break_capture(event->capture, kCapturedEvent);
     return static_cast<int>(body(machine, *event));
   });
 }
@@ -81,9 +31,11 @@ int on_event(Any handle, Body&& body) {
 
 // ---- streams --------------------------------------------------------------------------------------------------------
 
-EXPORT int cuStreamCreateWithPriority(Any* out, unsigned, int) {
+EXPORT int cuStreamCreateWithPriority(Any* out, unsigned flags, int) {
   return call([&](Machine& machine) {
-    *out = machine.make_stream(current());
+    Stream* made = machine.make_stream(current());
+    made->blocks = flags != kNonBlocking;
+    *out = made;
     return kOk;
   });
 }
@@ -99,18 +51,17 @@ EXPORT int cuStreamGetCtx(Any handle, Any* context) {
 
 EXPORT int cuStreamDestroy_v2(Any handle) {
   return on_stream(handle, [&](Machine& machine, Stream& stream) {
-    if (is_default(handle)) return kInvalidHandle;
+    if (is_default(handle)) return static_cast<int>(kInvalidHandle);
+    if (stream.capture) return break_capture(stream.capture, kCaptureUnsupported);
     machine.destroy_stream(stream);
-    return kOk;
+    return static_cast<int>(kOk);
   });
 }
 
 EXPORT int cuStreamSynchronize(Any handle) {
   return on_stream(handle, [&](Machine& machine, Stream& stream) {
-    if (stream.capture || breaks_others(handle)) {
-      captures()[stream.capture].is_invalid = true;
-      return static_cast<int>(kCaptureUnsupported);
-    }
+    if (stream.capture) return break_capture(stream.capture, kCaptureUnsupported);
+    if (breaks_capture_of_blocking(stream)) return static_cast<int>(kCaptureImplicit);
     ++thread_state().waits;
     look_at_wait(machine, "cuStreamSynchronize");
     machine.finish(stream);
@@ -121,53 +72,12 @@ EXPORT int cuStreamSynchronize(Any handle) {
 EXPORT int cuStreamWaitEvent(Any handle, Any event_handle, unsigned) {
   return on_stream(handle, [&](Machine& machine, Stream& stream) {
     Event* event = event_of(machine, event_handle);
-    if (!event) return kInvalidHandle;
-    if (event->capture && !stream.capture) stream.capture = event->capture;  // joins it
-    if (stream.capture && event->capture != stream.capture) return kCaptureIsolation;
-    if (!stream.capture) machine.await(stream, *event);
-    return kOk;
+    if (!event) return static_cast<int>(kInvalidHandle);
+    if (stream.capture || event->capture) return capture_wait(stream, *event, is_default(handle));
+    if (breaks_capture_of_blocking(stream)) return static_cast<int>(kCaptureImplicit);
+    machine.await(stream, *event);
+    return static_cast<int>(kOk);
   });
-}
-
-// ---- captures -------------------------------------------------------------------------------------------------------
-
-EXPORT int cuStreamBeginCapture_v2(Any handle, int mode) {
-  return on_stream(handle, [&](Machine&, Stream& stream) {
-    if (is_default(handle)) return kCaptureUnsupported;
-    if (stream.capture) return kInvalidValue;
-    stream.capture = static_cast<int>(captures().size()) + 1;
-    captures()[stream.capture] = {mode, std::this_thread::get_id()};
-    return kOk;
-  });
-}
-
-EXPORT int cuStreamEndCapture(Any handle, Any* graph) {
-  return on_stream(handle, [&](Machine&, Stream& stream) {
-    *graph = nullptr;
-    if (!stream.capture) return kInvalidValue;
-    Capture& capture = captures()[stream.capture];
-    capture.is_ended = true;
-    stream.capture = 0;
-    if (capture.is_invalid) return kCaptureInvalidated;
-    *graph = &capture;
-    return kOk;
-  });
-}
-
-EXPORT int cuStreamIsCapturing(Any handle, int* status) {
-  return on_stream(handle, [&](Machine&, Stream& stream) {
-    *status = !stream.capture ? 0 : captures()[stream.capture].is_invalid ? 2 : 1;
-    return kOk;
-  });
-}
-
-EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
-  std::swap(thread_state().capture_mode, *mode);
-  return kOk;
-}
-
-EXPORT int cuGraphDestroy(Any) {
-  return kOk;
 }
 
 // ---- events ---------------------------------------------------------------------------------------------------------
@@ -194,10 +104,12 @@ EXPORT int cuEventDestroy_v2(Any handle) {
 EXPORT int cuEventRecord(Any handle, Any stream_handle) {
   return on_stream(stream_handle, [&](Machine& machine, Stream& stream) {
     Event* event = event_of(machine, handle);
-    if (!event || event->context != stream.context) return kInvalidHandle;
-    event->capture = stream.capture;
-    if (!stream.capture) machine.record(stream, *event);
-    return kOk;
+    if (!event || event->context != stream.context) return static_cast<int>(kInvalidHandle);
+    if (stream.capture) return capture_record(stream, *event);
+    if (breaks_capture_of_blocking(stream)) return static_cast<int>(kCaptureImplicit);
+    event->capture = 0;
+    machine.record(stream, *event);
+    return static_cast<int>(kOk);
   });
 }
 
@@ -223,6 +135,7 @@ EXPORT int cuEventElapsedTime(float* milliseconds, Any a, Any b) {
   return call([&](Machine& machine) {
     const Event *from = event_of(machine, a), *to = event_of(machine, b);
     if (!from || !to) return kInvalidHandle;
+    if (from->capture || to->capture) return kCapturedEvent;
     if (from->reached < from->recorded || to->reached < to->recorded) return kNotReady;
     *milliseconds = static_cast<float>(static_cast<double>(to->time_ns - from->time_ns) * 1e-6);
     return kOk;

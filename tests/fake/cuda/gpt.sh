@@ -73,6 +73,21 @@ for how in "--attention whole" "--attention fused --products cublaslt"; do
   [ -s "$work/bf16.out" ] || fail "bf16 $how: the model wrote nothing"
 done
 
+# One rank whose steps are launched as a graph from the third on: the losses of plain steps, to the last digit.
+sed '/^\[train\]/a graph = "on"' "$work/cuda.toml" > "$work/graph.toml"
+alone() { # NAME
+  "$bin/gpt" --config "$work/$1.toml" --data "$work/text" --steps 5 --quiet --layers 1 --width 16 --heads 2 --context 8 \
+    --json "$work/alone.json" > "$work/$1.out" 2> "$work/$1.err" || fail "$1 on one rank: $(cat "$work/$1.err")"
+  ! grep -q "fake cuda:" "$work/$1.err" || fail "$1 on one rank: the double reports: $(cat "$work/$1.err")"
+  grep -o '"loss": [0-9.]*' "$work/alone.json"
+}
+alone cuda > "$work/plain.losses"
+alone graph > "$work/graph.losses"
+cmp -s "$work/plain.losses" "$work/graph.losses" || fail "graphs: $(cat "$work/graph.losses"), plain: $(cat "$work/plain.losses")"
+[ "$(wc -l < "$work/graph.losses")" -ge 5 ] || fail "graphs: $(cat "$work/graph.losses")"
+! gpt graph || fail "two ranks are launched as a graph"
+grep -q "the communicator has 2 ranks; graphs are for one rank" "$work/graph.err" || fail "two ranks: $(cat "$work/graph.err")"
+
 ! gpt cuda --check || fail "kernels are checked on a device"
 grep -q "kernels are checked on memory of the host" "$work/cuda.err" || fail "--check: $(cat "$work/cuda.err")"
 

@@ -9,6 +9,7 @@ namespace fake_cuda {
 StepMemory here(StepMemory s);
 ByteStateMemory here(ByteStateMemory s);
 LowRankMemory here(LowRankMemory m);
+gsel_update_scale here(gsel_update_scale s);
 }  // namespace fake_cuda
 
 #include "makers.h"
@@ -31,6 +32,12 @@ LowRankMemory here(LowRankMemory m) {
   m.matrix = here(m.matrix), m.left = here(m.left), m.right = here(m.right);
   m.error = here(m.error), m.old_error = here(m.old_error);
   return m;
+}
+
+// What it reads by addresses is page-locked, so that these are the same.
+gsel_update_scale here(gsel_update_scale s) {
+  s.weights = here(s.weights), s.squares = here(s.squares), s.ends = here(s.ends), s.out = here(s.out);
+  return s;
 }
 
 namespace {
@@ -64,6 +71,27 @@ Maker steps(void (*kernel)(Rule, StepMemory)) {
     return all;
   });
 }
+template <class Rule>
+Maker graph_steps(void (*kernel)(const void*, const double*, StepMemory)) {
+  return maker(kernel, [](const void* factors, const double* scale, StepMemory s) {
+    const uint64_t bytes = s.count * sizeof(float);
+    std::vector<Access> all{writes(s.param, bytes), reads(s.gradient, bytes), writes(s.param16, s.count * 2),
+                            reads(factors, sizeof(Rule)), reads(scale, sizeof *scale)};
+    if (Rule::kStates > 0) all.push_back(writes(s.state0, bytes));
+    if (Rule::kStates > 1) all.push_back(writes(s.state1, bytes));
+    return all;
+  });
+}
+Maker scales_update(void (*kernel)(gsel_update_scale)) {
+  return maker(kernel, [](gsel_update_scale s) {
+    std::vector<Access> all{writes(s.out, 2 * sizeof(double)),
+                            reads(s.ends, sizeof(int32_t) * static_cast<uint64_t>(s.n_ends)),
+                            reads(s.weights, sizeof(double*) * static_cast<uint64_t>(s.n_weights))};
+    for (int32_t i = 0; i < s.n_weights; ++i) all.push_back(reads(s.weights[i], sizeof(double)));
+    if (s.n_ends) all.push_back(reads(s.squares, sizeof(double) * static_cast<uint64_t>(s.ends[s.n_ends - 1])));
+    return all;
+  });
+}
 Maker steps_8bit(void (*kernel)(gsel::Factors, ByteStateMemory)) {
   const auto touched = [](gsel::Factors, ByteStateMemory s) {
     const uint64_t scales = (s.count + 255) / 256 * sizeof(float);
@@ -74,6 +102,21 @@ Maker steps_8bit(void (*kernel)(gsel::Factors, ByteStateMemory)) {
                        writes(s.scale0, scales),
                        writes(s.scale1, scales),
                        writes(s.param16, s.count * 2)};
+  };
+  return maker(kernel, touched, true);
+}
+Maker graph_steps_8bit(void (*kernel)(const void*, const double*, ByteStateMemory)) {
+  const auto touched = [](const void* factors, const double* scale, ByteStateMemory s) {
+    const uint64_t scales = (s.count + 255) / 256 * sizeof(float);
+    return std::vector{writes(s.param, s.count * sizeof(float)),
+                       reads(s.gradient, s.count * sizeof(float)),
+                       writes(s.codes0, s.count),
+                       writes(s.codes1, s.count),
+                       writes(s.scale0, scales),
+                       writes(s.scale1, scales),
+                       writes(s.param16, s.count * 2),
+                       reads(factors, sizeof(gsel::Factors)),
+                       reads(scale, sizeof *scale)};
   };
   return maker(kernel, touched, true);
 }
@@ -164,6 +207,14 @@ const std::map<std::string, Maker>& makers() {
       NAMED(steps, gsel_step_adamw),
       NAMED(steps, gsel_step_adam),
       NAMED(steps_8bit, gsel_step_adamw_8bit),
+      NAMED(graph_steps<gsel::Sgd>, gsel_graph_step_sgd),
+      NAMED(graph_steps<gsel::Momentum>, gsel_graph_step_momentum),
+      NAMED(graph_steps<gsel::SignSgd>, gsel_graph_step_sign_sgd),
+      NAMED(graph_steps<gsel::Lion>, gsel_graph_step_lion),
+      NAMED(graph_steps<gsel::AdamDecoupled>, gsel_graph_step_adamw),
+      NAMED(graph_steps<gsel::AdamInGradient>, gsel_graph_step_adam),
+      NAMED(graph_steps_8bit, gsel_graph_step_adamw_8bit),
+      NAMED(scales_update, gsel_scale_of_update),
       NAMED(starts, gsel_low_rank_start),
       NAMED(starts, gsel_low_rank_start_again),
       NAMED(adds_error, gsel_low_rank_add_error),

@@ -54,6 +54,11 @@ Stream* Machine::make_stream(uintptr_t context) {
   return &made;
 }
 
+bool Machine::is_default(const Stream& stream) const {
+  const auto found = streams_.find(stream.context);
+  return found != streams_.end() && &found->second == &stream;
+}
+
 Stream* Machine::stream(void* handle, uintptr_t context) {
   if (reinterpret_cast<uintptr_t>(handle) <= 2) {  // one for each context
     Stream& made = streams_[context];

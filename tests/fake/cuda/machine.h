@@ -19,7 +19,7 @@
 //   GSEL_FAKE_CUDA_CLOCKS  one: what one thread has waited for orders what all of them enqueue
 //
 // Not modelled: the host's own accesses to page-locked memory, managed memory, pools, peer access of cuMemAlloc memory
-// (all devices have it), IPC, graphs (a capture takes work and drops it), several contexts of one device, time.
+// (all devices have it), IPC, several contexts of one device, time. captures.h has what is not modelled of graphs.
 #pragma once
 
 #include <algorithm>
@@ -100,12 +100,14 @@ struct Operation {
   Event* awaits = nullptr;
   uint64_t record = 0;  // that is recorded or awaited
   std::shared_ptr<Joint> joint;
+  bool is_kernel = false;  // of cuLaunchKernel
 };
 
 struct Stream {
   int id = 0;
   uintptr_t context = 0;  // of the device that it is of
   bool is_destroyed = false;
+  bool blocks = false;  // with the legacy stream
   Clock clock;
   uint64_t enqueued = 0;
   std::deque<Operation> queue;
@@ -165,6 +167,7 @@ class Machine {
 
   Stream* stream(void* handle, uintptr_t context);  // default streams are the context's; nullptr: of no stream
   Stream* make_stream(uintptr_t context);
+  bool is_default(const Stream& stream) const;
   void destroy_stream(Stream& stream);
   void drop_context(uintptr_t context);
 

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "captures.h"
 #include "nccl_comm.h"
 
 using fake_cuda::Machine;
@@ -51,7 +52,7 @@ void order(fake_cuda::Stream* before, fake_cuda::Stream* after) {
 }
 
 // Calls of one communicator are one launch, which all their streams wait for and which waits for all of them. A capture
-// takes them, and drops them as the machine does.
+// takes them and drops them.
 void enqueue(const std::vector<Call>& calls) {
   static uint64_t units;
   Machine& machine = Machine::get();
@@ -62,7 +63,10 @@ void enqueue(const std::vector<Call>& calls) {
   for (Comm* comm : comms) {
     const Call& first = *std::ranges::find(calls, comm, &Call::comm);
     fake_cuda::Stream* stream = machine.stream(first.stream, comm->context);
-    if (stream->capture) continue;
+    if (stream->capture) {
+      fake_cuda::capture_drop(*stream, "nccl " + first.name);
+      continue;
+    }
     const auto node = std::make_shared<Node>(stream, comm, units);
     std::vector<fake_cuda::Stream*> others;
     Operation operation;

@@ -1,6 +1,7 @@
 // fake/cuda/test_driver.cc: what the double of the driver refuses and reports, asked through its own interface:
 // contexts, threads, events, mappings, addresses, captures, errors, and barriers of kernels.
 #include <cstdlib>
+#include <functional>
 #include <thread>
 
 #include "fake/cuda/children.h"
@@ -233,7 +234,8 @@ void test_captures_take_work_and_forbid_waits(void**) {
     say(status);
     say(d.cuStreamEndCapture(d.streams[0], &graph));
   });
-  expect({}, "0 0 a graph 905 907 ", [] {
+  // Work outside a capture comes into it by nothing but its first stream; a try invalidates it.
+  expect({}, "0 901 none 905 907 ", [] {
     Driver d;
     Any graph = nullptr, second = nullptr, inside = nullptr, outside = nullptr;
     d.cuStreamCreateWithPriority(&second, 1, 0);
@@ -249,6 +251,187 @@ void test_captures_take_work_and_forbid_waits(void**) {
     fprintf(stderr, graph ? "a graph " : "none ");
     say(isolated);
     say(captured);
+  });
+}
+
+// ---- graphs ---------------------------------------------------------------------------------------------------------
+
+// What a program has in device memory, after all work before on the stream.
+int byte_at(Driver& d, Pointer at) {
+  unsigned char byte = 0;
+  d.cuMemcpyAsync(reinterpret_cast<Pointer>(&byte), at, 1, d.streams[0]);
+  d.cuStreamSynchronize(d.streams[0]);
+  return byte;
+}
+
+Any recorded(Driver& d, const std::function<void()>& work) {
+  Any graph = nullptr, executable = nullptr;
+  d.cuStreamBeginCapture(d.streams[0], kCaptureThread);
+  work();
+  if (const int ended = d.cuStreamEndCapture(d.streams[0], &graph)) say(ended);
+  if (!graph) return nullptr;
+  d.cuGraphInstantiateWithFlags(&executable, graph, 0);
+  d.cuGraphDestroy(graph);
+  return executable;
+}
+
+// With the arguments of the recording, as often as it is launched.
+void test_a_graph_runs_when_it_is_launched(void**) {
+  expect({}, "7 1 7 ", [] {
+    Driver d;
+    const Pointer at = d.alloc(64);
+    d.cuMemsetD8Async(at, 7, 64, d.streams[0]);
+    const Any graph = recorded(d, [&] { d.fill(at, 64); });
+    say(byte_at(d, at));
+    d.cuGraphLaunch(graph, d.streams[0]);
+    say(byte_at(d, at));
+    d.cuMemsetD8Async(at, 7, 64, d.streams[0]);
+    d.cuGraphLaunch(graph, d.streams[0]);
+    d.cuMemsetD8Async(at, 7, 64, d.streams[0]);
+    say(byte_at(d, at));
+    d.cuGraphExecDestroy(graph);
+  });
+}
+
+// A graph reads pageable memory at each launch.
+void test_a_graph_copies_what_is_there_when_it_runs(void**) {
+  expect({}, "3 4 ", [] {
+    Driver d;
+    const Pointer at = d.alloc(64);
+    static unsigned char from = 1;
+    const Any graph = recorded(d, [&] { d.cuMemcpyAsync(at, reinterpret_cast<Pointer>(&from), 1, d.streams[0]); });
+    for (const int byte : {3, 4}) {
+      from = static_cast<unsigned char>(byte);
+      d.cuGraphLaunch(graph, d.streams[0]);
+      say(byte_at(d, at));
+    }
+  });
+}
+
+// A second stream that works between two kernels of the first; without the second wait nothing orders them.
+void test_captures_go_over_streams(void**) {
+  for (const char* order : {"least", "random", "others", "newest"})
+    for (const int joins : {2, 1, 0})
+      expect({{"GSEL_FAKE_CUDA_ORDER", order}},
+             joins == 2   ? "2 2 "
+             : joins == 1 ? "904 "
+                          : "no event orders",
+             [=] {
+               Driver d;
+               Any second = nullptr, forked = nullptr, joined = nullptr;
+               d.cuStreamCreateWithPriority(&second, 1, 0);
+               d.cuEventCreate(&forked, 2);
+               d.cuEventCreate(&joined, 2);
+               const Pointer at = d.alloc(64);
+               const Any graph = recorded(d, [&] {
+                 d.fill(at, 64);
+                 d.cuEventRecord(forked, d.streams[0]);
+                 d.cuStreamWaitEvent(second, forked, 0);
+                 d.cuMemsetD8Async(at, 2, 64, second);
+                 d.cuEventRecord(joined, second);
+                 if (joins == 0) d.fill(at, 64);
+                 if (joins != 1) d.cuStreamWaitEvent(d.streams[0], joined, 0);
+               });
+               for (int i = 0; graph && i < 2; ++i) {
+                 d.cuGraphLaunch(graph, d.streams[0]);
+                 say(byte_at(d, at));
+               }
+             });
+}
+
+// Each ends the capture without a graph: waits, looks, allocations, another capture's event, the legacy stream.
+void test_calls_that_a_capture_forbids(void**) {
+  const struct {
+    const char* results;
+    std::function<int(Driver&, Any inside, Any outside)> call;
+  } all[] = {
+      {"900 901 ", [](Driver& d, Any, Any) { return d.cuStreamSynchronize(d.streams[0]); }},
+      {"907 901 ", [](Driver& d, Any inside, Any) { return d.cuEventQuery(inside); }},
+      {"907 901 ", [](Driver& d, Any inside, Any) { return d.cuEventSynchronize(inside); }},
+      {"905 901 ", [](Driver& d, Any, Any outside) { return d.cuStreamWaitEvent(d.streams[0], outside, 0); }},
+      {"900 901 ", [](Driver& d, Any, Any) { return d.cuStreamDestroy(d.streams[0]); }},
+      {"900 901 ",
+       [](Driver& d, Any, Any) {
+         Pointer at = 0;
+         return d.cuMemAlloc(&at, 64);
+       }},
+      {"906 901 ", [](Driver& d, Any inside, Any) { return d.cuStreamWaitEvent(nullptr, inside, 0); }},
+  };
+  for (const auto& each : all) {
+    expect({}, each.results, [&each] {
+      Driver d;
+      Any graph = nullptr, inside = nullptr, outside = nullptr;
+      d.cuEventCreate(&inside, 2);
+      d.cuEventCreate(&outside, 2);
+      d.cuEventRecord(outside, d.streams[0]);
+      d.cuStreamSynchronize(d.streams[0]);
+      d.cuStreamBeginCapture(d.streams[0], kCaptureThread);
+      d.cuEventRecord(inside, d.streams[0]);
+      say(each.call(d, inside, outside));
+      say(d.cuStreamEndCapture(d.streams[0], &graph));
+      if (graph) say(-1);
+    });
+  }
+}
+
+// A stream that blocks with the legacy stream is captured: nothing may go to the legacy one.
+void test_the_legacy_stream_breaks_captures_of_streams_that_block(void**) {
+  for (const unsigned flags : {0u, 1u})
+    expect({}, flags ? "0 0 " : "906 901 ", [=] {
+      Driver d;
+      Any stream = nullptr, graph = nullptr;
+      d.cuStreamCreateWithPriority(&stream, flags, 0);
+      const Pointer at = d.alloc(64);
+      d.cuStreamBeginCapture(stream, kCaptureThread);
+      say(d.cuMemsetD8Async(at, 1, 64, nullptr));
+      say(d.cuStreamEndCapture(stream, &graph));
+      d.cuStreamSynchronize(nullptr);
+    });
+}
+
+// By the thread that began it, on its first stream.
+void test_a_capture_ends_where_it_began(void**) {
+  expect({}, "908 903 901 ", [] {
+    Driver d;
+    Any second = nullptr, event = nullptr, graph = nullptr;
+    d.cuStreamCreateWithPriority(&second, 1, 0);
+    d.cuEventCreate(&event, 2);
+    d.cuStreamBeginCapture(d.streams[0], kCaptureThread);
+    d.cuEventRecord(event, d.streams[0]);
+    d.cuStreamWaitEvent(second, event, 0);
+    std::thread other([&] {
+      d.cuCtxPushCurrent(d.contexts[0]);
+      say(d.cuStreamEndCapture(d.streams[0], &graph));
+    });
+    other.join();
+    say(d.cuStreamEndCapture(second, &graph));
+    say(d.cuStreamEndCapture(d.streams[0], &graph));
+  });
+}
+
+// Two captures stay apart.
+void test_captures_do_not_merge(void**) {
+  expect({}, "902 901 901 ", [] {
+    Driver d;
+    Any second = nullptr, event = nullptr, graph = nullptr;
+    d.cuStreamCreateWithPriority(&second, 1, 0);
+    d.cuEventCreate(&event, 2);
+    d.cuStreamBeginCapture(d.streams[0], kCaptureThread);
+    d.cuStreamBeginCapture(second, kCaptureThread);
+    d.cuEventRecord(event, d.streams[0]);
+    say(d.cuStreamWaitEvent(second, event, 0));
+    say(d.cuStreamEndCapture(d.streams[0], &graph));
+    say(d.cuStreamEndCapture(second, &graph));
+  });
+}
+
+void test_a_graph_that_was_destroyed_is_not_launched(void**) {
+  expect({}, "a call on an executable graph that was destroyed", [] {
+    Driver d;
+    const Pointer at = d.alloc(64);
+    const Any graph = recorded(d, [&] { d.fill(at, 64); });
+    d.cuGraphExecDestroy(graph);
+    say(d.cuGraphLaunch(graph, d.streams[0]));
   });
 }
 
@@ -354,6 +537,14 @@ int main() {
       cmocka_unit_test(test_a_mapping_has_several_segments),
       cmocka_unit_test(test_a_mapping_is_for_the_devices_that_were_named),
       cmocka_unit_test(test_captures_take_work_and_forbid_waits),
+      cmocka_unit_test(test_a_graph_runs_when_it_is_launched),
+      cmocka_unit_test(test_a_graph_copies_what_is_there_when_it_runs),
+      cmocka_unit_test(test_captures_go_over_streams),
+      cmocka_unit_test(test_calls_that_a_capture_forbids),
+      cmocka_unit_test(test_the_legacy_stream_breaks_captures_of_streams_that_block),
+      cmocka_unit_test(test_a_capture_ends_where_it_began),
+      cmocka_unit_test(test_captures_do_not_merge),
+      cmocka_unit_test(test_a_graph_that_was_destroyed_is_not_launched),
       cmocka_unit_test(test_a_watching_thread_breaks_a_global_capture),
       cmocka_unit_test(test_images_that_do_not_load),
       cmocka_unit_test(test_errors_that_end_cuda_stay),

@@ -104,6 +104,19 @@ static void one_rank_gives_the_same_bits_however_memory_is_used(void** state) {
   free(one.params);
 }
 
+/* The third step is launched as the second was recorded. */
+static void a_graph_gives_the_same_bits(void** state) {
+  (void)state;
+  static const char* const configs[] = {SGD, ADAMW, SGD TWO_MICROBATCHES};
+  char graph[512];
+  for (size_t i = 0; i < sizeof configs / sizeof *configs; ++i) {
+    const struct job_result plain = on_device(configs[i], 1);
+    snprintf(graph, sizeof graph, "%sgraph = \"on\"\n", configs[i]);
+    same_bits(&plain, on_device(graph, 1));
+    free(plain.params);
+  }
+}
+
 static void strategies_of_the_data_axis_give_the_bits_of_ddp(void** state) {
   (void)state;
   const struct job_result one = on_device(SGD, 1), ddp = on_device(OVER_NCCL MESH("data = 2\n") DDP SGD, 2);
@@ -205,6 +218,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_rank_trains_as_on_the_host),
       cmocka_unit_test(one_rank_gives_the_same_bits_however_memory_is_used),
+      cmocka_unit_test(a_graph_gives_the_same_bits),
       cmocka_unit_test(strategies_of_the_data_axis_give_the_bits_of_ddp),
       cmocka_unit_test(pipelines_give_the_bits_of_one_rank),
       cmocka_unit_test(layers_that_ranks_share_are_near_one_rank),
@@ -214,7 +228,7 @@ int main(void) {
       cmocka_unit_test(values_in_bf16_are_near_and_strategies_give_the_same_bits),
       cmocka_unit_test(no_order_of_the_device_changes_a_bit),
   };
-  /* The first two are of one rank; the others want a card for each of their ranks. */
-  const size_t n = is_on_card() && cuda.n_devices < 4 ? 2 : sizeof tests / sizeof *tests;
+  /* The first three are of one rank; the others want a card for each of their ranks. */
+  const size_t n = is_on_card() && cuda.n_devices < 4 ? 3 : sizeof tests / sizeof *tests;
   return _cmocka_run_group_tests("gpt", tests, n, NULL, NULL);
 }

@@ -90,6 +90,7 @@ pub struct gsel_call {
     pub output_shards: *const gsel_shard,
     pub shard_index: i32,
     pub shard_count: i32,
+    pub device_rng_key: *const u64,
 }
 unsafe impl crate::Sized32 for gsel_call {}
 pub type gsel_layer_fn = Option<unsafe extern "C" fn(call: *const gsel_call, user_data: *mut c_void) -> gsel_status>;
@@ -458,6 +459,17 @@ unsafe impl crate::Sized32 for gsel_model_check_options {}
 pub struct gsel_model_check_report {
     _private: [u8; 0],
 }
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_checkpoint_report {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub step: i64,
+    pub bytes: u64,
+    pub needed_bytes: u64,
+    pub seconds: f64,
+}
+unsafe impl crate::Sized32 for gsel_checkpoint_report {}
 #[repr(C)]
 pub struct gsel_dlpack_tensor {
     _private: [u8; 0],
@@ -984,6 +996,10 @@ pub struct gsel_event {
     _private: [u8; 0],
 }
 #[repr(C)]
+pub struct gsel_graph {
+    _private: [u8; 0],
+}
+#[repr(C)]
 #[derive(Clone, Copy)]
 pub struct gsel_optimizer_step {
     pub struct_size: u32,
@@ -1006,8 +1022,27 @@ pub struct gsel_optimizer_step {
     pub reserved: i32,
     pub scale0: *mut f32,
     pub scale1: *mut f32,
+    pub factors: *const c_void,
+    pub update_scale: *const f64,
 }
 unsafe impl crate::Sized32 for gsel_optimizer_step {}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_update_scale {
+    pub struct_size: u32,
+    pub n_weights: i32,
+    pub weights: *const *const f64,
+    pub squares: *const f64,
+    pub ends: *const i32,
+    pub n_ends: i32,
+    pub first_norm: i32,
+    pub loss_scale: f64,
+    pub clip_norm: f64,
+    pub out: *mut f64,
+    pub refuses_non_finite: i32,
+    pub reserved: i32,
+}
+unsafe impl crate::Sized32 for gsel_update_scale {}
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct gsel_low_rank_step {
@@ -1098,6 +1133,13 @@ pub struct gsel_device_v1 {
     pub leave: Option<unsafe extern "C" fn(ctx: *mut c_void, before: *mut c_void)>,
     pub memory_closed: Option<unsafe extern "C" fn(ctx: *mut c_void, memory: *const c_void, ordinal: i32, closed: *mut i32, err: *mut *mut gsel_error) -> gsel_status>,
     pub low_rank_step: Option<unsafe extern "C" fn(ctx: *mut c_void, step: *const gsel_low_rank_step, stream: *mut gsel_stream, err: *mut *mut gsel_error) -> gsel_status>,
+    pub capture_begin: Option<unsafe extern "C" fn(ctx: *mut c_void, stream: *mut gsel_stream, err: *mut *mut gsel_error) -> gsel_status>,
+    pub capture_check: Option<unsafe extern "C" fn(ctx: *mut c_void, stream: *mut gsel_stream, err: *mut *mut gsel_error) -> gsel_status>,
+    pub capture_end: Option<unsafe extern "C" fn(ctx: *mut c_void, stream: *mut gsel_stream, out: *mut *mut gsel_graph, err: *mut *mut gsel_error) -> gsel_status>,
+    pub graph_launch: Option<unsafe extern "C" fn(ctx: *mut c_void, graph: *mut gsel_graph, stream: *mut gsel_stream, err: *mut *mut gsel_error) -> gsel_status>,
+    pub graph_free: Option<unsafe extern "C" fn(ctx: *mut c_void, graph: *mut gsel_graph)>,
+    pub step_factors: Option<unsafe extern "C" fn(ctx: *mut c_void, step: *const gsel_optimizer_step, out: *mut c_void, err: *mut *mut gsel_error) -> gsel_status>,
+    pub update_scale: Option<unsafe extern "C" fn(ctx: *mut c_void, scale: *const gsel_update_scale, stream: *mut gsel_stream, err: *mut *mut gsel_error) -> gsel_status>,
 }
 unsafe impl crate::Sized32 for gsel_device_v1 {}
 #[repr(C)]
@@ -1358,6 +1400,9 @@ extern "C" {
     pub fn gsel_model_check_breach_count(report: *const gsel_model_check_report) -> i32;
     pub fn gsel_model_check_breach(report: *const gsel_model_check_report, i: i32, out: *mut gsel_breach, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_model_check_free(report: *mut gsel_model_check_report);
+    pub fn gsel_checkpoint_report_init(report: *mut gsel_checkpoint_report, struct_size: usize);
+    pub fn gsel_trainer_save(trainer: *mut gsel_trainer, folder: gsel_str, report: *mut gsel_checkpoint_report, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_trainer_load(trainer: *mut gsel_trainer, path: gsel_str, report: *mut gsel_checkpoint_report, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_tensor_from_dlpack(given: *const gsel_dlpack_tensor, out: *mut gsel_tensor, device: *mut gsel_dlpack_device, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_tensor_from_dlpack_versioned(given: *const gsel_dlpack_versioned, out: *mut gsel_tensor, device: *mut gsel_dlpack_device, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_tensor_to_dlpack(tensor: *const gsel_tensor, device: *const gsel_dlpack_device, free_user_data: gsel_free_fn, user_data: *mut c_void, out: *mut *mut gsel_dlpack_versioned, err: *mut *mut gsel_error) -> gsel_status;
@@ -1680,7 +1725,7 @@ pub const GSEL_PLAN_OFFLOAD_STATE: u32 = 4;
 pub const GSEL_PLAN_RECOMPUTE: u32 = 2;
 pub const GSEL_PLAN_SEQUENCE_PARALLEL: u32 = 1;
 pub const GSEL_PLUGIN_ABI_MAJOR: i32 = 1;
-pub const GSEL_PLUGIN_ABI_MINOR: i32 = 9;
+pub const GSEL_PLUGIN_ABI_MINOR: i32 = 10;
 pub const GSEL_PLUGIN_DEVICE: i32 = 3;
 pub const GSEL_PLUGIN_STRATEGY: i32 = 1;
 pub const GSEL_PLUGIN_TRANSPORT: i32 = 5;
@@ -1690,6 +1735,7 @@ pub const GSEL_RESOLVE_PER_RANK: u32 = 2;
 pub const GSEL_SCALED_SUM: i32 = 9;
 pub const GSEL_SHARD_DIM: i32 = 1;
 pub const GSEL_SHARD_NONE: i32 = 0;
+pub const GSEL_STEP_FACTOR_BYTES: i32 = 64;
 pub const GSEL_STREAM_HIGH_PRIORITY: u32 = 1;
 pub const GSEL_SUGGESTION_OFFLOADS: u32 = 1;
 pub const GSEL_SUM: i32 = 1;

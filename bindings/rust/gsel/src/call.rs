@@ -140,6 +140,11 @@ impl<'a> Call<'a> {
     pub fn rng_key(&self) -> u64 {
         self.call.rng_key
     }
+    /// Memory of the device with the key of the step whose work reads it, for layers with noise whose steps are launched
+    /// as graphs; null: they are not.
+    pub fn device_rng_key(&self) -> *const u64 {
+        self.call.device_rng_key
+    }
     /// Phase of a layer with phases, from 0.
     pub fn phase(&self) -> usize {
         self.call.phase as usize

@@ -83,7 +83,7 @@ pub use queue::CompletionQueue;
 pub use request::{wait_any, Making, Persistent, Request, Scope, Scoped};
 pub use schedule::{Schedule, Simulation, Timeline, Times};
 pub use select::{compat_systems, Candidate, Decision, Reservation, Resolve, Selection};
-pub use train::{Data, DataOutcome, MemoryPart, StepReport, Trainer, TrainerOptions};
+pub use train::{CheckpointReport, Data, DataOutcome, MemoryPart, StepReport, Trainer, TrainerOptions};
 
 /// Version of the loaded library as major * 10000 + minor * 100 + patch, and as text.
 pub fn version() -> (i32, &'static str) {

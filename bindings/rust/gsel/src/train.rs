@@ -219,6 +219,16 @@ impl<C: Borrow<Comm>> Trainer<C> {
     pub fn set_learning_rate(&mut self, rate: f64) -> Result<()> {
         check(|error| unsafe { sys::gsel_trainer_set_learning_rate(self.raw(), rate, error) })
     }
+    /// Saves the trainer between steps as `folder/step-NNNNNNNNNNNN`. A collective.
+    pub fn save(&mut self, folder: &str) -> Result<CheckpointReport> {
+        let folder = text::given(folder);
+        filled(|out, error| unsafe { sys::gsel_trainer_save(self.raw(), folder, out, error) }).map(CheckpointReport::of)
+    }
+    /// Loads a checkpoint, or the newest of a folder of them, whatever strategy and number of ranks saved it. A collective.
+    pub fn load(&mut self, path: &str) -> Result<CheckpointReport> {
+        let path = text::given(path);
+        filled(|out, error| unsafe { sys::gsel_trainer_load(self.raw(), path, out, error) }).map(CheckpointReport::of)
+    }
     /// This rank's program.
     pub fn program(&self) -> Program<'_> {
         Program::borrowed(unsafe { sys::gsel_trainer_program(self.raw()) })
@@ -276,6 +286,31 @@ impl std::fmt::Debug for StepReport {
             "StepReport(step {}, loss {}, {} s)",
             self.step, self.loss, self.seconds
         )
+    }
+}
+
+/// What a save or a load did.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CheckpointReport {
+    /// The step that comes next.
+    pub step: i64,
+    /// Bytes of tensors that this rank wrote or read.
+    pub bytes: u64,
+    /// Bytes of tensors that this rank's placement needs.
+    pub needed_bytes: u64,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+impl CheckpointReport {
+    fn of(out: sys::gsel_checkpoint_report) -> Self {
+        CheckpointReport {
+            step: out.step,
+            bytes: out.bytes,
+            needed_bytes: out.needed_bytes,
+            seconds: out.seconds,
+        }
     }
 }
 

@@ -1,0 +1,144 @@
+// checkpoint/disk.cc: see disk.h.
+#include "checkpoint/disk.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+#include "base/error.h"
+#include "base/os.h"
+
+namespace gsel::checkpoint {
+namespace {
+
+[[noreturn]] void fail_at(const std::string& path, const char* what, int number) {
+  throw Error(GSEL_ERR_IO, fmt::format("{} cannot be {}: {}", path, what, errno_text(number))).at({path, 0, 0, {}});
+}
+
+class RealFile : public DiskFile {
+ public:
+  RealFile(std::string path, os::Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+
+  uint64_t bytes() const override { return static_cast<uint64_t>(status().st_size); }
+
+  void read(uint64_t offset, void* dst, size_t bytes) override {
+    for (auto* to = static_cast<char*>(dst); bytes > 0;) {
+      const ssize_t n = pread(fd_.get(), to, bytes, static_cast<off_t>(offset));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) fail_at(path_, "read", errno);
+      if (n == 0)
+        throw Error(GSEL_ERR_IO, fmt::format("{} ends at byte {}; expected {} more", path_, offset, bytes))
+            .at({path_, 0, 0, {}});
+      to += n, offset += static_cast<uint64_t>(n), bytes -= static_cast<size_t>(n);
+    }
+  }
+
+  void write(uint64_t offset, const void* src, size_t bytes) override {
+    for (const auto* from = static_cast<const char*>(src); bytes > 0;) {
+      const ssize_t n = pwrite(fd_.get(), from, bytes, static_cast<off_t>(offset));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) fail_at(path_, "written", errno);
+      from += n, offset += static_cast<uint64_t>(n), bytes -= static_cast<size_t>(n);
+    }
+  }
+
+  // Not posix_fallocate, which writes zeros where the file system cannot reserve.
+  void reserve(uint64_t bytes) override {
+    while (bytes > 0 && fallocate(fd_.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
+      if (errno == EOPNOTSUPP) return;
+      if (errno != EINTR) fail_at(path_, "given room", errno);
+    }
+  }
+
+  void sync() override {
+    if (fsync(fd_.get()) != 0) fail_at(path_, "synced", errno);
+  }
+
+  struct stat status() const {
+    struct stat status {};
+    if (fstat(fd_.get(), &status) != 0) fail_at(path_, "looked at", errno);
+    return status;
+  }
+
+ private:
+  const std::string path_;
+  const os::Fd fd_;
+};
+
+class RealDisk : public Disk {
+ public:
+  // Does not wait for the other end of a pipe.
+  std::unique_ptr<DiskFile> open(const std::string& path) override {
+    os::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!fd) fail_at(path, "opened", errno);
+    auto file = std::make_unique<RealFile>(path, std::move(fd));
+    if (!S_ISREG(file->status().st_mode)) throw Error(GSEL_ERR_IO, path + " is no regular file").at({path, 0, 0, {}});
+    return file;
+  }
+
+  std::unique_ptr<DiskFile> create(const std::string& path) override {
+    os::Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (!fd) fail_at(path, "created", errno);
+    return std::make_unique<RealFile>(path, std::move(fd));
+  }
+
+  void make_folder(const std::string& path) override {
+    if (mkdir(path.c_str(), 0777) != 0) fail_at(path, "made", errno);
+  }
+
+  void rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) != 0) fail_at(from, ("renamed to " + to).c_str(), errno);
+  }
+
+  void remove(const std::string& path) override {
+    if (::remove(path.c_str()) != 0 && errno != ENOENT) fail_at(path, "removed", errno);
+  }
+
+  bool exists(const std::string& path) override {
+    struct stat status {};
+    if (stat(path.c_str(), &status) == 0) return true;
+    if (errno != ENOENT && errno != ENOTDIR) fail_at(path, "looked at", errno);
+    return false;
+  }
+
+  std::vector<std::string> names(const std::string& folder) override {
+    const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder.c_str()), closedir);
+    if (!open) fail_at(folder, "listed", errno);
+    std::vector<std::string> names;
+    errno = 0;
+    while (const dirent* entry = readdir(open.get())) {
+      const std::string name = entry->d_name;
+      if (name != "." && name != "..") names.push_back(name);
+    }
+    if (errno != 0) fail_at(folder, "listed", errno);
+    std::ranges::sort(names);
+    return names;
+  }
+
+  void sync_folder(const std::string& path) override {
+    const os::Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd) fail_at(path, "opened", errno);
+    if (fsync(fd.get()) != 0) fail_at(path, "synced", errno);
+  }
+
+  uint64_t free_bytes(const std::string& folder) override {
+    struct statvfs status {};
+    if (statvfs(folder.c_str(), &status) != 0) fail_at(folder, "asked for its free bytes", errno);
+    return uint64_t{status.f_bavail} * status.f_frsize;
+  }
+};
+
+}  // namespace
+
+Disk& real_disk() {
+  static RealDisk disk;
+  return disk;
+}
+
+}  // namespace gsel::checkpoint

@@ -1,0 +1,228 @@
+// checkpoint/index.cc: see index.h.
+#include "checkpoint/index.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/json_object.h"
+#include "base/text.h"
+
+namespace gsel::checkpoint {
+namespace {
+
+Json numbers_of(const gsel_range& range) {
+  Json pair = Json::array();
+  pair.push(range.begin);
+  pair.push(range.end);
+  return pair;
+}
+
+int64_t whole_number(const JsonObject& owner, const char* field, const JsonArray& array, size_t i) {
+  const std::optional<double> n = array.number(i);
+  if (!n || *n < 0 || *n > 9007199254740992.0 || *n != static_cast<double>(static_cast<int64_t>(*n)))
+    owner.refuse(field, "has an item that is no whole number from 0 on");
+  return static_cast<int64_t>(*n);
+}
+
+gsel_range range_of(const JsonObject& owner, const char* field, const JsonArray& pair) {
+  if (pair.size() != 2) owner.refuse(field, "has a range without two numbers");
+  return {whole_number(owner, field, pair, 0), whole_number(owner, field, pair, 1)};
+}
+
+// A name that leads out of the folder is none.
+std::string file_name(JsonObject& object, const char* field) {
+  std::string name = object.require_text(field);
+  if (name.empty() || name.front() == '.' || name.find('/') != name.npos)
+    object.refuse(field, "is no name of a file in this folder");
+  return name;
+}
+
+Slice slice_of(JsonObject object, const std::vector<IndexTensor>& tensors,
+               const std::map<std::string, int32_t>& by_name) {
+  const std::string name = object.require_text("tensor");
+  const auto tensor = by_name.find(name);
+  if (tensor == by_name.end()) object.refuse("tensor", fmt::format("is {}, which is not in tensors", in_quotes(name)));
+  const std::vector<int64_t>& shape = tensors[static_cast<size_t>(tensor->second)].shape;
+  std::string file = file_name(object, "file"), key = object.require_text("key");
+  std::vector<Region::Intervals> intervals;
+  const JsonArray dims = object.array("intervals");
+  for (size_t d = 0; d < dims.size(); ++d) {
+    const JsonArray list = dims.array(d);
+    Region::Intervals& of_dim = intervals.emplace_back();
+    for (size_t i = 0; i < list.size(); ++i) of_dim.push_back(range_of(object, "intervals", list.array(i)));
+  }
+  std::optional<gsel_range> range;
+  if (object.has("range")) range = range_of(object, "range", object.array("range"));
+  object.finish();
+  try {
+    return {tensor->second, std::move(file), std::move(key), Region(shape, std::move(intervals), range)};
+  } catch (const Error& e) {
+    object.refuse({}, "is no region of " + in_quotes(name) + ": " + e.message());
+  }
+}
+
+void check_coverage(const Index& index, const std::string& file) {
+  size_t at = 0;
+  for (size_t t = 0; t < index.tensors.size(); ++t) {
+    std::vector<const Region*> regions;
+    for (; at < index.slices.size() && index.slices[at].tensor == static_cast<int32_t>(t); ++at)
+      regions.push_back(&index.slices[at].region);
+    const Region none(index.tensors[t].shape, {}, gsel_range{0, 0});
+    regions.push_back(&none);
+    const Coverage coverage = coverage_of(regions);
+    if (coverage.is_exact()) continue;
+    throw Error(GSEL_ERR_PARSE, fmt::format("checkpoint index {}: element {} of {} is in {}; expected each in one",
+                                            file, coverage.whole, in_quotes(index.tensors[t].name),
+                                            coverage.second < 0 ? "no slice" : "two slices"))
+        .at({file, 0, 0, index.tensors[t].name});
+  }
+}
+
+void check_format(JsonObject& object) {
+  const int32_t format = object.whole("format", INT32_MAX, 0);
+  if (format != kFormat) object.refuse("format", fmt::format("is {}; this version reads format {}", format, kFormat));
+}
+
+}  // namespace
+
+std::string Index::text_of(const std::vector<Slice>& some, const std::vector<IndexTensor>& of) {
+  std::string text;
+  for (const Slice& slice : some) {
+    Json item{{"tensor", of[static_cast<size_t>(slice.tensor)].name}, {"file", slice.file}, {"key", slice.key}};
+    const Region& region = slice.region;
+    if (region.product() != Region(region.shape()).count()) {
+      Json dims = Json::array();
+      for (size_t d = 0; d < region.shape().size(); ++d) {
+        Json list = Json::array();
+        for (const gsel_range& interval : region.intervals(d)) list.push(numbers_of(interval));
+        dims.push(std::move(list));
+      }
+      item.set("intervals", std::move(dims));
+    }
+    if (region.count() != region.product()) item.set("range", numbers_of(region.range()));
+    text += (text.empty() ? "    " : ",\n    ") + item.on_one_line();
+  }
+  return text;
+}
+
+std::string Index::text(const std::vector<std::string>& items) const {
+  Json head{{"format", kFormat},
+            {"step", numbers.step},
+            {"updates", numbers.updates},
+            {"optimizer", optimizer},
+            {"loss_scale", numbers.loss_scale},
+            {"good_steps", numbers.good_steps},
+            {"overflows_left", numbers.overflows_left}};
+  if (numbers.learning_rate) head.set("learning_rate", *numbers.learning_rate);
+  std::string text = head.on_one_line();
+  text.pop_back();
+  text += ",\n  \"tensors\": [\n";
+  for (size_t t = 0; t < tensors.size(); ++t)
+    text += fmt::format("    {}{}\n", Json{{"name", tensors[t].name}, {"shape", tensors[t].shape}}.on_one_line(),
+                        t + 1 < tensors.size() ? "," : "");
+  text += "  ],\n  \"slices\": [\n";
+  bool is_first = true;
+  for (const std::string& of_rank : items) {
+    if (of_rank.empty()) continue;
+    text += (is_first ? "" : ",\n") + of_rank;
+    is_first = false;
+  }
+  return text + "\n  ]}\n";
+}
+
+Index Index::parse(std::string_view text, const std::string& file) {
+  const JsonSource source{"checkpoint index", file, text};
+  const auto parsed = parse_json(text, source);
+  JsonObject object(*parsed, source);
+  check_format(object);
+  Index index;
+  TrainingNumbers& numbers = index.numbers;
+  numbers.step = static_cast<int64_t>(object.number("step", 0, INT64_MAX, 0));
+  numbers.updates = static_cast<int64_t>(object.number("updates", 0, INT64_MAX, 0));
+  index.optimizer = object.require_text("optimizer");
+  numbers.loss_scale = object.amount("loss_scale", 1);
+  numbers.good_steps = static_cast<int64_t>(object.number("good_steps", 0, INT64_MAX, 0));
+  numbers.overflows_left = static_cast<int64_t>(object.number("overflows_left", 0, INT64_MAX, 0));
+  if (object.has("learning_rate")) numbers.learning_rate = object.amount("learning_rate", 0);
+  std::map<std::string, int32_t> by_name;
+  object.array("tensors").each([&](JsonObject item) {
+    IndexTensor tensor{item.require_text("name"), {}};
+    const JsonArray shape = item.array("shape");
+    for (size_t d = 0; d < shape.size(); ++d) tensor.shape.push_back(whole_number(item, "shape", shape, d));
+    item.finish();
+    if (!by_name.emplace(tensor.name, static_cast<int32_t>(index.tensors.size())).second)
+      item.refuse("name", "is another tensor's");
+    index.tensors.push_back(std::move(tensor));
+  });
+  object.array("slices").each(
+      [&](JsonObject item) { index.slices.push_back(slice_of(std::move(item), index.tensors, by_name)); });
+  object.finish();
+  std::ranges::stable_sort(index.slices, {}, &Slice::tensor);
+  check_coverage(index, file);
+  return index;
+}
+
+struct Sum::State {
+  XXH3_state_t xxh3;
+};
+
+Sum::Sum() : state_(std::make_unique<State>()) {
+  XXH3_128bits_reset(&state_->xxh3);
+}
+Sum::~Sum() = default;
+
+void Sum::add(const void* data, size_t bytes) {
+  XXH3_128bits_update(&state_->xxh3, data, bytes);
+}
+
+std::string Sum::text() const {
+  const XXH128_hash_t sum = XXH3_128bits_digest(&state_->xxh3);
+  return fmt::format("{:016x}{:016x}", sum.high64, sum.low64);
+}
+
+std::string sum_of(const void* data, size_t bytes) {
+  Sum sum;
+  sum.add(data, bytes);
+  return sum.text();
+}
+
+std::string Manifest::text() const {
+  std::string text = fmt::format("{{\"format\": {}, \"step\": {}, \"files\": [\n", kFormat, step);
+  for (size_t i = 0; i < files.size(); ++i)
+    text += fmt::format(
+        "  {}{}\n", Json{{"name", files[i].name}, {"bytes", files[i].bytes}, {"xxh3_128", files[i].sum}}.on_one_line(),
+        i + 1 < files.size() ? "," : "");
+  text += "],\n";
+  return text + fmt::format("\"xxh3_128\": \"{}\"}}\n", sum_of(text.data(), text.size()));
+}
+
+Manifest Manifest::parse(std::string_view text, const std::string& file) {
+  const JsonSource source{"checkpoint manifest", file, text};
+  const auto parsed = parse_json(text, source);
+  JsonObject object(*parsed, source);
+  check_format(object);
+  Manifest manifest;
+  manifest.step = static_cast<int64_t>(object.number("step", 0, INT64_MAX, 0));
+  object.array("files").each([&](JsonObject item) {
+    ManifestFile of;
+    of.name = file_name(item, "name");
+    of.bytes = item.number("bytes", 0, INT64_MAX, 0);
+    of.sum = item.require_text("xxh3_128");
+    item.finish();
+    manifest.files.push_back(std::move(of));
+  });
+  const std::string sum = object.require_text("xxh3_128");
+  object.finish();
+  const size_t last = text.rfind("\"xxh3_128\"");
+  const std::string end = fmt::format("\"xxh3_128\": \"{}\"}}\n", sum);
+  if (text.substr(last) != end || sum_of(text.data(), last) != sum)
+    object.refuse("xxh3_128", "is not the sum of what is before it");
+  return manifest;
+}
+
+}  // namespace gsel::checkpoint

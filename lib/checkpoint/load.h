@@ -1,0 +1,28 @@
+// checkpoint/load.h: reads a checkpoint into a trainer of any layout: each rank reads the bytes that it holds, whoever
+// wrote them.
+#pragma once
+
+#include <string>
+
+#include "checkpoint/disk.h"
+#include "checkpoint/index.h"
+#include "comm/communicator.h"
+#include "train/query/state_dict.h"
+
+namespace gsel::checkpoint {
+
+struct Loaded {
+  std::string path;  // of the checkpoint
+  TrainingNumbers numbers;
+  uint64_t bytes_read = 0;  // of tensors, by this rank
+  uint64_t bytes_held = 0;  // that this rank needed
+};
+
+// A collective. path: a checkpoint, or a folder of them, of which the newest that has a whole manifest is taken.
+// Everything is checked before the first element of the trainer is changed; `begins_to_write` is called then, and from
+// there on a failure leaves a mixture. GSEL_ERR_NOT_FOUND, GSEL_ERR_PARSE (with file and place), GSEL_ERR_MISMATCH (the
+// checkpoint is of another model or optimizer; names what differs), GSEL_ERR_IO; on the other ranks GSEL_ERR_PEER.
+Loaded load(Communicator& comm, StateDict& state, const std::string& optimizer, const std::string& path, Disk& disk,
+            const std::function<void()>& begins_to_write);
+
+}  // namespace gsel::checkpoint

@@ -1,0 +1,228 @@
+// train/execute/graphs.cc: see graphs.h.
+#include "train/execute/graphs.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/os.h"
+#include "train/execute/instructions.h"
+
+namespace gsel::execute {
+namespace {
+
+// On one rank collectives send nothing.
+bool stays_on_device(const gsel_instr& instr) {
+  switch (task_of(instr.kind)) {
+    case InstrTask::forward:
+    case InstrTask::backward:
+    case InstrTask::params:
+    case InstrTask::gradients:
+    case InstrTask::wait:
+    case InstrTask::release:
+    case InstrTask::sum_stepped:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string why_not(const Fixed& fixed, const Program& program, int32_t world_size) {
+  if (world_size > 1)
+    return fmt::format("the communicator has {} ranks; graphs are for one rank, whose program sends nothing",
+                       world_size);
+  if (!fixed.device->compute())
+    return "the trainer's device is the host, which has no graphs; set train.device = \"cuda\"";
+  if (!Graph::exist_on(*fixed.device))
+    return "the plugin of the device has no graphs; use one of plugin ABI 1.10 or newer";
+  if (fixed.config.train.lending == "moved")
+    return "train.lending = \"moved\" gives each call other addresses; set train.lending = \"direct\"";
+  for (const ProgramBucket& bucket : program.buckets)
+    if (bucket.flags & (GSEL_BUCKET_OFFLOAD_STATE | GSEL_BUCKET_OFFLOAD_PARAM))
+      return "the host copies what is offloaded in each step; leave offload out of [strategy.data]";
+  return "";
+}
+
+bool lacks_samples(const Run& run) {
+  for (size_t m = 0; m < run.empty.size(); ++m)
+    if (run.empty[m] && run.program.microbatches[m].count > 0) return true;
+  return false;
+}
+
+}  // namespace
+
+bool is_of_tail(const gsel_instr& instr) {
+  const InstrTask work = task_of(instr.kind);
+  return work == InstrTask::loss || work == InstrTask::check || work == InstrTask::step;
+}
+
+StepGraphs::StepGraphs(const Fixed& fixed, const HeldMemory& memory, const Program& program, int32_t world_size)
+    : device_(fixed.device),
+      is_wanted_(fixed.config.train.graph != "off"),
+      is_required_(fixed.config.train.graph == "on") {
+  if (!is_wanted_) return;
+  const std::string why = why_not(fixed, program, world_size);
+  if (why.empty()) {
+    find_stretches(program, fixed.optimizer.has_graphs(*device_));
+    make_memory(fixed.model, program, memory);
+    return;
+  }
+  if (is_required_) {
+    const Place place = fixed.config.place_of("train.graph");
+    throw Error(GSEL_ERR_UNSUPPORTED,
+                fmt::format("{}train.graph = \"on\" is not possible: {}; or set train.graph = \"auto\"",
+                            place_prefix(place), why))
+        .at(place);
+  }
+  turn_off(why);
+}
+
+void StepGraphs::find_stretches(const Program& program, bool with_tail) {
+  at_.assign(program.step.size() + 1, -1);
+  for (size_t i = 0; i < program.step.size(); ++i) {
+    const bool is_tail = is_of_tail(program.step[i]);
+    if (is_tail ? !with_tail : !stays_on_device(program.step[i])) continue;
+    if (stretches_.empty() || stretches_.back().end != i) {
+      at_[i] = static_cast<int32_t>(stretches_.size());
+      Stretch& made = stretches_.emplace_back();
+      made.begin = made.end = made.tail = i;
+    }
+    Stretch& stretch = stretches_.back();
+    if (stretch.tail == stretch.end && !is_tail) stretch.tail = i + 1;
+    stretch.end = i + 1;
+  }
+}
+
+void StepGraphs::turn_off(const std::string& why) {
+  is_wanted_ = false;
+  reason_ = why;
+  stretches_.clear();
+  log(GSEL_LOG_INFO, "train", "train.graph = \"auto\": steps run without graphs: {}", why);
+}
+
+// ---- the host's side ------------------------------------------------------------------------------------------------
+
+StepGraphs::Mark StepGraphs::mark_of(const State& s) {
+  const Run& run = *s.run;
+  return {run.position,     s.numbers.count(), run.record.intervals.size(), run.fetched, run.pending_checks,
+          run.weight_begun, run.used,          s.params.windows()};
+}
+
+void StepGraphs::go_to(State& s, const Mark& mark) {
+  Run& run = *s.run;
+  run.position = mark.position;
+  run.phase = 0;
+  s.numbers.set_count(mark.numbers);
+  run.fetched = mark.fetched;
+  run.pending_checks = mark.pending_checks;
+  run.weight_begun = mark.weight_begun;
+  run.used = mark.used;
+  s.params.set_windows(mark.windows);
+}
+
+// ---- recordings and launches ----------------------------------------------------------------------------------------
+
+bool StepGraphs::pass(State& s) {
+  if (!is_wanted_ || s.run != &s.training) return false;
+  if (recorded_) {
+    if (s.run->position != recorded_->end) return false;
+    finish(s);
+    return true;
+  }
+  if (behind_ && s.run->position == behind_->end) behind_ = nullptr;
+  if (behind_) return false;
+  const int32_t i = at_[s.run->position];
+  if (i < 0 || lacks_samples(*s.run)) return false;
+  Stretch& stretch = stretches_[static_cast<size_t>(i)];
+  if (stretch.graph && (stretch.memory != s.run->memory->data() || stretch.loss_scale != s.loss_scale.value()))
+    stretch.graph.reset();
+  if (stretch.graph) {
+    launch(s, stretch);
+    return true;
+  }
+  if (std::exchange(stretch.was_run, true)) record(s, stretch);
+  return false;
+}
+
+void StepGraphs::record(State& s, Stretch& stretch) {
+  before_ = mark_of(s);
+  recorded_ = &stretch;
+  stretch.squares.clear();
+  next_factors_ = nullptr;
+  thread_ = std::this_thread::get_id();
+  Graph::begin(*device_);
+  is_open_ = true;
+}
+
+// The device ends a recording for the thread that began it.
+void StepGraphs::refuse_thread() const {
+  if (thread_ != std::this_thread::get_id())
+    fail(GSEL_ERR_STATE,
+         "a step that is recorded as a graph is driven by another thread than began it; drive a trainer "
+         "with train.graph from one thread");
+}
+
+std::string StepGraphs::why_broken() const {
+  try {
+    refuse_thread();
+    Graph::check(*device_);
+    return "";
+  } catch (const Error& error) {
+    return error.message();
+  }
+}
+
+void StepGraphs::finish(State& s) {
+  refuse_thread();
+  is_open_ = false;
+  recorded_->graph = std::make_unique<Graph>(device_);
+  recorded_->memory = s.run->memory->data();
+  recorded_->loss_scale = s.loss_scale.value();
+  recorded_->behind = mark_of(s);
+  Stretch& stretch = *std::exchange(recorded_, nullptr);
+  stretch.graph->launch();
+  ++launches_;
+  go_behind(s, stretch);
+}
+
+void StepGraphs::go_behind(State& s, const Stretch& stretch) {
+  go_to(s, stretch.behind);
+  s.run->position = stretch.tail;
+  if (stretch.tail < stretch.end) behind_ = &stretch;
+  n_checks_ = 0;
+}
+
+// The host's time counts for the first instruction.
+void StepGraphs::launch(State& s, Stretch& stretch) {
+  Run& run = *s.run;
+  const double began = os::now_seconds();
+  const size_t position = run.position;
+  stretch.graph->launch();
+  ++launches_;
+  go_behind(s, stretch);
+  run.record.intervals.push_back({position, began - run.began, os::now_seconds() - run.began, false});
+}
+
+// ---- recordings that end early --------------------------------------------------------------------------------------
+
+std::optional<Error> StepGraphs::give_up(State& s, const std::string& why) {
+  if (is_open_) refuse_thread();
+  if (std::exchange(is_open_, false)) Graph::drop(*device_);
+  recorded_ = nullptr;
+  if (is_required_)
+    return Error(
+        GSEL_ERR_UNSUPPORTED,
+        fmt::format("train.graph = \"on\" and the step cannot be recorded: {}; or set train.graph = \"auto\"", why));
+  s.lent.lender.take_back();
+  s.lent.handed_out = false;
+  s.run->record.intervals.resize(before_.intervals);
+  go_to(s, before_);
+  turn_off(why);
+  return {};
+}
+
+void StepGraphs::abandon() noexcept {
+  if (std::exchange(is_open_, false)) Graph::drop(*device_);
+  recorded_ = nullptr;
+}
+
+}  // namespace gsel::execute

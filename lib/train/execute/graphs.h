@@ -1,0 +1,109 @@
+// train/execute/graphs.h: stretches of a training step that run as graphs of the device ([train] graph). A stretch has
+// no instruction at which the host must know a number or fill an input. Its first run is plain, since kernels and
+// scratch memory are made then. The next one is recorded: instructions and callbacks run as ever, and nothing happens
+// on the device before the graph is launched. From then on the graph is launched in their place, and the host's side of
+// the run is set to what it was behind the stretch. If the device has update_scale, the end of the step is part of the
+// graph: the device computes what the optimizer needs of the loss and the norm, and the host reads them afterwards.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device/graph.h"
+#include "train/execute/state.h"
+#include "train/state/storage.h"
+
+namespace gsel::execute {
+
+// Whether the instruction is at the end of a step, where a plain step has numbers on the host.
+bool is_of_tail(const gsel_instr& instr);
+
+class StepGraphs {
+ public:
+  // GSEL_ERR_UNSUPPORTED: train.graph is "on" and this program or device has none.
+  StepGraphs(const Fixed& fixed, const HeldMemory& memory, const Program& program, int32_t world_size);
+
+  // Between two instructions. True: a graph was launched, so that the run is at another position.
+  bool pass(State& s);
+  // Before the first instruction: numbers of the step for the device.
+  void begin_run(State& s);
+  // Whether the instruction is done herewith: of the end of a step its device's part while it is recorded, its host's
+  // part behind a launch.
+  bool takes(State& s, const gsel_instr& instr);
+  bool is_behind_launch() const { return behind_ != nullptr; }
+  // For gsel_call.
+  const uint64_t* device_rng_key(int32_t layer) const {
+    return is_wanted_ ? reinterpret_cast<const uint64_t*>(on_device_.at(0)) + layer : nullptr;
+  }
+  // Launches of the run.
+  int32_t launches() const { return launches_; }
+  // Why there are no graphs; empty: there are, or none are wanted.
+  const std::string& reason() const { return reason_; }
+
+  bool is_recording() const { return recorded_ != nullptr; }
+  // Behind a callback: what has invalidated the recording; empty: nothing.
+  std::string why_broken() const;
+  // Ends a recording that cannot go on, puts the run back to where it began, and makes no graphs from now on. The error
+  // if train.graph is "on".
+  std::optional<Error> give_up(State& s, const std::string& why);
+  // Ends a recording with its run.
+  void abandon() noexcept;
+
+ private:
+  // The host's side of a run at a position.
+  struct Mark {
+    size_t position = 0, numbers = 0, intervals = 0;
+    std::vector<int64_t> fetched;
+    std::vector<PendingCheck> pending_checks;
+    std::vector<bool> weight_begun, used;
+    ParamStorage::Windows windows;
+  };
+  static Mark mark_of(const State& s);
+  static void go_to(State& s, const Mark& mark);
+
+  struct Stretch {
+    size_t begin = 0, end = 0;
+    size_t tail = 0;  // the first of the instructions at which a plain step has numbers on the host; or `end`
+    bool was_run = false;
+    std::unique_ptr<Graph> graph;
+    // What the graph has in it.
+    const void* memory = nullptr;
+    double loss_scale = 1;
+    Mark behind;
+    std::vector<std::vector<std::pair<size_t, size_t>>> squares;  // of each NORM and OVERFLOW, see Squares
+  };
+  void find_stretches(const Program& program, bool with_tail);
+  void make_memory(const Model& model, const Program& program, const HeldMemory& memory);
+  void record_scale(State& s);
+  void record_step(State& s, const gsel_instr& instr);
+  void record(State& s, Stretch& stretch);
+  void finish(State& s);
+  void launch(State& s, Stretch& stretch);
+  void go_behind(State& s, const Stretch& stretch);
+  void refuse_thread() const;
+  void turn_off(const std::string& why);
+
+  const std::shared_ptr<DeviceContext> device_;
+  bool is_wanted_, is_required_;
+  std::string reason_;
+  std::vector<Stretch> stretches_;
+  std::vector<int32_t> at_;  // by position: the stretch that begins there, or -1
+  Stretch* recorded_ = nullptr;
+  bool is_open_ = false;             // the device records
+  const Stretch* behind_ = nullptr;  // the host does its part of what was launched
+  size_t n_checks_ = 0;              // of it, done
+  std::thread::id thread_;
+  Mark before_;
+  int32_t launches_ = 0;
+  // Keys of layers, [n]; factors of the optimizer; on the device also the two numbers of update_scale.
+  Memory on_host_, on_device_;
+  uint64_t copied_bytes_ = 0;
+  size_t factors_at_ = 0;
+  const char* next_factors_ = nullptr;  // while a step is recorded
+  Memory lists_;                        // of update_scale
+};
+
+}  // namespace gsel::execute

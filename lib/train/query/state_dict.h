@@ -1,0 +1,69 @@
+// train/query/state_dict.h: what a trainer holds between steps, by name: parameters as f32 (master copies where they
+// are kept in 16 bits) and the optimizer's states, each with its shape in the model and the regions that this rank has
+// under the program's placement. Reads and writes them in host memory. No names of buckets, stages or ranks, so that
+// any other placement of the same model finds its own. Does not know files.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/region.h"
+#include "train/execute/executor.h"
+
+namespace gsel {
+
+// A tensor of the state; the same list on every rank. Elements are f32.
+struct StateTensor {
+  std::string name;  // "param:NAME", or of a state "exp_avg:NAME"
+  int32_t param = 0;
+  int32_t state = -1;  // index of the optimizer's state; -1: the parameter
+  std::vector<int64_t> shape;
+};
+
+// Elements of a tensor that this rank holds. They are consecutive in its memory, in the region's order.
+struct StatePart {
+  int32_t tensor = 0;
+  Region region;
+  int32_t bucket = 0;
+  bool is_of_shard = false;  // of what this rank steps of the bucket; else of the whole bucket
+  int64_t first = 0;         // element there
+  bool is_rounded = false;   // 16-bit parameters, which follow from the master copies: to be written, never read
+};
+
+class StateDict {
+ public:
+  // All must outlive it.
+  StateDict(ParamStorage& params, const DeviceContext& device, const Model& model, const Program& program,
+            const Optimizer& optimizer);
+
+  const std::vector<StateTensor>& tensors() const { return tensors_; }
+  // Everything that must be written for this rank to go on; what replicas hold is each one's.
+  const std::vector<StatePart>& held() const { return held_; }
+  // A part of what it holds, so that over all ranks each element is in one of them. A pure function of the program.
+  std::vector<StatePart> own() const;
+
+  // Between steps. Copies region.count() elements to and from host memory; waits for the device.
+  void read(const StatePart& part, float* dst);
+  void write(const StatePart& part, const float* src);
+
+ private:
+  void add_bucket(int32_t bucket);
+  void add_params(int32_t bucket, const std::vector<int32_t>& params, bool is_rounded);
+  void add_runs(int32_t bucket, int32_t state, bool is_rounded);
+  Region local_region(int32_t param) const;
+  bool is_divided(const StatePart& part, gsel_axis axis) const;
+  // Calls with the address of the part's first element and its type there.
+  template <class Use>
+  void with_memory(const StatePart& part, bool writes, Use&& use);
+
+  ParamStorage& params_;
+  const DeviceContext& device_;
+  const Model& model_;
+  const Program& program_;
+  int32_t n_states_;
+  std::vector<StateTensor> tensors_;
+  std::vector<std::vector<int32_t>> tensor_of_;  // by parameter: of its values, then of each state
+  std::vector<StatePart> held_;
+};
+
+}  // namespace gsel

@@ -1,0 +1,314 @@
+/* Steps that run as graphs ([train] graph): over several steps, under each setting of [train], parameters, gradients,
+ * losses and norms are those of plain steps, bit for bit, and the double counts what was launched. What cannot be
+ * recorded is refused with its reason, or runs without graphs and says why. */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fake/cuda/graph_trial.h"
+
+/* Launches of a step are one, from the second on. */
+static void replays(training t, int launches) {
+  print_message("  %s", t.config);
+  const outcome plain = trained(t, "off");
+  assert_int_equal(plain.launches, 0);
+  for (int mode = 0; mode < 2; ++mode) {
+    const outcome graph = trained(t, mode ? "on" : "auto");
+    same(&plain, &graph);
+    assert_int_equal(graph.launches, launches);
+    assert_int_equal(graph.alive, 0);
+    assert_int_equal(graph.allocations, 0);
+    assert_non_null(strstr(graph.no_graphs, "\"no_graphs\":null"));
+    assert_true(graph.arena[0] == graph.arena[1]);
+  }
+  no_violations();
+}
+
+#define SGD "[train]\noptimizer = \"sgd\"\nmomentum = 0.5\nlearning_rate = 0.125\nbatch = 8\nseed = 3\n"
+#define ADAMW "[train]\noptimizer = \"adamw\"\nlearning_rate = 0.125\nbatch = 8\nseed = 3\n"
+
+static void graphs_give_the_bits_of_plain_steps(void** state) {
+  (void)state;
+  static const char* const configs[] = {
+      SGD,
+      ADAMW,
+      "[train]\noptimizer = \"sgd\"\nlearning_rate = 0.125\nbatch = 8\nseed = 3\n",
+      "[train]\noptimizer = \"adam\"\nlearning_rate = 0.125\nbatch = 8\nseed = 3\n",
+      "[train]\noptimizer = \"lion\"\nlearning_rate = 0.125\nbatch = 8\nseed = 3\n",
+      "[train]\noptimizer = \"adamw_8bit\"\nlearning_rate = 0.125\nbatch = 8\nseed = 3\n",
+      "[train]\noptimizer = \"sign_sgd\"\nlearning_rate = 0.125\nbatch = 8\nseed = 3\n",
+      ADAMW "microbatches = 2\n",
+      ADAMW "microbatches = 4\nclip_norm = 0.5\n",
+      SGD "gradient_norm = \"always\"\n",
+      SGD "non_finite = \"off\"\n",
+      ADAMW "precision = \"bf16\"\nclip_norm = 0.5\n",
+      ADAMW "precision = \"fp16\"\n",
+      ADAMW "precision = \"fp16\"\nloss_scale_window = 2\nclip_norm = 0.5\n",
+      ADAMW "schedule = \"linear\"\nwarmup_steps = 2\ntotal_steps = 7\n",
+      "[strategy.data]\nplugin = \"zero\"\nstage = 3\npersist_elems = 0\n" ADAMW "microbatches = 2\nclip_norm = 0.5\n",
+      "[strategy.data]\nplugin = \"ddp\"\nbucket_bytes = 100\n" ADAMW "microbatches = 2\nclip_norm = 0.5\n",
+  };
+  for (size_t i = 0; i < sizeof configs / sizeof *configs; ++i)
+    replays((training){.config = configs[i], .reads = 1}, STEPS - 1);
+}
+
+/* Parameters with rates of their own; some of whose gradients are in the search for numbers alone. */
+static void parameters_that_differ_are_stepped_as_they_are(void** state) {
+  (void)state;
+  static const uint32_t flags[] = {GSEL_PARAM_NO_DECAY, GSEL_PARAM_NO_CLIP, GSEL_PARAM_NO_DECAY | GSEL_PARAM_NO_CLIP};
+  for (size_t i = 0; i < sizeof flags / sizeof *flags; ++i) {
+    flags_of_v = flags[i];
+    replays((training){.config = ADAMW "weight_decay = 0.25\nclip_norm = 0.5\n", .reads = 1}, STEPS - 1);
+    replays((training){.config = SGD "weight_decay = 0.25\nclip_norm = 0.5\nnon_finite = \"off\"\n", .reads = 1},
+            STEPS - 1);
+  }
+  flags_of_v = 0;
+}
+
+/* Values minus the rate times the gradient, by kernels. */
+static int n_own_steps;
+static gsel_status own_step(const gsel_optimizer_call* c, void* user) {
+  (void)user;
+  ++n_own_steps;
+  int failed = scale(c->stream, c->gradient, -c->learning_rate, (uint64_t)c->count);
+  if (!failed) failed = add(c->stream, c->values, c->gradient, (uint64_t)c->count);
+  return failed ? GSEL_ERR_DEVICE : GSEL_OK;
+}
+
+/* The graph has forward and backward. */
+static void an_optimizer_of_the_embedder_is_called_in_each_step(void** state) {
+  (void)state;
+  gsel_optimizer_options optimizer = GSEL_OPTIMIZER_OPTIONS_INIT;
+  optimizer.step = own_step;
+  n_own_steps = 0;
+  replays((training){.config = ADAMW "clip_norm = 0.5\n", .optimizer = &optimizer, .sets_rate = 1}, STEPS - 1);
+  assert_int_equal(n_own_steps, 3 * STEPS * N_PARAMS);
+}
+
+static void what_happens_between_steps_changes_nothing(void** state) {
+  (void)state;
+  replays((training){.config = ADAMW, .reads = 1, .evaluates = 1, .sets_rate = 1}, STEPS - 1);
+  replays((training){.config = ADAMW "microbatches = 2\n", .evaluates = 1}, STEPS - 1);
+  replays((training){.config = SGD, .reads = 1, .pulls = 1}, STEPS - 1);
+}
+
+static void callbacks_are_called_in_two_steps(void** state) {
+  (void)state;
+  const training t = {.config = ADAMW "microbatches = 2\n"};
+  const outcome plain = trained(t, "off"), graph = trained(t, "on");
+  assert_int_equal(plain.calls, 2 * 7 * STEPS);
+  assert_int_equal(graph.calls, 2 * 7 * 2);
+}
+
+static void no_order_of_the_device_changes_a_bit(void** state) {
+  (void)state;
+  static const char* const orders[] = {"random", "others", "newest"};
+  for (size_t i = 0; i < sizeof orders / sizeof *orders; ++i) {
+    setenv("GSEL_FAKE_CUDA_ORDER", orders[i], 1);
+    replays((training){.config = ADAMW "microbatches = 2\nclip_norm = 0.5\n", .reads = 1}, STEPS - 1);
+  }
+  unsetenv("GSEL_FAKE_CUDA_ORDER");
+}
+
+/* ---- numbers that are not finite, and batches that end ---- */
+
+static void a_step_that_is_skipped_is_skipped(void** state) {
+  (void)state;
+  static const char* const configs[] = {ADAMW "non_finite = \"skip\"\n",
+                                        ADAMW "non_finite = \"skip\"\nclip_norm = 0.5\n",
+                                        ADAMW "precision = \"fp16\"\nmicrobatches = 2\n"};
+  infinite_sample = 8 * 4 + 5; /* of the fifth step */
+  for (size_t i = 0; i < sizeof configs / sizeof *configs; ++i) {
+    const outcome plain = trained((training){.config = configs[i]}, "off");
+    for (int k = 0; k < STEPS; ++k) assert_int_equal(plain.steps[k].skipped, k == 4);
+    const outcome graph = trained((training){.config = configs[i], .reads = 1}, "on");
+    assert_int_equal(graph.steps[4].skipped, 1);
+    replays((training){.config = configs[i], .reads = 1}, STEPS - 1);
+  }
+  infinite_sample = -1;
+}
+
+static void an_error_of_a_step_is_that_of_a_plain_one(void** state) {
+  (void)state;
+  char texts[2][512];
+  infinite_sample = 8 * 4 + 5;
+  for (int on = 0; on < 2; ++on) {
+    static outcome out;
+    gsel_error* err = NULL;
+    const training t = {.config = ADAMW "non_finite = \"error\"\n", .graph = on ? "on" : "off"};
+    assert_int_equal(train(&t, &out, &err), GSEL_ERR_CALLBACK);
+    snprintf(texts[on], sizeof texts[on], "%s", gsel_error_message(err).data);
+    gsel_error_free(err);
+  }
+  infinite_sample = -1;
+  assert_string_equal(texts[0], texts[1]);
+  no_violations();
+}
+
+/* Such a step is plain, and the graph is launched again in the next one. */
+static void a_batch_that_ends_early_is_a_plain_step(void** state) {
+  (void)state;
+  last_sample = 8 * 4 + 4; /* the second micro-batch of the fifth step */
+  replays((training){.config = ADAMW "microbatches = 2\n", .reads = 1}, STEPS - 2);
+  last_sample = -1;
+}
+
+/* ---- what cannot be recorded ---- */
+
+static gsel_status waits(const gsel_call* c, void* user) {
+  (void)user;
+  enter();
+  const int failed = cuda.synchronize(c->stream);
+  leave();
+  return failed ? GSEL_ERR_DEVICE : GSEL_OK;
+}
+static gsel_status waits_and_goes_on(const gsel_call* c, void* user) {
+  waits(c, user);
+  return GSEL_OK;
+}
+static gsel_status allocates(const gsel_call* c, void* user) {
+  uintptr_t at = 0;
+  (void)c, (void)user;
+  enter();
+  cuda.alloc(&at, 64);
+  leave();
+  return GSEL_OK;
+}
+/* Its own stream waits for that of the call, and nobody waits for it. */
+static gsel_status forks(const gsel_call* c, void* user) {
+  static void* event;
+  (void)user;
+  enter();
+  if (!event) CUDA("cuEventCreate", void**, unsigned)(&event, 2);
+  CUDA("cuEventRecord", void*, void*)(event, c->stream);
+  CUDA("cuStreamWaitEvent", void*, void*, unsigned)(card.stream, event, 0);
+  leave();
+  return GSEL_OK;
+}
+/* And now somebody does. */
+static gsel_status forks_and_joins(const gsel_call* c, void* user) {
+  static void* event;
+  forks(c, user);
+  enter();
+  if (!event) CUDA("cuEventCreate", void**, unsigned)(&event, 2);
+  CUDA("cuEventRecord", void*, void*)(event, card.stream);
+  CUDA("cuStreamWaitEvent", void*, void*, unsigned)(c->stream, event, 0);
+  leave();
+  return GSEL_OK;
+}
+
+static void falls_back(gsel_layer_fn fault, const char* why) {
+  static outcome plain, graph;
+  gsel_error* err = NULL;
+  training t = {.config = ADAMW "microbatches = 2\n", .graph = "off", .reads = 1};
+  of_fault = fault;
+  fault_from = 0;
+  if (train(&t, &plain, &err)) fail_msg("%s", gsel_error_message(err).data);
+  t.graph = "auto";
+  if (train(&t, &graph, &err)) fail_msg("%s", gsel_error_message(err).data);
+  same(&plain, &graph);
+  print_message("  %s\n", graph.no_graphs);
+  assert_int_equal(graph.launches, 0);
+  assert_int_equal(graph.alive, 0);
+  assert_non_null(strstr(graph.no_graphs, why));
+  t.graph = "on";
+  assert_int_equal(train(&t, &graph, &err), GSEL_ERR_UNSUPPORTED);
+  print_message("  %s\n", gsel_error_message(err).data);
+  assert_non_null(strstr(gsel_error_message(err).data, why));
+  gsel_error_free(err);
+  assert_int_equal(graph.alive, 0);
+  of_fault = NULL;
+  no_violations();
+}
+
+static void a_callback_that_needs_the_host_is_named(void** state) {
+  (void)state;
+  falls_back(waits, " failed in forward on rank 0, step 1, micro-batch 0");
+  falls_back(waits_and_goes_on, "a call that a capture forbids has invalidated it");
+  falls_back(allocates, "a call that a capture forbids has invalidated it");
+}
+
+static void a_stream_that_is_not_joined_is_an_error(void** state) {
+  (void)state;
+  falls_back(forks, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED");
+}
+
+static void streams_of_callbacks_are_part_of_a_graph(void** state) {
+  (void)state;
+  training t = {.config = SGD, .reads = 1};
+  of_fault = forks_and_joins;
+  fault_from = 0;
+  replays(t, STEPS - 1);
+  of_fault = NULL;
+}
+
+/* ---- where there are no graphs ---- */
+
+static void is_refused(const char* config, const char* device, const char* why) {
+  static outcome out;
+  gsel_error* err = NULL;
+  training t = {.config = config, .graph = "on", .device = device};
+  assert_int_equal(train(&t, &out, &err), GSEL_ERR_UNSUPPORTED);
+  print_message("  %s\n", gsel_error_message(err).data);
+  assert_non_null(strstr(gsel_error_message(err).data, "train.graph = \"on\""));
+  assert_non_null(strstr(gsel_error_message(err).data, why));
+  gsel_error_free(err);
+  if (!strcmp(device, "cpu")) return; /* the layers have no kernels there */
+  outcome plain = trained(t, "off");
+  outcome graph = trained(t, "auto");
+  same(&plain, &graph);
+  assert_int_equal(graph.launches, 0);
+  assert_non_null(strstr(graph.no_graphs, why));
+}
+
+static void a_configuration_without_graphs_is_refused(void** state) {
+  (void)state;
+  is_refused(ADAMW, "cpu", "graph.toml:7: train.graph = \"on\" is not possible: the trainer's device is the host");
+  is_refused(ADAMW "lending = \"moved\"\n", "cuda:0", "gives each call other addresses");
+  is_refused("[strategy.data]\nplugin = \"zero\"\nstage = 1\noffload = \"state\"\n" ADAMW, "cuda:0",
+             "copies what is offloaded in each step");
+  no_violations();
+}
+
+/* The driver is looked for once in a process, so this is one of its own. */
+static void a_driver_without_graphs_is_named(void** state) {
+  int status = 0;
+  (void)state;
+  fflush(NULL);
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv("GSEL_FAKE_CUDA_LACKS", "cuGraphLaunch", 1);
+    is_refused(ADAMW, "cuda:0", "the CUDA driver has no cuGraphLaunch");
+    _exit(0);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+}
+
+int main(void) {
+  infinite_sample = last_sample = -1;
+  load_doubles("fake_libnccl.so");
+  card = open_gpu(0);
+  double weights[MOST_BATCH + 1];
+  for (int i = 0; i <= MOST_BATCH; ++i) weights[i] = i;
+  one = (double*)alloc(&card, sizeof weights);
+  copy(&card, one, weights, sizeof weights);
+  key_log = (uint64_t*)alloc(&card, 8);
+  finish(&card);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_driver_without_graphs_is_named), /* before the driver is looked for */
+      cmocka_unit_test(graphs_give_the_bits_of_plain_steps),
+      cmocka_unit_test(parameters_that_differ_are_stepped_as_they_are),
+      cmocka_unit_test(an_optimizer_of_the_embedder_is_called_in_each_step),
+      cmocka_unit_test(what_happens_between_steps_changes_nothing),
+      cmocka_unit_test(callbacks_are_called_in_two_steps),
+      cmocka_unit_test(no_order_of_the_device_changes_a_bit),
+      cmocka_unit_test(a_step_that_is_skipped_is_skipped),
+      cmocka_unit_test(an_error_of_a_step_is_that_of_a_plain_one),
+      cmocka_unit_test(a_batch_that_ends_early_is_a_plain_step),
+      cmocka_unit_test(a_callback_that_needs_the_host_is_named),
+      cmocka_unit_test(a_stream_that_is_not_joined_is_an_error),
+      cmocka_unit_test(streams_of_callbacks_are_part_of_a_graph),
+      cmocka_unit_test(a_configuration_without_graphs_is_refused),
+  };
+  return cmocka_run_group_tests_name("train_graph", tests, NULL, NULL);
+}
