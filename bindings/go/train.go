@@ -479,7 +479,7 @@ func (t *Trainer) Save(ctx context.Context, folder string) (CheckpointReport, er
 	})
 }
 
-// Load loads a checkpoint, or the newest of a folder of them, whatever strategy and number of ranks saved it. Collective.
+// Load loads a checkpoint, or the newest of a folder of checkpoints, whatever strategy and number of ranks saved it. Collective.
 func (t *Trainer) Load(ctx context.Context, path string) (CheckpointReport, error) {
 	return t.checkpoint(ctx, path, func(p *C.gsel_trainer, path C.gsel_str, r *C.gsel_checkpoint_report, err **C.gsel_error) C.gsel_status {
 		return C.gsel_trainer_load(p, path, r, err)

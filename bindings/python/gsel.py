@@ -1040,8 +1040,8 @@ class Trainer(_Closable):
         return self._checkpoint("gsel_trainer_save", folder)
 
     def load(self, path):
-        """Loads a checkpoint, or the newest of a folder of them, whatever strategy and number of ranks saved it. All
-        ranks call it alike."""
+        """Loads a checkpoint, or the newest of a folder of checkpoints, whatever strategy and number of ranks saved it.
+        All ranks call it alike."""
         return self._checkpoint("gsel_trainer_load", path)
 
     def set_learning_rate(self, rate):

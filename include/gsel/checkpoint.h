@@ -37,7 +37,7 @@ GSEL_API gsel_status gsel_trainer_save(gsel_trainer *trainer, gsel_str folder, g
 /* Loads a checkpoint between steps; the next step is the one that followed the save. A collective. Model and optimizer
  * are those that were saved; strategy, mesh, number of ranks, precision and device may be others. Each rank reads the
  * bytes that it holds.
- *   path    a checkpoint, or a folder of them, of which the newest whole one is taken; borrowed for the call
+ *   path    a checkpoint, or a folder with several: the newest whole one is taken; borrowed for the call
  *   report  may be NULL
  * Errors: GSEL_ERR_ARG; GSEL_ERR_STATE; GSEL_ERR_UNSUPPORTED, as of gsel_trainer_save; GSEL_ERR_NOT_FOUND;
  * GSEL_ERR_PARSE with file and place; GSEL_ERR_MISMATCH (another model, with the differences; or another rank makes

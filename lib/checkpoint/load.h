@@ -18,7 +18,7 @@ struct Loaded {
   uint64_t bytes_held = 0;  // that this rank needed
 };
 
-// A collective. path: a checkpoint, or a folder of them, of which the newest that has a whole manifest is taken.
+// A collective. path: a checkpoint, or a folder with several: the newest that has a whole manifest is taken.
 // Everything is checked before the first element of the trainer is changed; `begins_to_write` is called then, and from
 // there on a failure leaves a mixture. GSEL_ERR_NOT_FOUND, GSEL_ERR_PARSE (with file and place), GSEL_ERR_MISMATCH (the
 // checkpoint is of another model or optimizer; names what differs), GSEL_ERR_IO; on the other ranks GSEL_ERR_PEER.

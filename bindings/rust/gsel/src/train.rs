@@ -224,7 +224,7 @@ impl<C: Borrow<Comm>> Trainer<C> {
         let folder = text::given(folder);
         filled(|out, error| unsafe { sys::gsel_trainer_save(self.raw(), folder, out, error) }).map(CheckpointReport::of)
     }
-    /// Loads a checkpoint, or the newest of a folder of them, whatever strategy and number of ranks saved it. A collective.
+    /// Loads a checkpoint, or the newest of a folder of checkpoints, whatever strategy and number of ranks saved it. A collective.
     pub fn load(&mut self, path: &str) -> Result<CheckpointReport> {
         let path = text::given(path);
         filled(|out, error| unsafe { sys::gsel_trainer_load(self.raw(), path, out, error) }).map(CheckpointReport::of)
