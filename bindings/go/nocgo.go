@@ -716,3 +716,17 @@ type MemoryPart struct {
 func (t *Trainer) Memory() (parts []MemoryPart, err error) { return *new([]MemoryPart), ErrNoCgo }
 func (t *Trainer) StepJSON() (json string, err error)      { return *new(string), ErrNoCgo }
 func (t *Trainer) Close() error                            { return ErrNoCgo }
+
+type WeightsReport struct {
+	Tensors, Kept, Ignored, Widened   int
+	Bytes, NeededBytes, ComparedBytes uint64
+	Reads                             uint64
+	Elapsed                           time.Duration
+}
+
+func (t *Trainer) LoadWeights(ctx context.Context, path string, rules *Config) (WeightsReport, error) {
+	return *new(WeightsReport), ErrNoCgo
+}
+func (t *Trainer) ExportWeights(ctx context.Context, path string, rules *Config, dtype DType) (WeightsReport, error) {
+	return *new(WeightsReport), ErrNoCgo
+}

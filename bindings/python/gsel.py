@@ -137,6 +137,10 @@ _StepReport = _struct(
 _CheckpointReport = _struct(
     "gsel_checkpoint_report", "struct_size:I reserved:I step:q bytes:Q needed_bytes:Q seconds:d")
 
+_WeightsReport = _struct(
+    "gsel_weights_report", "struct_size:I reserved:I n_tensors:i n_kept:i n_ignored:i n_widened:i bytes:Q "
+    "needed_bytes:Q compared_bytes:Q reads:Q seconds:d")
+
 # Each function as name, result and parameters, in the same letters; v: nothing, t: static text. The last parameter of a
 # fallible one is the error.
 _FUNCTIONS = """
@@ -162,6 +166,7 @@ gsel_model_finish i(pp) gsel_model_free v(p)
 gsel_trainer_create i(ppppp) gsel_trainer_next_work i(ppp) gsel_trainer_complete i(pQisp) gsel_trainer_report i(ppp)
 gsel_trainer_begin_evaluation i(pqp) gsel_trainer_read_param i(pipzp) gsel_trainer_read_gradient i(pipzp)
 gsel_trainer_set_learning_rate i(pdp) gsel_trainer_save i(pspp) gsel_trainer_load i(pspp) gsel_trainer_free v(p)
+gsel_trainer_load_weights i(psppp) gsel_trainer_export_weights i(pspipp)
 """
 _FREE = _c.CFUNCTYPE(None, _c.c_void_p)
 _OP = _c.CFUNCTYPE(_c.c_int32, _c.c_void_p, _c.c_void_p, _c.c_size_t, _c.c_int32, _c.c_void_p)
@@ -1043,6 +1048,22 @@ class Trainer(_Closable):
         """Loads a checkpoint, or the newest of a folder of checkpoints, whatever strategy and number of ranks saved it.
         All ranks call it alike."""
         return self._checkpoint("gsel_trainer_load", path)
+
+    def _weights(self, function, path, map, *dtype):
+        raw, text, handle, map = _WeightsReport(), _text(path), self._open, _config(map)
+        rules = map and map._open
+        self._comm._waiting(lambda: _call(function, handle, text, rules, *dtype, _c.byref(raw)), handle._needs[0])
+        return _types.SimpleNamespace(**{name: getattr(raw, name) for name, _ in raw._fields_[2:]})
+
+    def load_weights(self, path, map=None):
+        """Loads parameters from a safetensors file, or from a folder of a model hub, as [weights] of map says (a Config,
+        a path, or None: the trainer's own). All ranks call it alike."""
+        return self._weights("gsel_trainer_load_weights", path, map)
+
+    def export_weights(self, path, map=None, dtype=F32):
+        """Writes the parameters as one safetensors file, with the names and the layout of the map. All ranks call it
+        alike."""
+        return self._weights("gsel_trainer_export_weights", path, map, dtype)
 
     def set_learning_rate(self, rate):
         _call("gsel_trainer_set_learning_rate", self._open, rate)

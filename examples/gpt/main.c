@@ -31,6 +31,7 @@ struct session {
   gsel_comm* comm; /* that the trainer works on: of a GPU where there is one */
   gsel_comm* host; /* the same ranks, for numbers of the host; without a GPU it is comm */
   gsel_config* config;
+  gsel_config* map; /* of weights; NULL: config is */
   struct text text;
   struct gpt_model gpt;
   gsel_trainer* trainer;
@@ -137,6 +138,25 @@ static int join(struct session* s, int on_gpu) {
   return 0;
 }
 
+/* Says what a load or an export of weights did. */
+static void show_weights(const struct session* s, const char* did, const gsel_weights_report* report,
+                         const char* where) {
+  if (s->rank == 0)
+    printf("%s %" PRId32 " tensors, %" PRIu64 " bytes%s %s\n", did, report->n_tensors, report->bytes, where,
+           *did == 'r' ? s->options.weights : s->options.export_to);
+}
+
+/* Parameters of another program in place of initial ones. */
+static int load_weights(struct session* s) {
+  gsel_weights_report report = GSEL_WEIGHTS_REPORT_INIT;
+  const gsel_str map = GSEL_STR(s->options.map), path = GSEL_STR(s->options.weights);
+  if (map.data && gsel_config_load(map, &s->map, &s->err)) return call_failed(s, "");
+  if (!path.data) return 0;
+  if (gsel_trainer_load_weights(s->trainer, path, s->map, &report, &s->err)) return call_failed(s, "");
+  show_weights(s, "read", &report, " on this rank, from");
+  return 0;
+}
+
 static int start(struct session* s) {
   char why[512];
   const gsel_str path = GSEL_STR(s->options.config);
@@ -157,6 +177,7 @@ static int start(struct session* s) {
   options.data = fill;
   options.data_user_data = s;
   if (gsel_trainer_create(s->comm, s->gpt.model, &options, &s->trainer, &s->err)) return call_failed(s, "");
+  if (load_weights(s)) return -1;
   if (record_init(&s->record, gsel_comm_world_size(s->comm))) return failed(s, "", "out of memory");
   count_sent(s, s->sent_before);
   return 0;
@@ -263,6 +284,15 @@ static int write_program(struct session* s) {
   return 0;
 }
 
+static int export_weights(struct session* s) {
+  gsel_weights_report report = GSEL_WEIGHTS_REPORT_INIT;
+  const gsel_str path = GSEL_STR(s->options.export_to);
+  if (!path.data) return 0;
+  if (gsel_trainer_export_weights(s->trainer, path, s->map, GSEL_F32, &report, &s->err)) return call_failed(s, "");
+  show_weights(s, "wrote", &report, ", to");
+  return 0;
+}
+
 /* All ranks let the model run, for where parameters lie in shards that gathers them; rank 0 shows what it wrote. */
 static int write_sample(struct session* s) {
   if (!s->options.sample) return 0;
@@ -334,6 +364,7 @@ static void finish(struct session* s) {
   device_text_free(&s->on_device);
   gpt_model_free(&s->gpt);
   text_free(&s->text);
+  gsel_config_free(s->map);
   gsel_config_free(s->config);
   if (s->comm != s->host) gsel_comm_free(s->comm);
   gsel_comm_free(s->host);
@@ -341,7 +372,7 @@ static void finish(struct session* s) {
 
 /* Each part has said what went wrong when it answers anything but 0. */
 static int run(struct session* s) {
-  return start(s) || train(s) || write_program(s) || write_record(s) || write_sample(s);
+  return start(s) || train(s) || write_program(s) || export_weights(s) || write_record(s) || write_sample(s);
 }
 
 int main(int argc, char** argv) {

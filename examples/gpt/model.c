@@ -24,8 +24,9 @@ struct builder {
   struct gpt_model* gpt;
   gsel_error** err;
   gsel_status status;
-  char block[32];  /* in front of names: "h0." */
-  int forgettable; /* what the layers to come write may be forgotten after forward and computed again for backward */
+  char block[32];    /* in front of names: "h0." */
+  int32_t of_tokens; /* the embedding of tokens, which a tied head reads as well */
+  int forgettable;   /* what the layers to come write may be forgotten after forward and computed again for backward */
 };
 
 struct name {
@@ -223,10 +224,10 @@ static void add_layer(struct builder* b, const char* stem, const struct layer_ki
 /* A vocabulary in parts gives partial sums: of a token's row each rank but one has nothing to add. */
 static int32_t embedding(struct builder* b, int32_t tokens) {
   const int64_t context = b->sizes->context, width = b->sizes->width;
-  const int32_t of_tokens = weight(b, "embed", ".token", GPT_VOCAB, width, 0.02, columns);
+  b->of_tokens = weight(b, "embed", ".token", GPT_VOCAB, width, 0.02, columns);
   const int32_t of_positions = weight(b, "embed", ".position", context, width, 0.02, whole);
   const int32_t x = activation(b, "embed.token", width, GSEL_PLACEMENT_PARTIAL, whole);
-  add_layer(b, "embed.token", b->kinds->token, only(tokens), only(x), only(of_tokens), 0, 0);
+  add_layer(b, "embed.token", b->kinds->token, only(tokens), only(x), only(b->of_tokens), 0, 0);
   const int32_t y = stream(b, "embed.position");
   add_layer(b, "embed.position", b->kinds->position, only(x), only(y), only(of_positions), 0,
             (double)(context * width));
@@ -244,15 +245,20 @@ static int32_t layernorm(struct builder* b, const char* stem, int32_t x) {
 }
 
 /* With blocks, see struct split, the output is [context][blocks][out / blocks]. */
-static int32_t linear(struct builder* b, const char* stem, int32_t x, int64_t in, int64_t out, double deviation,
-                      struct split split, int with_bias) {
-  const int32_t w = weight(b, stem, ".w", out, in, deviation, split);
-  const int32_t bias = with_bias ? vector(b, stem, ".b", out, GSEL_INIT_ZEROS, split) : -1;
+static int32_t product(struct builder* b, const char* stem, int32_t x, int32_t w, int32_t bias, int64_t in, int64_t out,
+                       struct split split) {
   const int32_t placement = split.by == BY_COLUMNS ? GSEL_PLACEMENT_SHARD : GSEL_PLACEMENT_PARTIAL;
   const int32_t y = activation(b, stem, out / split.blocks, placement, split);
   add_layer(b, stem, b->kinds->linear, only(x), only(y), both(w, bias), 0,
             2.0 * (double)(b->sizes->context * in * out));
   return y;
+}
+
+static int32_t linear(struct builder* b, const char* stem, int32_t x, int64_t in, int64_t out, double deviation,
+                      struct split split, int with_bias) {
+  const int32_t w = weight(b, stem, ".w", out, in, deviation, split);
+  const int32_t bias = with_bias ? vector(b, stem, ".b", out, GSEL_INIT_ZEROS, split) : -1;
+  return product(b, stem, x, w, bias, in, out, split);
 }
 
 static struct phases ring_shift(int64_t width_per_position, const struct gpt_sizes* sizes, uint32_t flags) {
@@ -343,7 +349,8 @@ gsel_status gpt_model_create(const struct gpt_sizes* sizes, const struct layer_k
   int32_t x = embedding(&b, out->tokens);
   for (int64_t i = 0; i < sizes->layers; ++i) x = block(&b, i, x);
   x = layernorm(&b, "final", x);
-  out->logits = linear(&b, "head", x, sizes->width, GPT_VOCAB, 0.02, columns, 0);
+  const int32_t head = sizes->tied ? b.of_tokens : weight(&b, "head", ".w", GPT_VOCAB, sizes->width, 0.02, columns);
+  out->logits = product(&b, "head", x, head, -1, sizes->width, GPT_VOCAB, columns);
   loss(&b, out->logits, out->targets);
   if (b.status == GSEL_OK) b.status = gsel_model_finish(out->model, err);
   if (b.status != GSEL_OK) gpt_model_free(out);

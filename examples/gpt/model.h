@@ -14,13 +14,14 @@ struct gpt_sizes {
   int attention;    /* GPT_WHOLE, GPT_RING or GPT_FUSED */
   gsel_dtype dtype; /* of parameters and values: GSEL_F32, or 0 for it; GSEL_BF16 on a GPU */
   int products;     /* on a GPU: GPT_PLAIN or GPT_CUBLASLT */
+  int tied;         /* the head has the embedding of tokens as its weight */
 };
 /* whole: all probabilities of a sample are kept for backward. ring: blocks of keys and values go round the context axis
  * where positions are divided (ring.c). fused: the same in one block, where positions are not. */
 enum { GPT_WHOLE, GPT_RING, GPT_FUSED };
 enum { GPT_PLAIN, GPT_CUBLASLT };
 #define GPT_DEFAULT_SIZES \
-  { 4, 256, 4, 128, GPT_WHOLE, GSEL_F32, GPT_PLAIN }
+  { 4, 256, 4, 128, GPT_WHOLE, GSEL_F32, GPT_PLAIN, 0 }
 
 /* What main needs of the description: the values it feeds, the one it reads to write text, sizes of parameters. */
 struct gpt_model {

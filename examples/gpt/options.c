@@ -10,7 +10,7 @@
 static const char usage[] =
     "usage: gpt --data FILE [--config gsel.toml] [--steps N | --seconds S] [--sample N] [--json FILE]\n"
     "           [--program PREFIX] [--check] [--quiet] [--layers N] [--width N] [--heads N] [--context N]\n"
-    "           [--attention KIND] [--products KIND]\n"
+    "           [--attention KIND] [--products KIND] [--tied] [--weights PATH] [--export FILE] [--map FILE]\n"
     "  trains a small GPT on the bytes of FILE; alone, or on N ranks as: gsel run -n N -- gpt ...\n"
     "  --config   how it is trained: strategy, optimizer, batch (default: gsel run's --config, else defaults)\n"
     "  --steps    stop after N steps (default 300); --seconds: stop after S seconds\n"
@@ -21,6 +21,11 @@ static const char usage[] =
     "  --attention  whole (default); fused: does not store the probabilities; ring: the same, in blocks of keys and\n"
     "             values that ranks with some of the positions pass on\n"
     "  --products  of matrices, on a GPU: plain (default); cublaslt; auto: cublaslt where it is found, else plain\n"
+    "  --tied     the head has the embedding of tokens as its weight\n"
+    "  --weights  begin with the parameters of a safetensors file, or of a folder of a model hub; --export: write "
+    "them\n"
+    "             to FILE at the end; --map: the configuration whose [weights] says how they lie there (default: "
+    "--config)\n"
     "  on a GPU: gsel run --devices ..., or [select] accelerator = \"cuda\" in the configuration; in bf16: [train]\n"
     "             precision = \"bf16\"\n";
 
@@ -79,6 +84,9 @@ static int take(struct options* o, const char* option, const char* value) {
   if (!strcmp(option, "--data")) return o->data = value, 0;
   if (!strcmp(option, "--json")) return o->json = value, 0;
   if (!strcmp(option, "--program")) return o->program = value, 0;
+  if (!strcmp(option, "--weights")) return o->weights = value, 0;
+  if (!strcmp(option, "--export")) return o->export_to = value, 0;
+  if (!strcmp(option, "--map")) return o->map = value, 0;
   if (!strcmp(option, "--attention")) return read_attention(o, value);
   if (!strcmp(option, "--products")) return read_products(o, value);
   if (!strcmp(option, "--seconds"))
@@ -87,8 +95,8 @@ static int take(struct options* o, const char* option, const char* value) {
 }
 
 static int takes_value(const char* option) {
-  static const char* const others[] = {"--config",  "--data",      "--json",    "--program",
-                                       "--seconds", "--attention", "--products"};
+  static const char* const others[] = {"--config",    "--data",     "--json",    "--program", "--seconds",
+                                       "--attention", "--products", "--weights", "--export",  "--map"};
   for (size_t i = 0; i < sizeof others / sizeof *others; ++i)
     if (!strcmp(option, others[i])) return 1;
   struct options unused;
@@ -106,6 +114,8 @@ int options_parse(struct options* o, int argc, char** argv) {
       o->quiet = 1;
     } else if (!strcmp(argv[i], "--check")) {
       o->check = 1;
+    } else if (!strcmp(argv[i], "--tied")) {
+      o->sizes.tied = 1;
     } else if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
       fputs(usage, stdout);
       return 1;

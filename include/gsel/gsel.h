@@ -36,7 +36,7 @@
  *   gsel/mesh.h      the coordinates of ranks on the axes       gsel/timeline.h  steps and recordings as a picture
  *   gsel/registry.h  which plugins were found                   gsel/log.h       where log lines go
  *   gsel/plan.h      which strategy, how fast, does it fit  gsel/dlpack.h    tensors of other libraries
- *   gsel/checkpoint.h  training that goes on later
+ *   gsel/checkpoint.h  training that goes on later          gsel/weights.h   parameters of other programs, and for them
  *   gsel/plugin.h, gsel/device.h, gsel/transport.h   for authors of plugins; not included here
  *
  * Rules that hold everywhere:
@@ -67,5 +67,6 @@
 #include <gsel/timeline.h>
 #include <gsel/train.h>
 #include <gsel/types.h>
+#include <gsel/weights.h>
 
 #endif

@@ -16,6 +16,7 @@
 
 #include "base/axis.h"
 #include "base/error.h"
+#include "base/weight_rules.h"
 
 namespace gsel {
 
@@ -88,6 +89,10 @@ struct Config {
     int64_t progress_steps = 0;      // steps between progress lines in the log; 0: no progress lines
     std::string timeline;            // folder for the timeline of each rank's last step; empty: none
   } train;
+  struct {
+    std::string prefix;             // that names in a file may have in front
+    std::vector<WeightRule> rules;  // none: each parameter is the tensor of its name
+  } weights;
 
   // Value of a core key by dotted name as text; nullptr when unknown.
   const std::string* get(std::string_view key) const;

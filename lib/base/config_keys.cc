@@ -100,7 +100,7 @@ std::span<const ConfigKey> host_keys() {
   return kHostKeys;
 }
 
-// ---- rows of [train] ------------------------------------------------------------------------------------------------
+// ---- rows of [train] and [weights] ----------------------------------------------------------------------------------
 
 constexpr std::string_view optimizers[] = {"adamw", "adam", "adamw_8bit", "lion", "sgd", "sign_sgd"};
 constexpr std::string_view schedules[] = {"constant", "linear", "cosine", "wsd"};
@@ -333,6 +333,13 @@ constexpr ConfigKey kTrainKeys[] = {
      {},
      "folder to which each rank writes when the instructions of its last step began and ended; empty means none",
      [](Config& c, const Scalar& v) { c.train.timeline = v.text; }},
+    {"weights.prefix",
+     KeyType::text,
+     "",
+     kAny,
+     {},
+     "what names of tensors in a file of weights may have in front; an export writes them without it",
+     [](Config& c, const Scalar& v) { c.weights.prefix = v.text; }},
 };
 
 std::span<const ConfigKey> train_keys() {

@@ -11,6 +11,7 @@
 #include "base/config_keys.h"
 #include "base/text.h"
 #include "base/toml_scan.h"
+#include "base/weight_keys.h"
 
 namespace gsel {
 namespace {
@@ -139,6 +140,8 @@ class Reader {
     for (const Entry& inner : entries_of(*table)) {
       if (name == "strategy")
         read_strategy(inner);
+      else if (name == "weights" && inner.key->str() == "map")
+        read_weight_rules(inner);
       else
         read_key(inner, name);
     }
@@ -154,6 +157,43 @@ class Reader {
       reject(place, "{} = {} {}; expected {}", key->name, shown(*value), wrong, expectation(*key));
     store_value(config_, *key, *value);
     config_.places[place.token] = place;
+  }
+
+  // [[weights.map]]
+  void read_weight_rules(const Entry& entry) {
+    const Place place = place_of(entry, "weights.map");
+    const toml::array* const rules = entry.node->as_array();
+    if (!rules) reject(place, "{} is {}; expected sections [[{}]]", place.token, kind_of(*entry.node), place.token);
+    for (const toml::node& node : *rules) {
+      const toml::table* const table = node.as_table();
+      const Place rule = place_at(node.source().begin, place.token);
+      if (!table) reject(rule, "{} has {}; expected sections [[{}]]", place.token, kind_of(node), place.token);
+      std::vector<WeightEntry> entries;
+      for (const Entry& inner : entries_of(*table)) entries.push_back(weight_entry(inner, place.token));
+      config_.weights.rules.push_back(weight_rule_of(entries, rule));
+    }
+    config_.places[place.token] = place;
+  }
+
+  WeightEntry weight_entry(const Entry& entry, const std::string& section) const {
+    WeightEntry out;
+    out.key = entry.key->str();
+    out.place = place_of(entry, section + "." + out.key);
+    if (const auto value = scalar_of(*entry.node)) {
+      out.values.push_back(*value);
+    } else if (const toml::array* list = entry.node->as_array()) {
+      out.is_list = true;
+      for (const toml::node& item : *list) {
+        const auto one = scalar_of(item);
+        if (!one)
+          reject(place_at(item.source().begin, out.place.token), "{} has {} in its list; expected single values",
+                 out.place.token, kind_of(item));
+        out.values.push_back(*one);
+      }
+    } else {
+      out.kind = kind_of(*entry.node);
+    }
+    return out;
   }
 
   // Names the nearest known word, and for a key also the same key in another section.

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "base/text.h"
+
 // NOLINTNEXTLINE(misc-no-recursion): as deep as the chain of causes
 gsel_error::gsel_error(gsel::Error e) : error(std::move(e)) {
   if (error.cause()) cause = std::make_unique<gsel_error>(*error.cause());

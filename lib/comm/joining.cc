@@ -5,7 +5,9 @@
 
 #include "base/options.h"
 #include "base/text.h"
+#include "comm/call/check.h"
 #include "comm/communicator.h"
+#include "comm/device/device_backend.h"
 #include "comm/hosts/meeting.h"
 
 namespace gsel {

@@ -26,6 +26,10 @@ std::string text_of(JointCall call, int64_t argument) {
       return "gsel_trainer_save";
     case JointCall::load:
       return "gsel_trainer_load";
+    case JointCall::load_weights:
+      return "gsel_trainer_load_weights";
+    case JointCall::export_weights:
+      return "gsel_trainer_export_weights";
     case JointCall::run_pipeline:
       return fmt::format("gsel_pipeline_run({})", argument == GSEL_FORWARD ? "GSEL_FORWARD" : "GSEL_FORWARD_BACKWARD");
   }

@@ -15,6 +15,8 @@ enum class JointCall : uint8_t {
   set_learning_rate,
   save,
   load,
+  load_weights,
+  export_weights,
   run_pipeline
 };
 

@@ -447,6 +447,15 @@ StateDict Trainer::begin_state(JointCall call) {
   return {executor_->params(), *executor_->device(), *local_, program_, *optimizer_};
 }
 
+StateDict Trainer::begin_params(JointCall call) {
+  refuse_in_child();
+  refuse_under_way(call == JointCall::load_weights ? "load weights" : "export weights");
+  if (executor_->broken()) fail(GSEL_ERR_STATE, "an earlier step failed; free the trainer");
+  begin_joint_call(comm_, *executor_, call);
+  executor_->settle_last_step();
+  return {executor_->params(), *executor_->device(), *local_, program_, *optimizer_};
+}
+
 TrainingNumbers Trainer::numbers() const {
   TrainingNumbers numbers = executor_->numbers();
   numbers.learning_rate = optimizer_->set_rate();

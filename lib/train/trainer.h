@@ -54,6 +54,9 @@ class Trainer {
   // Between steps, for checkpoints: begins the call on all ranks and makes the last step final. GSEL_ERR_UNSUPPORTED:
   // something that this trainer keeps has no form in a checkpoint.
   StateDict begin_state(JointCall call);
+  // The same for parameters alone, which every trainer can give and take.
+  StateDict begin_params(JointCall call);
+  const Config& config() const { return config_; }
   Communicator& comm() { return comm_; }
   TrainingNumbers numbers() const;
   void go_on_from(const TrainingNumbers& numbers);

@@ -137,6 +137,7 @@ static const char* const given_out[] = {
     "gsel_decision",
     "gsel_step_report",
     "gsel_checkpoint_report",
+    "gsel_weights_report",
     "gsel_work",
     "gsel_data_request",
     "gsel_param_info",

@@ -135,7 +135,7 @@ static const Mistake kMistakes[] = {
     {"[trian]\nbatch = 4\n", GSEL_ERR_CONFIG, "gsel.toml:1: unknown section \"trian\"; did you mean \"train\"?",
      "trian", 1, 2},
     {"[something]\n", GSEL_ERR_CONFIG,
-     "gsel.toml:1: unknown section \"something\"; there are strategy, select, comm, mesh, train", "something", 1, 2},
+     "gsel.toml:1: unknown section \"something\"; there are strategy, select, comm, mesh, train, weights", "something", 1, 2},
     {"[strategy.dat]\nplugin = \"dp\"\n", GSEL_ERR_CONFIG,
      "gsel.toml:1: unknown section \"strategy.dat\"; did you mean \"strategy.data\"?", "strategy.dat", 1, 11},
     {"[train]\nbatch = 0\n", GSEL_ERR_CONFIG,

@@ -19,7 +19,7 @@ namespace {
 using namespace gsel;
 using namespace gsel::plan;
 
-constexpr gpt_sizes kSizes = {4, 32, 4, 16, GPT_WHOLE, GSEL_F32, GPT_PLAIN};
+constexpr gpt_sizes kSizes = {4, 32, 4, 16, GPT_WHOLE, GSEL_F32, GPT_PLAIN, 0};
 
 struct Setup {
   const char* toml;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "comm/device/accelerator.h"
 #include "comm/device/transport.h"
 
 namespace gsel {

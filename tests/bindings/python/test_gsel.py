@@ -346,6 +346,27 @@ class Training(unittest.TestCase):
                 return after
         np.testing.assert_array_equal(*ranks(2, run))
 
+    def test_weights_go_through_a_file(self):
+        rules = "".join(f'[[weights.map]]\nsource = "{name}"\ntarget = "{name}"\n' for name in ("rows", "bias", "offsets"))
+        rules += '[[weights.map]]\nsource = "turned"\ntarget = "weights"\ntranspose = true\n'
+
+        def run(comm):
+            path = os.path.join(folder, "weights.safetensors")
+            config, rules_of_file = gsel.Config(text=self.CONFIG), gsel.Config(text=rules)
+            with train_mlp.network() as model, gsel.Trainer(comm, model, config) as trainer:
+                written = trainer.export_weights(path, rules_of_file)
+                self.assertEqual((4, comm.rank == 0), (written.n_tensors, written.bytes > 0))
+                first = trainer.read_param(0, np.empty((81, 32), np.float32))
+                self.step(trainer.step())
+                read = trainer.load_weights(path, rules_of_file)
+                self.assertEqual((4, 0, 0), (read.n_tensors, read.n_kept, read.n_ignored))
+                np.testing.assert_array_equal(first, trainer.read_param(0, np.empty_like(first)))
+                with self.assertRaises(gsel.MismatchError) as refused:
+                    trainer.load_weights(path)
+                self.assertIn('1 tensor without a parameter: "turned"', str(refused.exception))
+        with tempfile.TemporaryDirectory() as folder:
+            ranks(2, run)
+
     def test_loop_that_is_left_fails_the_step_everywhere(self):
         for leave in ("raise", "break"):
             def run(comm):

@@ -789,6 +789,22 @@ pub struct gsel_timeline {
 }
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct gsel_weights_report {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub n_tensors: i32,
+    pub n_kept: i32,
+    pub n_ignored: i32,
+    pub n_widened: i32,
+    pub bytes: u64,
+    pub needed_bytes: u64,
+    pub compared_bytes: u64,
+    pub reads: u64,
+    pub seconds: f64,
+}
+unsafe impl crate::Sized32 for gsel_weights_report {}
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct gsel_host_v1 {
     pub struct_size: u32,
     pub abi_minor: u32,
@@ -1502,6 +1518,9 @@ extern "C" {
     pub fn gsel_timeline_add(timeline: *mut gsel_timeline, json: gsel_str, name: gsel_str, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_timeline_draw(timeline: *mut gsel_timeline, format: i32, out: *mut gsel_str, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_timeline_free(timeline: *mut gsel_timeline);
+    pub fn gsel_weights_report_init(report: *mut gsel_weights_report, struct_size: usize);
+    pub fn gsel_trainer_load_weights(trainer: *mut gsel_trainer, path: gsel_str, map: *const gsel_config, report: *mut gsel_weights_report, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_trainer_export_weights(trainer: *mut gsel_trainer, path: gsel_str, map: *const gsel_config, dtype: gsel_dtype, report: *mut gsel_weights_report, err: *mut *mut gsel_error) -> gsel_status;
 }
 pub const GSEL_OK: i32 = 0;
 pub const GSEL_ERR_ARG: i32 = -1;

@@ -55,6 +55,7 @@ mod schedule;
 mod select;
 mod text;
 mod train;
+mod weights;
 
 /// Every declaration of C: what has no type here, such as the flags `sys::GSEL_PARAM_FROZEN` and `sys::GSEL_LAYER_LOSS`.
 pub use gsel_sys as sys;
@@ -84,6 +85,7 @@ pub use request::{wait_any, Making, Persistent, Request, Scope, Scoped};
 pub use schedule::{Schedule, Simulation, Timeline, Times};
 pub use select::{compat_systems, Candidate, Decision, Reservation, Resolve, Selection};
 pub use train::{CheckpointReport, Data, DataOutcome, MemoryPart, StepReport, Trainer, TrainerOptions};
+pub use weights::WeightsReport;
 
 /// Version of the loaded library as major * 10000 + minor * 100 + patch, and as text.
 pub fn version() -> (i32, &'static str) {

@@ -123,6 +123,32 @@ fn push_and_pull_train_the_same() {
 }
 
 #[test]
+fn weights_go_through_a_file() {
+    let path = std::env::temp_dir().join(format!("gsel-weights-{}.safetensors", std::process::id()));
+    let file = path.to_str().unwrap().to_string();
+    ranks(2, move |comm| {
+        let (model, w, _) = described(forward).unwrap();
+        let config = config(2);
+        let map = Config::parse("[[weights.map]]\nsource = \"slope\"\ntarget = \"w\"\n", "map").unwrap();
+        let options = TrainerOptions::new().config(&config).data(|request| fill(request, 2));
+        let mut trainer = Trainer::new(comm, &model, options).unwrap();
+        trainer.step().unwrap();
+        let written = trainer.export_weights(&file, Some(&map), DType::BF16).unwrap();
+        assert_eq!(written.tensors, 1);
+        assert_eq!(written.bytes, if trainer.comm().rank() == 0 { 2 } else { 0 });
+        trainer.step().unwrap();
+        let read = trainer.load_weights(&file, Some(&map)).unwrap();
+        assert_eq!((read.tensors, read.widened, read.bytes, read.needed_bytes), (1, 1, 2, 2));
+        let mut value = [0f32];
+        trainer.read_param(w, &mut value).unwrap();
+        assert_eq!(value[0], 1.0);
+        let refused = trainer.load_weights(&file, None).unwrap_err();
+        assert_eq!(refused.code, Code::MISMATCH);
+    });
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
 fn failures_of_kernels_reach_every_rank() {
     let errors = ranks(2, |comm| {
         let rank = comm.rank();

@@ -44,6 +44,7 @@ fields!(gsel_reserve_options: struct_size, reserved, folder, wait_s);
 fields!(gsel_action: kind, stage, microbatch);
 fields!(gsel_schedule_times: struct_size, reserved, forward, backward_input, backward_weight, hop, stage_times);
 fields!(gsel_simulation_report: struct_size, reserved, makespan, ideal, bubble_of_makespan, bubble_of_ideal, longest_rank_span);
+fields!(gsel_weights_report: struct_size, reserved, n_tensors, n_kept, n_ignored, n_widened, bytes, needed_bytes, compared_bytes, reads, seconds);
 fields!(gsel_host_v1: struct_size, abi_minor, log, error_new);
 fields!(gsel_plugin_v1: struct_size, reserved, abi_major, abi_minor, kind, reserved2, name, version, build, table, probe);
 fields!(gsel_option_v1: struct_size, r#type, name, help, minimum, maximum, default_text);
