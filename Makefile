@@ -16,6 +16,7 @@
 #   make bench-go   what a call from Go costs over C; writes bench/results/go.md
 #   make bench-gpu  on a machine with a card: kernels beside a copy, calls beside NCCL's own, a step of examples/gpt beside
 #                   a loop by hand and PyTorch; writes bench/results/gpu-NAME.md with the card's name
+#   make bench-checkpoint  saves and loads beside the disk, the loss of a rank; writes bench/results/checkpoint.md
 #   make bench-executor  host time of the executor for an instruction; writes bench/results/executor.md
 #   make bench-device  kernels of the cuda device beside a copy, on the screen
 #   make bench-tensor  a model that two ranks share: decoding, training; writes bench/results/tensor.md
@@ -25,6 +26,7 @@
 #   make install-debug  the debug information of what is installed, beside it
 #   make picture    one step of examples/gpt as it ran; writes docs/pictures/step.svg, the picture of README.md
 #   make matrix     every combination of strategies against one rank, as a table
+#   make checkpoint-matrix  what each layout saves, loaded under each, as a table
 #   make matrix-device  the same on device memory, on the doubles of the driver and of NCCL; the program itself takes
 #                   --cuda where there are cards
 #   make matrix-hosts  conformance and strategies on two hosts with two ranks each, over gloo and each MPI (root);
@@ -48,8 +50,8 @@ DATA ?= build/data/kjv.txt
 export GSEL_NO_INSTALL
 export NINJA_STATUS = gsel: step %f of %t: 
 
-.PHONY: all build dev packages packages-run packages-test packages-peers packages-train packages-tidy packages-docs docs data run table picture matrix matrix-device matrix-hosts test asan \
-        tsan tidy bench bench-build bench-comm bench-hosts bench-train bench-pipeline bench-plan bench-tensor bench-rust bench-go bench-device bench-executor bench-gpu bench-fresh test-gpu gpu-bundle install install-debug deb reproducible packages-deb clean soak
+.PHONY: all build dev packages packages-run packages-test packages-peers packages-train packages-tidy packages-docs docs data run table picture matrix checkpoint-matrix matrix-device matrix-hosts test asan \
+        tsan tidy bench bench-build bench-comm bench-hosts bench-train bench-pipeline bench-plan bench-tensor bench-rust bench-go bench-device bench-executor bench-checkpoint bench-gpu bench-fresh test-gpu gpu-bundle install install-debug deb reproducible packages-deb clean soak
 
 all: build
 
@@ -110,6 +112,11 @@ matrix: data packages-run
 	$(call build,default,run_parts)
 	@$(MAKE) -s --no-print-directory $(DATA)
 	@build/bin/gpt-matrix $(DATA)
+
+checkpoint-matrix: data packages-run
+	$(call build,default,run_parts)
+	@$(MAKE) -s --no-print-directory $(DATA)
+	@build/bin/gpt-checkpoints $(DATA)
 
 matrix-device: data packages-run
 	$(call build,default,matrix_device_parts)
@@ -183,6 +190,10 @@ bench-device: packages
 bench-executor: packages
 	$(call build,default,gpu_parts)
 	@bench/executor.sh build bench/results/executor.md && echo "gsel: wrote bench/results/executor.md"
+
+bench-checkpoint: packages
+	$(call build,default,bench_checkpoint bench_elastic)
+	@bench/checkpoint/run.sh build bench/results/checkpoint.md && echo "gsel: wrote bench/results/checkpoint.md"
 
 # Nothing is installed for these two. A page of the double is no result, so it stays in build/.
 bench-gpu:

@@ -168,7 +168,7 @@ static void do_nothing(int ranks, int rounds) {
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? atoi(argv[1]) : 5;
   if (rounds < 1 || rounds > MOST_ROUNDS) {
-    fprintf(stderr, "bench_pipeline: %s rounds; 1 to %d would do\n", argv[1], MOST_ROUNDS);
+    fprintf(stderr, "bench_pipeline: %s rounds; use 1 to %d\n", argv[1], MOST_ROUNDS);
     return 2;
   }
   all_sleeping(rounds);

@@ -248,13 +248,13 @@ int main(int argc, char** argv) {
     size_t o = 0;
     while (o < 4 && strcmp(argv[i], options[o].name) != 0) ++o;
     if (o == 4 || i + 1 == argc || (*options[o].value = atoi(argv[i + 1])) < 1 || *options[o].value > options[o].most) {
-      fprintf(stderr, "bench_decode: %s %s; --layers, --width, --tokens and --rounds with a number from 1 would do\n",
+      fprintf(stderr, "bench_decode: %s %s; use --layers, --width, --tokens and --rounds with a number from 1\n",
               argv[i], i + 1 < argc ? argv[i + 1] : "");
       return 2;
     }
   }
   if (sizes.width % (sizes.kv_heads * sizes.head) != 0) {
-    fprintf(stderr, "bench_decode: --width %d; a multiple of %d would do\n", sizes.width, sizes.kv_heads * sizes.head);
+    fprintf(stderr, "bench_decode: --width %d; use a multiple of %d\n", sizes.width, sizes.kv_heads * sizes.head);
     return 2;
   }
   sizes.heads = sizes.width / sizes.head;

@@ -39,6 +39,8 @@ struct Free {
   void operator()(gsel_schedule* p) const { gsel_schedule_free(p); }
   void operator()(gsel_simulation* p) const { gsel_simulation_free(p); }
   void operator()(gsel_plan* p) const { gsel_plan_free(p); }
+  void operator()(gsel_checkpoint* p) const { gsel_checkpoint_free(p); }
+  void operator()(gsel_checkpoint_differences* p) const { gsel_checkpoint_differences_free(p); }
 };
 template <class T>
 using Handle = std::unique_ptr<T, Free>;

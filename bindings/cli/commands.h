@@ -27,6 +27,7 @@ Command run_command(CommandLine& line, std::vector<std::string> program);
 Command bench_command(CommandLine& line, std::vector<std::string> arguments);
 Command tune_command(CommandLine& line);
 Command trace_command(CommandLine& line);
+Command checkpoint_command(CommandLine& line);
 Command completion_command(CommandLine& line);
 Command manual_command(CommandLine& line);
 

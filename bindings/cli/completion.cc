@@ -3,6 +3,7 @@
 #include "completion.h"
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "client.h"
 #include "commands.h"
@@ -43,10 +44,19 @@ std::string names_of(const CommandSpec& command, const char* between, bool with_
   return words_of(names, between);
 }
 
-const OptionSpec* positional_of(const CommandSpec& command) {
-  for (const OptionSpec& option : command.options)
-    if (option.is_positional()) return &option;
-  return nullptr;
+// All arguments that are no options, as one: with the words of the first, and files if any of them is a path.
+std::optional<OptionSpec> positional_of(const CommandSpec& command) {
+  std::optional<OptionSpec> all;
+  for (const OptionSpec& option : command.options) {
+    if (!option.is_positional()) continue;
+    if (!all) {
+      all = option;
+      continue;
+    }
+    all->value += " " + option.value;
+    all->many = true;
+  }
+  return all;
 }
 
 // ---- bash ----
@@ -65,7 +75,7 @@ std::string bash_cases(const CommandSpec& command) {
            words_of(option->spellings(), ("' | '" + std::string(command.text.name) + " ").c_str()) + "') " +
            bash_value(*option) + " ;;\n";
   }
-  const OptionSpec* positional = positional_of(command);
+  const std::optional<OptionSpec> positional = positional_of(command);
   return out + "    '" + command.text.name + " '*) " + (positional ? bash_value(*positional) : "words=") +
          " options='" + names_of(command, " ", false) + "' ;;\n";
 }
@@ -192,7 +202,7 @@ std::string zsh_completion(const CommandSpec& whole, const Commands& commands) {
   for (const auto& command : commands) {
     out += "    " + std::string(command->text.name) + ")\n      _arguments -s \\\n";
     for (const OptionSpec* option : command->all_options()) out += zsh_option(*option);
-    const OptionSpec* positional = positional_of(*command);
+    const std::optional<OptionSpec> positional = positional_of(*command);
     if (command->text.starts_program)
       out += "        '(-):program:_command_names -e' '*::argument:_normal' ;;\n";
     else if (positional)
@@ -235,7 +245,7 @@ std::string fish_completion(const CommandSpec& whole, const Commands& commands) 
     out += "complete -c gsel -n '__fish_use_subcommand' -a " + std::string(command->text.name) + " -d " +
            fish_quoted(command->text.summary) + "\n";
     for (const OptionSpec* option : command->all_options()) out += fish_option(*option, inside);
-    const OptionSpec* positional = positional_of(*command);
+    const std::optional<OptionSpec> positional = positional_of(*command);
     if (command->text.starts_program)
       out += "complete -c gsel -n " + fish_quoted(inside) + " -a '(__fish_complete_subcommand --fcs-skip=2)'\n";
     else if (positional)

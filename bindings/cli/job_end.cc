@@ -40,10 +40,11 @@ std::string ending_text(pid_t pid, int status) {
 }
 
 nlohmann::ordered_json job_json(const std::vector<std::string>& program, int64_t ranks, const JobEnd* end) {
-  nlohmann::ordered_json json{
-      {"status", "running"}, {"exit_status", nullptr},  {"reason", nullptr},
-      {"message", nullptr},  {"first_failed", nullptr}, {"seconds", nullptr},
-      {"program", program},  {"world_size", ranks},     {"ranks", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json{{"status", "running"},     {"exit_status", nullptr},
+                              {"reason", nullptr},       {"message", nullptr},
+                              {"first_failed", nullptr}, {"seconds", nullptr},
+                              {"restarts", 0},           {"program", program},
+                              {"world_size", ranks},     {"ranks", nlohmann::ordered_json::array()}};
   if (!end) return json;
   json["status"] = end->status == 0 ? "ok" : "failed";
   json["exit_status"] = end->status;
@@ -51,6 +52,7 @@ nlohmann::ordered_json job_json(const std::vector<std::string>& program, int64_t
   if (!end->message.empty()) json["message"] = end->message;
   if (end->first_failed >= 0) json["first_failed"] = end->first_failed;
   json["seconds"] = end->seconds;
+  json["restarts"] = end->restarts;
   for (const RankEnd& rank : end->ranks) json["ranks"].push_back(rank_json(rank));
   return json;
 }

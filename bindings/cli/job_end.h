@@ -27,6 +27,7 @@ struct JobEnd {
   std::string message;               // of the first failure; empty if none
   int32_t first_failed = -1;         // rank; -1: none failed on its own
   double seconds = 0;
+  int32_t restarts = 0;        // before this end
   std::vector<RankEnd> ranks;  // ranks that were started
 };
 

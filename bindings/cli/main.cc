@@ -76,10 +76,10 @@ int run(std::vector<std::string> arguments) {
   std::vector<std::string> program;
   if (starts_ranks) program = take_program(arguments);
   const std::vector<Command> commands = {
-      devices_command(line),          resolve_command(line),      plugins_command(line),
-      program_command(line),          run_command(line, program), trace_command(line),
-      bench_command(line, arguments), tune_command(line),         mesh_command(line),
-      plan_command(line),             completion_command(line),   manual_command(line)};
+      devices_command(line),      resolve_command(line), plugins_command(line),          program_command(line),
+      run_command(line, program), trace_command(line),   bench_command(line, arguments), tune_command(line),
+      mesh_command(line),         plan_command(line),    checkpoint_command(line),       completion_command(line),
+      manual_command(line)};
   try {
     if (!line.parse(arguments)) return 0;
     set_colours(line.common().color);

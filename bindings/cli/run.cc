@@ -49,7 +49,8 @@ const CommandText kRunText{
            {"reason", "completed, rank failed, timed out, interrupted, not started or host lost."},
            {"message", "What was said of the first failure."},
            {"first_failed", "The rank that failed first, for which the others were ended."},
-           {"seconds", "From the start of the job to its end."},
+           {"seconds", "From the last start of the job to its end."},
+           {"restarts", "How often it was started again."},
            {"program, world_size", "What was asked for."},
            {"ranks",
             "Each with rank, host (null: this one), pid, exit_code or signal and signal_name, ended (its place in the "
@@ -66,7 +67,7 @@ const CommandText kRunText{
 
 struct RunOptions {
   std::string ranks, hosts, rsh, remote_gsel, nodes, node_rank, rendezvous, job, config, devices, inventory, wait,
-      grace, timeout, agent, pin = "core", on_failure = "end";
+      grace, timeout, restarts = "0", agent, pin = "core", on_failure = "end";
   bool tag_output = false, reserve = false, share_devices = false, verbose = false;
   std::vector<std::string> exports, program;
   Parser parser;
@@ -109,10 +110,21 @@ Launch policy(const RunOptions& options) {
   return what;
 }
 
-int run_job(const RunOptions& options, const Launch& what, Ranks& ranks, int64_t world_size,
-            const std::string& json_file) {
+// The job, and after a failure the same job again. make: its ranks, with GSEL_RESTART_COUNT=n among their variables.
+template <class Make>
+int run_job(const RunOptions& options, const Launch& what, int64_t world_size, const std::string& json_file,
+            Make&& make) {
+  const int64_t most = whole_number("--restarts", options.restarts);
   if (!json_file.empty()) announce(json_file, job_json(options.program, world_size, nullptr));
-  const JobEnd end = launch(what, ranks);
+  JobEnd end;
+  for (int64_t n = 0;; ++n) {
+    std::unique_ptr<Ranks> ranks = make("GSEL_RESTART_COUNT=" + std::to_string(n));
+    end = launch(what, *ranks);
+    end.restarts = static_cast<int32_t>(n);
+    if (end.status == 0 || n == most || (end.reason != "rank failed" && end.reason != "host lost")) break;
+    std::fprintf(stderr, "gsel: restart %lld of %lld: the job is started again\n", static_cast<long long>(n + 1),
+                 static_cast<long long>(most));
+  }
   if (!json_file.empty()) replace_file(json_file, json_text(job_json(options.program, world_size, &end)));
   return end.status;
 }
@@ -126,9 +138,14 @@ int run_here(const RunOptions& options, const std::string& json_file) {
   const Launch what = policy(options);
   if (options.program.empty()) refuse(GSEL_ERR_ARG, "no program to run; gsel run -n 4 -- program arguments");
   job.nodes = nodes_of({options.nodes, options.node_rank, options.rendezvous, options.job}, job.ranks);
-  take_variables(job);
-  PrintedRanks ranks(prepared(job, config.get()), options.tag_output);
-  return run_job(options, what, ranks, job.nodes.world_size, json_file);
+  if (options.given("--restarts") && options.given("--nodes"))
+    refuse(GSEL_ERR_ARG, "--restarts is of one command that starts all ranks, and --nodes of one on each host");
+  return run_job(options, what, job.nodes.world_size, json_file, [&](const std::string& count) {
+    HostJob again = job;
+    again.variables.push_back(count);
+    take_variables(again);
+    return std::make_unique<PrintedRanks>(prepared(again, config.get()), options.tag_output);
+  });
 }
 
 int run_on_hosts(const RunOptions& options, const std::string& json_file) {
@@ -156,14 +173,18 @@ int run_on_hosts(const RunOptions& options, const std::string& json_file) {
   std::string traces = trace_folder(load_config(job.config).get());
   for (const std::string& variable : job.variables)
     if (variable.starts_with("GSEL_TRACE=")) traces = variable.substr(variable.find('=') + 1);
-  RemoteRanks ranks({.hosts = hosts,
-                     .shell = remote_shell_of(options.rsh, options.remote_gsel),
-                     .job = std::move(job),
-                     .rendezvous = options.rendezvous,
-                     .trace_folder = traces,
-                     .tag_output = options.tag_output});
-  ranks.connect();
-  return run_job(options, what, ranks, hosts.slots(), json_file);
+  return run_job(options, what, hosts.slots(), json_file, [&](const std::string& count) {
+    HostJob again = job;
+    again.variables.push_back(count);
+    auto ranks = std::make_unique<RemoteRanks>(RemoteJob{.hosts = hosts,
+                                                         .shell = remote_shell_of(options.rsh, options.remote_gsel),
+                                                         .job = std::move(again),
+                                                         .rendezvous = options.rendezvous,
+                                                         .trace_folder = traces,
+                                                         .tag_output = options.tag_output});
+    ranks->connect();
+    return ranks;
+  });
 }
 
 int run_ranks(const RunOptions& options, const std::string& json_file) {
@@ -224,6 +245,9 @@ Command run_command(CommandLine& line, std::vector<std::string> program) {
                 "default: 1.");
   parser.option("--grace", options->grace, "SECONDS", "Between asking ranks to end and killing them; default: 2.");
   parser.option("--timeout-kill", options->timeout, "SECONDS", "End the job after this time, with status 124.");
+  parser.option("--restarts", options->restarts, "N",
+                "After a failure end the job and start it again, N times at most; default: 0. Ranks find how often in "
+                "GSEL_RESTART_COUNT, and a trainer goes on by gsel_trainer_load from its newest checkpoint.");
   parser.hidden("--agent", options->agent);
   parser.words("--pin", {"core", "none"});
   parser.words("--on-failure", {"end", "continue"});

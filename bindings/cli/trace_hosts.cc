@@ -146,8 +146,8 @@ bool is_late(const Json& rank, const std::vector<Json>& ranks) {
   });
 }
 
-// The ranks that hold up all others. late: those that others of their hosts wait for. Of these and of those that other
-// hosts wait for, the dead ones if there are any, else those that are behind the rest. While a recording is missing its
+// The ranks that hold up all others. late: those that others of their hosts wait for. Among these and those that other
+// hosts wait for: the dead ranks if there are any, else those that are furthest behind. While a recording is missing its
 // ranks may be behind all of these, so that only the dead ones are certain.
 Json last_of(const std::set<int64_t>& late, const std::vector<Json>& ranks, bool is_whole) {
   std::vector<const Json*> found;

@@ -131,6 +131,14 @@ void go_set_plan_progress(gsel_plan_options *options, uintptr_t handle) {
   options->user_data = (void *)handle;
 }
 
+static int32_t checkpoint_progress(uint64_t done_bytes, uint64_t total_bytes, void *user_data) {
+  return goCheckpointProgress(done_bytes, total_bytes, (uintptr_t)user_data);
+}
+void go_set_checkpoint_progress(gsel_checkpoint_tool_options *options, uintptr_t handle) {
+  options->progress = checkpoint_progress;
+  options->user_data = (void *)handle;
+}
+
 /* The two forms of a managed tensor up to the deleter, as DLPack 1.0 lays them out. */
 struct managed_versioned {
   uint32_t version[2];

@@ -56,7 +56,7 @@ func (f *faults) beneath(err error) error {
 	return err
 }
 
-// on says which object the call is on; nil: none any more. An address keeps nobody from being collected.
+// on says which object the call is on; nil: none any more. The address does not keep the object alive.
 func (f *faults) on(o *object) { f.of.Store(uintptr(unsafe.Pointer(o))) }
 
 // driver makes calls that run callbacks on the thread of the caller, one call at a time.

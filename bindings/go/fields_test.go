@@ -25,6 +25,7 @@ var notNamed = map[string]string{
 	"gsel_collective.struct_size":           "set by GSEL_COLLECTIVE_INIT",
 	"gsel_collective.send_parts":            "cgo lets no array of Go pointers pass, bindings/README.md",
 	"gsel_collective.recv_parts":            "cgo lets no array of Go pointers pass, bindings/README.md",
+	"gsel_checkpoint_entry.dtype":           "f32 of all entries",
 	"gsel_call.user_data":                   "the callback gets it as an argument, too",
 	"gsel_optimizer_options.free_user_data": "the trainer deletes the handle when it is closed",
 }

@@ -229,7 +229,7 @@ func (r *Request) Wait(ctx context.Context) error {
 	return w.stop(r.with(func(p *C.gsel_request, err **C.gsel_error) C.gsel_status { return C.gsel_request_wait(p, err) }))
 }
 
-// WaitFor waits for the end, so long at most, and tells whether it has come, and the result of the call if so.
+// WaitFor waits at most d for the end, and tells whether the call has ended, and its result if so.
 func (r *Request) WaitFor(d time.Duration) (done bool, err error) {
 	var ended C.int32_t
 	err = r.with(func(p *C.gsel_request, err **C.gsel_error) C.gsel_status {

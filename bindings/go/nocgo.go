@@ -96,7 +96,79 @@ type ModelCheckReport struct {
 func (m *Model) Check(options *ModelCheckOptions) (*ModelCheckReport, error) {
 	return *new(*ModelCheckReport), ErrNoCgo
 }
-func Join(ctx context.Context, options *CommOptions) (*Comm, error) { return *new(*Comm), ErrNoCgo }
+
+type CheckpointOptions struct {
+	Keep int
+}
+
+type Checkpoint struct{ object }
+
+func OpenCheckpoint(path string) (*Checkpoint, error) { return *new(*Checkpoint), ErrNoCgo }
+
+type CheckpointInfo struct {
+	Path, Optimizer         string
+	Step, Updates           int64
+	LearningRate, LossScale float64
+	Entries, Files          int
+	EntryBytes, FileBytes   uint64
+}
+
+func (c *Checkpoint) Info() (info CheckpointInfo, err error) { return *new(CheckpointInfo), ErrNoCgo }
+
+type CheckpointEntry struct {
+	Name, Role string
+	Shape      []int64
+	Bytes      uint64
+	Pieces     int
+}
+
+func (c *Checkpoint) Entry(i int) (entry CheckpointEntry, err error) {
+	return *new(CheckpointEntry), ErrNoCgo
+}
+
+type CheckpointPiece struct {
+	File, Key    string
+	First, Count int64
+}
+
+func (c *Checkpoint) Piece(entry, i int) (piece CheckpointPiece, err error) {
+	return *new(CheckpointPiece), ErrNoCgo
+}
+
+type CheckpointFile struct {
+	Name, Sum string
+	Bytes     uint64
+}
+
+func (c *Checkpoint) File(i int) (file CheckpointFile, err error) {
+	return *new(CheckpointFile), ErrNoCgo
+}
+func (c *Checkpoint) Verify(ctx context.Context) error { return ErrNoCgo }
+
+const (
+	CheckpointDiffersNumber     = 1
+	CheckpointDiffersOnlyFirst  = 2
+	CheckpointDiffersOnlySecond = 3
+	CheckpointDiffersShape      = 4
+	CheckpointDiffersValues     = 5
+)
+
+type CheckpointDifference struct {
+	Kind                int
+	Name, First, Second string
+	Element, Count      int64
+	Largest             float64
+}
+
+func (c *Checkpoint) Diff(ctx context.Context, second *Checkpoint) (all []CheckpointDifference, err error) {
+	return *new([]CheckpointDifference), ErrNoCgo
+}
+func (c *Checkpoint) Consolidate(ctx context.Context, path string, paramsOnly bool) error {
+	return ErrNoCgo
+}
+func (c *Checkpoint) Reshard(ctx context.Context, folder string, n int) error { return ErrNoCgo }
+func (c *Checkpoint) Close() error                                            { return ErrNoCgo }
+func Join(ctx context.Context, options *CommOptions) (*Comm, error)           { return *new(*Comm), ErrNoCgo }
 func (c *Comm) Grow(ctx context.Context, options *CommOptions) (*Comm, error) {
 	return *new(*Comm), ErrNoCgo
 }
@@ -159,6 +231,33 @@ func ToDLPack(t Tensor, device DLPackDevice, release func()) (unsafe.Pointer, er
 	return *new(unsafe.Pointer), ErrNoCgo
 }
 func DeleteDLPack(managed unsafe.Pointer, versioned bool) {}
+
+type RebindSource int32
+
+const (
+	RebindFromRanks      RebindSource = 1
+	RebindFromCheckpoint RebindSource = 2
+)
+
+type RebindOptions struct {
+	Config *Config
+	Folder string
+}
+
+type RebindReport struct {
+	Source        RebindSource
+	Step          int64
+	LostSteps     int64
+	BytesMoved    uint64
+	Elapsed, Move time.Duration
+}
+
+func (t *Trainer) Rebind(ctx context.Context, comm *Comm, options *RebindOptions) (RebindReport, error) {
+	return *new(RebindReport), ErrNoCgo
+}
+func JoinTrainer(ctx context.Context, comm *Comm, model *Model, options *TrainerOptions, folder string) (*Trainer, RebindReport, error) {
+	return *new(*Trainer), *new(RebindReport), ErrNoCgo
+}
 
 type Making struct {
 	object
@@ -487,6 +586,37 @@ func (q *Queue) Fd() uintptr                                                 { r
 func (q *Queue) Close() error                                                { return ErrNoCgo }
 func RunGroup(ctx context.Context, comms []*Comm, calls []*Collective) error { return ErrNoCgo }
 
+type SaveState int32
+
+const (
+	SaveNone     SaveState = 0
+	SaveUnderWay SaveState = 1
+	SaveDone     SaveState = 2
+	SaveFailed   SaveState = 3
+)
+
+type CheckpointReport struct {
+	Step               int64
+	Bytes, NeededBytes uint64
+	Elapsed            time.Duration
+	Blocked            time.Duration
+	Copy               time.Duration
+}
+
+func (t *Trainer) Save(ctx context.Context, folder string, options *CheckpointOptions) (CheckpointReport, error) {
+	return *new(CheckpointReport), ErrNoCgo
+}
+func (t *Trainer) SaveBegin(ctx context.Context, folder string, options *CheckpointOptions) (CheckpointReport, error) {
+	return *new(CheckpointReport), ErrNoCgo
+}
+func (t *Trainer) SaveState() (state SaveState) { return *new(SaveState) }
+func (t *Trainer) SaveWait(ctx context.Context) (CheckpointReport, error) {
+	return *new(CheckpointReport), ErrNoCgo
+}
+func (t *Trainer) Load(ctx context.Context, path string) (CheckpointReport, error) {
+	return *new(CheckpointReport), ErrNoCgo
+}
+
 type Schedule struct{ object }
 
 func NewSchedule(name string, ranks, microbatches, chunks int) (*Schedule, error) {
@@ -567,6 +697,56 @@ func Reserve(ctx context.Context, resolve *ResolveOptions, options *ReserveOptio
 	return *new(*Reservation), ErrNoCgo
 }
 func Compats() []Compat { return *new([]Compat) }
+
+type State struct {
+	object
+}
+
+func (t *Trainer) State(ctx context.Context) (*State, error) { return *new(*State), ErrNoCgo }
+func (s *State) Count() (n int)                              { return *new(int) }
+
+type StateEntry struct {
+	Name   string
+	Role   string
+	Param  ParamID
+	DType  DType
+	Shape  []int64
+	Pieces int
+}
+
+func (s *State) Entry(i int) (e StateEntry, err error) { return *new(StateEntry), ErrNoCgo }
+
+type StateRun struct{ Whole, Local, Count int64 }
+
+func (s *State) Runs(i, piece int) (runs []StateRun, err error)                    { return *new([]StateRun), ErrNoCgo }
+func (s *State) ReadPiece(i, piece int, from int64, dst []float32) error           { return ErrNoCgo }
+func (s *State) Read(ctx context.Context, i int, from int64, dst []float32) error  { return ErrNoCgo }
+func (s *State) ReadForOthers(ctx context.Context, i int, from, count int64) error { return ErrNoCgo }
+func (s *State) Write(i int, from int64, src []float32) (written int64, err error) {
+	return *new(int64), ErrNoCgo
+}
+
+type TrainingNumbers struct {
+	Step, Updates            int64
+	LossScale                float64
+	GoodSteps, OverflowsLeft int64
+	LearningRate             float64
+}
+
+func (s *State) Numbers() (TrainingNumbers, error)        { return *new(TrainingNumbers), ErrNoCgo }
+func (s *State) SetNumbers(numbers TrainingNumbers) error { return ErrNoCgo }
+func (s *State) Close() error                             { return ErrNoCgo }
+
+type StateScope int32
+
+const (
+	StateShared StateScope = 0
+	StateOfRank StateScope = 1
+)
+
+func AddState[T Element](t *Trainer, name string, memory *Memory[T], scope StateScope) error {
+	return ErrNoCgo
+}
 
 type Call struct {
 	Layer                                  LayerID
@@ -656,6 +836,7 @@ type StepReport struct {
 	NonFiniteLayer                     LayerID
 	NonFiniteParam                     ParamID
 	NonFiniteValue                     ValueID
+	Save                               SaveState
 }
 
 func (t *Trainer) Step(ctx context.Context) (StepReport, error) { return *new(StepReport), ErrNoCgo }
@@ -688,20 +869,7 @@ func (t *Trainer) ReadParam(ctx context.Context, param ParamID, dst []float32) e
 func (t *Trainer) ReadGradient(ctx context.Context, param ParamID, dst []float32) error {
 	return ErrNoCgo
 }
-func (t *Trainer) SetLearningRate(rate float64) error { return ErrNoCgo }
-
-type CheckpointReport struct {
-	Step               int64
-	Bytes, NeededBytes uint64
-	Elapsed            time.Duration
-}
-
-func (t *Trainer) Save(ctx context.Context, folder string) (CheckpointReport, error) {
-	return *new(CheckpointReport), ErrNoCgo
-}
-func (t *Trainer) Load(ctx context.Context, path string) (CheckpointReport, error) {
-	return *new(CheckpointReport), ErrNoCgo
-}
+func (t *Trainer) SetLearningRate(rate float64) error             { return ErrNoCgo }
 func (t *Trainer) ParamUsed(param ParamID) (used bool, err error) { return *new(bool), ErrNoCgo }
 func (t *Trainer) Counts(kind InstrKind, axis Axis) (CommCount, error) {
 	return *new(CommCount), ErrNoCgo

@@ -15,6 +15,7 @@ type object struct {
 	calls           sync.Mutex // held while a call that must not overlap others runs
 	life            sync.Mutex // guards the fields below
 	shut            atomic.Bool
+	ended           bool           // shut, and no call is under way
 	p               unsafe.Pointer // nil when released
 	users           int            // objects that need this one
 	quiet           int            // those of them that wait for nothing
@@ -24,6 +25,8 @@ type object struct {
 	what            string
 	onUser          func()  // called by a close while users are open
 	owner           *object // whose part this is: it is open as long as the owner is
+	part            func(owner unsafe.Pointer) unsafe.Pointer
+	parts           sync.RWMutex // held for writing while a call makes the parts, and what look asks for, anew
 }
 
 // own fills an object just made, and watches for its loss: owner holds o.
@@ -46,6 +49,21 @@ func own[T any](owner *T, o *object, what string, p unsafe.Pointer, free func(un
 			reportLeak(o.what)
 		}
 	})
+}
+
+// need ties a further object to the life of o, in a call on o. In place of one from before, which is let go.
+func (o *object) need(further, before *object) {
+	further.life.Lock()
+	further.users++
+	further.life.Unlock()
+	for i, need := range o.needs {
+		if need == before {
+			o.needs[i] = further
+			before.release()
+			return
+		}
+	}
+	o.needs = append(o.needs, further)
 }
 
 // enter begins a call that must not overlap others; leave ends it.
@@ -72,8 +90,20 @@ func (o *object) enterWaiting() (unsafe.Pointer, error) {
 	return o.p, nil
 }
 
+// steady keeps what is part of the object as it is until o.parts.RUnlock. It is refused while a call makes it anew.
+func (o *object) steady() error {
+	if !o.parts.TryRLock() {
+		return failed(ErrState, "another goroutine is in a call that makes the %s anew", o.what)
+	}
+	return nil
+}
+
 // look runs f, a query that may overlap calls, unless the object is closed.
 func (o *object) look(f func(p unsafe.Pointer)) error {
+	if err := o.steady(); err != nil {
+		return err
+	}
+	defer o.parts.RUnlock()
 	o.life.Lock()
 	defer o.life.Unlock()
 	if o.shut.Load() || o.p == nil {
@@ -109,13 +139,16 @@ func (o *object) close() error {
 	o.life.Unlock()
 	o.calls.Lock() // the call under way has ended then
 	o.calls.Unlock()
+	o.life.Lock()
+	o.ended = true
+	o.life.Unlock()
 	o.releaseIfUnused()
 	return nil
 }
 
 func (o *object) releaseIfUnused() {
 	o.life.Lock()
-	if o.p == nil || o.users > 0 || !o.shut.Load() {
+	if o.p == nil || o.users > 0 || !o.ended {
 		o.life.Unlock()
 		return
 	}
@@ -137,7 +170,13 @@ func (o *object) releaseIfUnused() {
 // keepOpen runs f with the object, which is not released meanwhile. Calls of f may overlap.
 func (o *object) keepOpen(f func(p unsafe.Pointer) error) error {
 	if o.owner != nil {
-		return o.owner.keepOpen(func(unsafe.Pointer) error { return f(o.p) })
+		return o.owner.keepOpen(func(p unsafe.Pointer) error {
+			if err := o.owner.steady(); err != nil {
+				return err
+			}
+			defer o.owner.parts.RUnlock()
+			return f(o.part(p))
+		})
 	}
 	p, err := o.acquire()
 	if err != nil {

@@ -94,7 +94,7 @@ func ticketsIn(calls []*C.gsel_collective, objects func(i int) *object) ([]*tick
 	return tickets, nil
 }
 
-// ended is err as the ticket's call has it, whose ticket is given back.
+// ended releases the ticket and returns its call's error.
 func (t *ticket) ended(err error) error {
 	if t == nil {
 		return err

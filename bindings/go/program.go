@@ -26,12 +26,12 @@ func (o *object) program(get func(p unsafe.Pointer) *C.gsel_program) (g *Program
 	closed := o.look(func(p unsafe.Pointer) {
 		g = &Program{}
 		g.p, g.what, g.free = unsafe.Pointer(get(p)), "program", func(unsafe.Pointer) {}
-		g.owner = o
+		g.owner, g.part = o, func(p unsafe.Pointer) unsafe.Pointer { return unsafe.Pointer(get(p)) }
 	})
 	return g, closed
 }
 
-// Program is this rank's program, for as long as the trainer is open.
+// Program is this rank's program, for as long as the trainer is open; after a Rebind it is the new one.
 func (t *Trainer) Program() (*Program, error) {
 	return t.object.program(func(p unsafe.Pointer) *C.gsel_program { return C.gsel_trainer_program((*C.gsel_trainer)(p)) })
 }

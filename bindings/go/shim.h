@@ -106,6 +106,7 @@ void go_set_data(gsel_trainer_options *options, uintptr_t handle);
 void go_set_pipeline_data(gsel_pipeline_options *options, uintptr_t handle);
 void go_set_check_data(gsel_model_check_options *options, uintptr_t handle);
 void go_set_plan_progress(gsel_plan_options *options, uintptr_t handle);
+void go_set_checkpoint_progress(gsel_checkpoint_tool_options *options, uintptr_t handle);
 void go_set_optimizer(gsel_optimizer_options *options, uintptr_t handle);
 gsel_status go_evaluate(gsel_trainer *trainer, int64_t first_sample, uintptr_t handle, gsel_step_report *report,
                         gsel_error **err);

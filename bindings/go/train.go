@@ -141,6 +141,13 @@ type Trainer struct {
 
 // NewTrainer compiles the model under the configuration's strategy and initialises the parameters. Collective.
 func NewTrainer(ctx context.Context, comm *Comm, model *Model, options *TrainerOptions) (*Trainer, error) {
+	return newTrainer(ctx, comm, model, options, func(c *C.gsel_comm, m *C.gsel_model, o *C.gsel_trainer_options, out **C.gsel_trainer, err **C.gsel_error) C.gsel_status {
+		return C.gsel_trainer_create(c, m, o, out, err)
+	})
+}
+
+// newTrainer is the trainer that create makes.
+func newTrainer(ctx context.Context, comm *Comm, model *Model, options *TrainerOptions, create func(*C.gsel_comm, *C.gsel_model, *C.gsel_trainer_options, **C.gsel_trainer, **C.gsel_error) C.gsel_status) (*Trainer, error) {
 	if options == nil {
 		options = &TrainerOptions{}
 	}
@@ -178,7 +185,7 @@ func NewTrainer(ctx context.Context, comm *Comm, model *Model, options *TrainerO
 		return comm.blocking(ctx, func(c unsafe.Pointer) error {
 			return d.drive(&comm.object, func() error {
 				var err *C.gsel_error
-				status := C.gsel_trainer_create(commPointer(c), m, o, &p, &err)
+				status := create(commPointer(c), m, o, &p, &err)
 				return check(status, &err)
 			})
 		})
@@ -254,6 +261,7 @@ type StepReport struct {
 	NonFiniteLayer                     LayerID
 	NonFiniteParam                     ParamID
 	NonFiniteValue                     ValueID
+	Save                               SaveState // what had become of a save in the background
 }
 
 func reportFromC(r *C.gsel_step_report) StepReport {
@@ -266,7 +274,8 @@ func reportFromC(r *C.gsel_step_report) StepReport {
 		OffloadBytesIn: uint64(r.offload_bytes_in), OffloadBytesOut: uint64(r.offload_bytes_out),
 		ValidatedStep: int64(r.validated_step), Restarts: int(r.restarts), NonFiniteRank: int(r.non_finite_rank),
 		NonFiniteMicrobatch: int(r.non_finite_microbatch), NonFiniteLayer: LayerID(r.non_finite_layer),
-		NonFiniteParam: ParamID(r.non_finite_param), NonFiniteValue: ValueID(r.non_finite_value)}
+		NonFiniteParam: ParamID(r.non_finite_param), NonFiniteValue: ValueID(r.non_finite_value),
+		Save: SaveState(r.save)}
 }
 
 // reporting makes a call that fills a report.
@@ -450,39 +459,6 @@ func (t *Trainer) ReadGradient(ctx context.Context, param ParamID, dst []float32
 func (t *Trainer) SetLearningRate(rate float64) error {
 	return t.with(context.Background(), func(p *C.gsel_trainer, err **C.gsel_error) C.gsel_status {
 		return C.gsel_trainer_set_learning_rate(p, C.double(rate), err)
-	})
-}
-
-// CheckpointReport is what a save or a load did on this rank.
-type CheckpointReport struct {
-	Step               int64  // that comes next
-	Bytes, NeededBytes uint64 // of tensors, written or read; that this rank's placement needs
-	Elapsed            time.Duration
-}
-
-func (t *Trainer) checkpoint(ctx context.Context, path string, f func(p *C.gsel_trainer, path C.gsel_str, r *C.gsel_checkpoint_report, err **C.gsel_error) C.gsel_status) (CheckpointReport, error) {
-	var l lent
-	defer l.free()
-	text := l.text(path)
-	r := C.gsel_checkpoint_report{struct_size: C.sizeof_gsel_checkpoint_report}
-	err := t.with(ctx, func(p *C.gsel_trainer, err **C.gsel_error) C.gsel_status { return f(p, text, &r, err) })
-	if err != nil {
-		return CheckpointReport{}, err
-	}
-	return CheckpointReport{Step: int64(r.step), Bytes: uint64(r.bytes), NeededBytes: uint64(r.needed_bytes), Elapsed: seconds(r.seconds)}, nil
-}
-
-// Save saves the trainer between steps as folder/step-NNNNNNNNNNNN. Collective.
-func (t *Trainer) Save(ctx context.Context, folder string) (CheckpointReport, error) {
-	return t.checkpoint(ctx, folder, func(p *C.gsel_trainer, path C.gsel_str, r *C.gsel_checkpoint_report, err **C.gsel_error) C.gsel_status {
-		return C.gsel_trainer_save(p, path, r, err)
-	})
-}
-
-// Load loads a checkpoint, or the newest of a folder of checkpoints, whatever strategy and number of ranks saved it. Collective.
-func (t *Trainer) Load(ctx context.Context, path string) (CheckpointReport, error) {
-	return t.checkpoint(ctx, path, func(p *C.gsel_trainer, path C.gsel_str, r *C.gsel_checkpoint_report, err **C.gsel_error) C.gsel_status {
-		return C.gsel_trainer_load(p, path, r, err)
 	})
 }
 

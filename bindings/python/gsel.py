@@ -28,6 +28,7 @@ import os as _os
 import queue as _queue
 import subprocess as _subprocess
 import threading as _threading
+import time as _time
 import types as _types
 
 __version__ = "0.1.0"
@@ -52,6 +53,10 @@ LAYER_SAVES_WHOLE, LAYER_ALWAYS_ACCUMULATES, LAYER_WEIGHT_READS_PARAMS = 32, 64,
  COLLECTIVE_SEND, COLLECTIVE_RECV, COLLECTIVE_REDUCE, COLLECTIVE_GATHER, COLLECTIVE_SCATTER, COLLECTIVE_ALLTOALL,
  COLLECTIVE_REDUCE_SCATTERV, COLLECTIVE_ALLGATHERV) = range(13)
 
+SAVE_NONE, SAVE_UNDER_WAY, SAVE_DONE, SAVE_FAILED = range(4)
+STATE_SHARED, STATE_OF_RANK = 0, 1
+REBIND_FROM_RANKS, REBIND_FROM_CHECKPOINT = 1, 2
+
 _NUL = _c.c_size_t(-1).value
 _DTYPES = dict(zip("i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 bool".split(), range(1, 16)))
 _DTYPE_NAMES = {number: name for name, number in _DTYPES.items()}
@@ -63,7 +68,7 @@ class _Str(_c.Structure):
     _fields_ = [("data", _c.c_char_p), ("len", _c.c_size_t)]
 
     def __str__(self):
-        return (self.data or b"").decode("utf-8", "replace")
+        return (self.data or b"")[:self.len].decode("utf-8", "replace")
 
 
 _LETTERS = {"i": _c.c_int32, "I": _c.c_uint32, "q": _c.c_int64, "Q": _c.c_uint64, "z": _c.c_size_t, "d": _c.c_double,
@@ -132,10 +137,21 @@ _StepReport = _struct(
     "compute_s:d exposed_comm_s:d optimizer_s:d bytes_sent:Q n_reduces:i n_overlapped:i n_allgathers:i skipped:i "
     "allgather_s:d exposed_allgather_s:d learning_rate:d loss_scale:d peak_bytes:Q offload_bytes_in:Q "
     "offload_bytes_out:Q validated_step:q restarts:i non_finite_rank:i non_finite_layer:i non_finite_param:i "
-    "non_finite_microbatch:i non_finite_value:i")
+    "non_finite_microbatch:i non_finite_value:i save:i reserved2:I")
 
+_CheckpointOptions = _struct("gsel_checkpoint_options", "struct_size:I reserved:I keep:i reserved2:I")
 _CheckpointReport = _struct(
-    "gsel_checkpoint_report", "struct_size:I reserved:I step:q bytes:Q needed_bytes:Q seconds:d")
+    "gsel_checkpoint_report", "struct_size:I reserved:I step:q bytes:Q needed_bytes:Q seconds:d blocked_seconds:d "
+    "copy_seconds:d")
+_StateEntry = _struct(
+    "gsel_state_entry", "struct_size:I reserved:I name:s role:s param:i dtype:i n_dims:i n_pieces:i shape:6")
+_StateRun = _struct("gsel_state_run", "whole:q local:q count:q")
+_TrainingNumbers = _struct(
+    "gsel_training_numbers", "struct_size:I reserved:I step:q updates:q loss_scale:d good_steps:q overflows_left:q "
+    "learning_rate:d")
+_RebindOptions = _struct("gsel_rebind_options", "struct_size:I reserved:I config:p folder:s")
+_RebindReport = _struct(
+    "gsel_rebind_report", "struct_size:I source:i step:q lost_steps:q bytes_moved:Q seconds:d move_seconds:d")
 
 _WeightsReport = _struct(
     "gsel_weights_report", "struct_size:I reserved:I n_tensors:i n_kept:i n_ignored:i n_widened:i bytes:Q "
@@ -165,7 +181,12 @@ gsel_model_create i(pp) gsel_model_add_param i(pppp) gsel_model_add_value i(pppp
 gsel_model_finish i(pp) gsel_model_free v(p)
 gsel_trainer_create i(ppppp) gsel_trainer_next_work i(ppp) gsel_trainer_complete i(pQisp) gsel_trainer_report i(ppp)
 gsel_trainer_begin_evaluation i(pqp) gsel_trainer_read_param i(pipzp) gsel_trainer_read_gradient i(pipzp)
-gsel_trainer_set_learning_rate i(pdp) gsel_trainer_save i(pspp) gsel_trainer_load i(pspp) gsel_trainer_free v(p)
+gsel_trainer_set_learning_rate i(pdp) gsel_trainer_save i(psppp) gsel_trainer_load i(pspp) gsel_trainer_free v(p)
+gsel_trainer_save_begin i(psppp) gsel_trainer_save_state i(p) gsel_trainer_save_wait i(ppp)
+gsel_state_open i(ppp) gsel_state_free v(p) gsel_state_count i(p) gsel_state_entry_at i(pipp) gsel_state_runs i(piipqpp)
+gsel_state_read_piece i(piiqqpp) gsel_state_read i(piqqpp) gsel_state_write i(piqqppp) gsel_state_numbers i(ppp)
+gsel_state_set_numbers i(ppp) gsel_trainer_add_state i(pspzip) gsel_trainer_rebind i(ppppp)
+gsel_trainer_join i(ppppppp)
 gsel_trainer_load_weights i(psppp) gsel_trainer_export_weights i(pspipp)
 """
 _FREE = _c.CFUNCTYPE(None, _c.c_void_p)
@@ -305,12 +326,20 @@ class _Handle:
     whatever order the garbage collector finishes them. Calls get the handle itself, so that it lives while they run."""
     _lock = _threading.RLock()
 
-    def __init__(self, create, free, *args, needs=()):
+    def __init__(self, create, free, *args, needs=(), after=()):
         self._as_parameter_, self._free, self._needs, self._users = _c.c_void_p(), free, needs, 1
         with self._lock:
             for handle in needs:
                 handle._users += 1
-        _call(create, *args, _c.byref(self._as_parameter_))
+        self._kept = []  # memory that the object uses
+        _call(create, *args, _c.byref(self._as_parameter_), *after)
+
+    def need_instead(self, before, need):
+        """The object uses `need` from now on, and `before` no more."""
+        with self._lock:
+            need._users += 1
+            self._needs = tuple(need if handle is before else handle for handle in self._needs)
+        before.__del__()
 
     def __bool__(self):
         return bool(self._as_parameter_)
@@ -940,6 +969,12 @@ class Model(_Closable):
             n_outputs=len(o), n_params=len(p), flags=flags, **options))
 
 
+def _fields(raw):
+    """What the library has filled in, without what a struct says of itself."""
+    return _types.SimpleNamespace(**{name: getattr(raw, name) for name, _ in raw._fields_
+                                     if name != "struct_size" and not name.startswith("reserved")})
+
+
 class Work:
     """A piece of work: a layer's forward or backward, or an input to fill. Its tensors are valid until it is complete.
     kind        INPUT, FORWARD, BACKWARD_INPUT, BACKWARD_WEIGHT or BACKWARD
@@ -985,12 +1020,39 @@ class Trainer(_Closable):
     A loop that is left by an exception or a break fails the step on every rank."""
 
     def __init__(self, comm, model, config=None):
+        self._make("gsel_trainer_create", comm, model, config)
+
+    def _make(self, create, comm, model, config, *more, after=()):
         config = Config() if config is None else _config(config)
         options = _TrainerOptions(config=config._open.address)
         self._comm, self._model = comm, model
         needs = comm._open, model._open
         self._handle = comm._waiting(lambda: _Handle(
-            "gsel_trainer_create", _lib.gsel_trainer_free, *needs, _c.byref(options), needs=needs), needs[0])
+            create, _lib.gsel_trainer_free, *needs, _c.byref(options), *more, needs=needs, after=after), needs[0])
+
+    @classmethod
+    def join(cls, comm, model, config=None, folder=None):
+        """The part of a rank that had no trainer in rebind() of the others: makes one, which takes the state that they
+        have. Returns the trainer and what rebind() returns."""
+        made, rebind, raw = cls.__new__(cls), _RebindOptions(folder=_text(folder)), _RebindReport()
+        made._make("gsel_trainer_join", comm, model, config, _c.byref(rebind), after=(_c.byref(raw),))
+        return made, _fields(raw)
+
+    def rebind(self, comm, config=None, folder=None):
+        """Moves the trainer to another communicator, such as one of shrink() or grow(), and takes the newest state that
+        its ranks have whole together. All ranks of comm call it alike; those that are new call join(). config: for the
+        new ranks; None: as before. folder: of checkpoints, in case the ranks do not have the state. Returns the fields
+        of gsel_rebind_report. After an error the trainer is what it was."""
+        config = None if config is None else _config(config)
+        options = _RebindOptions(config=None if config is None else config._open.address, folder=_text(folder))
+        raw, handle, to = _RebindReport(), self._open, comm._open
+
+        def move():
+            _call("gsel_trainer_rebind", handle, to, _c.byref(options), _c.byref(raw))
+            handle.need_instead(handle._needs[0], to)
+            self._comm = comm
+        comm._waiting(move, to)
+        return _fields(raw)
 
     def step(self):
         """Iterates over the work of one step."""
@@ -1017,7 +1079,7 @@ class Trainer(_Closable):
         """What the last step did: the fields of gsel_step_report."""
         raw = _StepReport()
         _call("gsel_trainer_report", self._open, _c.byref(raw))
-        return _types.SimpleNamespace(**{name: getattr(raw, name) for name, _ in raw._fields_[2:]})
+        return _fields(raw)
 
     def _read(self, function, param, out):
         into, handle = _view(out, function), self._open
@@ -1035,14 +1097,37 @@ class Trainer(_Closable):
         """Copies the gradient of the last step, of the mean loss, to out. All ranks call it alike."""
         return self._read("gsel_trainer_read_gradient", param, out)
 
-    def _checkpoint(self, function, path):
+    def _checkpoint(self, function, path, *options):
         raw, text, handle = _CheckpointReport(), _text(path), self._open
-        self._comm._waiting(lambda: _call(function, handle, text, _c.byref(raw)), handle._needs[0])
-        return _types.SimpleNamespace(**{name: getattr(raw, name) for name, _ in raw._fields_[2:]})
+        self._comm._waiting(lambda: _call(function, handle, text, *options, _c.byref(raw)), handle._needs[0])
+        return _fields(raw)
 
-    def save(self, folder):
-        """Saves the trainer between steps as folder/step-NNNNNNNNNNNN. All ranks call it alike."""
-        return self._checkpoint("gsel_trainer_save", folder)
+    def save(self, folder, keep=0):
+        """Saves the trainer between steps as folder/step-NNNNNNNNNNNN. With keep, older whole checkpoints of the folder are
+        removed, so that so many are left. All ranks call it alike."""
+        options = _CheckpointOptions(keep=keep)
+        return self._checkpoint("gsel_trainer_save", folder, _c.byref(options))
+
+    def save_begin(self, folder, keep=0):
+        """save() in the background: returns when the state of this rank is copied to host memory, and a thread of the
+        library writes the copy while training goes on. One at a time. All ranks call it alike."""
+        options = _CheckpointOptions(keep=keep)
+        return self._checkpoint("gsel_trainer_save_begin", folder, _c.byref(options))
+
+    def save_state(self):
+        """What became of save_begin(): SAVE_NONE, SAVE_UNDER_WAY, SAVE_DONE or SAVE_FAILED. report() has it as save."""
+        return _lib.gsel_trainer_save_state(self._open)
+
+    def save_wait(self):
+        """Waits until the save in the background has ended, and takes its outcome; None if there is none to take. Ranks
+        need not call it alike. Ctrl-C ends the wait, and the save goes on. The end of the trainer waits, too."""
+        while self.save_state() == SAVE_UNDER_WAY:  # so that Ctrl-C ends the wait alone
+            _time.sleep(0.002)
+        if self.save_state() == SAVE_NONE:
+            return None
+        raw = _CheckpointReport()
+        _call("gsel_trainer_save_wait", self._open, _c.byref(raw))
+        return _fields(raw)
 
     def load(self, path):
         """Loads a checkpoint, or the newest of a folder of checkpoints, whatever strategy and number of ranks saved it.
@@ -1067,3 +1152,90 @@ class Trainer(_Closable):
 
     def set_learning_rate(self, rate):
         _call("gsel_trainer_set_learning_rate", self._open, rate)
+
+    def state(self):
+        """What the trainer holds: a State. All ranks call it alike, between steps."""
+        return State(self)
+
+    def add_state(self, name, array, scope=STATE_SHARED):
+        """Adds a state of the program's own, which is saved and loaded with the trainer's: a save reads the array, a
+        load writes it. The trainer refers to the array until its end. All ranks add the same entries.
+        scope  STATE_SHARED: the same on every rank; STATE_OF_RANK: each rank's own, for as many ranks"""
+        memory, handle = _view(array, "add_state"), self._open
+        if not memory.writable:
+            raise _refuse("add_state", f"the array of {name} is read only, and load writes it")
+        n_bytes = memory.count * _lib.gsel_dtype_bytes(memory.dtype)
+        _call("gsel_trainer_add_state", handle, _text(name), memory.address, n_bytes, scope)
+        handle._kept.append(memory)
+
+
+class State(_Closable):
+    """What a trainer holds between steps, by name. Of use until its next step, evaluation, load or rebind."""
+
+    def __init__(self, trainer):
+        of = trainer._open
+        self._trainer = trainer
+        self._handle = trainer._comm._waiting(lambda: _Handle(
+            "gsel_state_open", _lib.gsel_state_free, of, needs=(of,)), of._needs[0])
+
+    def __len__(self):
+        return _lib.gsel_state_count(self._open)
+
+    def entry(self, i):
+        """Tensor i: name such as "param:NAME" or "exp_avg:NAME", role (before the colon), param, shape in the model,
+        dtype, and pieces, the number of its parts that this rank has."""
+        raw = _StateEntry()
+        _call("gsel_state_entry_at", self._open, i, _c.byref(raw))
+        return _types.SimpleNamespace(name=str(raw.name), role=str(raw.role), param=raw.param, pieces=raw.n_pieces,
+                                      shape=tuple(raw.shape[:raw.n_dims]), dtype=_DTYPE_NAMES[raw.dtype])
+
+    def entries(self):
+        return [self.entry(i) for i in range(len(self))]
+
+    def runs(self, i, piece):
+        """A piece as a list of (offset in the whole tensor, offset in the piece, elements)."""
+        handle, total = self._open, _c.c_int64()
+        _call("gsel_state_runs", handle, i, piece, None, 0, _c.byref(total))
+        raws = (_StateRun * total.value)()
+        _call("gsel_state_runs", handle, i, piece, raws, total.value, None)
+        return [(run.whole, run.local, run.count) for run in raws]
+
+    def _floats(self, operation, array, written):
+        view = _view(array, operation)
+        if view.dtype != F32 or written and not view.writable:
+            raise _refuse(operation, "the array is not f32" + (", or read only" if written else ""))
+        return view
+
+    def read_piece(self, i, piece, out, first=0):
+        """Copies the elements of a piece from `first` on to out."""
+        into = self._floats("read_piece", out, True)
+        _call("gsel_state_read_piece", self._open, i, piece, first, into.count, into.address)
+        return out
+
+    def read(self, i, out, first=0, count=None):
+        """Copies the elements of the whole tensor from `first` on to out, from the ranks that have them. All ranks call
+        it alike. out: None, with count, on a rank that does not want them."""
+        if out is None and count is None:
+            raise _refuse("read", "out is None, so count is needed")
+        into = None if out is None else self._floats("read", out, True)
+        handle, comm = self._open, self._trainer._comm
+        count, address = (into.count, into.address) if into else (count, None)
+        comm._waiting(lambda: _call("gsel_state_read", handle, i, first, count, address), handle._needs[0]._needs[0])
+        return out
+
+    def write(self, i, array, first=0):
+        """Sets the elements of the whole tensor from `first` on, as far as this rank has them; returns how many. All
+        ranks write the same."""
+        view, written = self._floats("write", array, False), _c.c_int64()
+        _call("gsel_state_write", self._open, i, first, view.count, view.address, _c.byref(written))
+        return written.value
+
+    def numbers(self):
+        """The numbers that training goes on from: the fields of gsel_training_numbers."""
+        raw = _TrainingNumbers()
+        _call("gsel_state_numbers", self._open, _c.byref(raw))
+        return _fields(raw)
+
+    def set_numbers(self, numbers):
+        """Sets them. All ranks set the same."""
+        _call("gsel_state_set_numbers", self._open, _c.byref(_TrainingNumbers(**vars(numbers))))

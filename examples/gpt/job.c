@@ -72,16 +72,26 @@ static void count_sent(const struct rank* r, uint64_t* sent) {
   }
 }
 
+/* Each rank reads no more than it needs. */
+static gsel_status load(struct rank* r) {
+  gsel_checkpoint_report report = GSEL_CHECKPOINT_REPORT_INIT;
+  if (!r->job->load_from) return GSEL_OK;
+  const gsel_status status = gsel_trainer_load(r->trainer, gsel_str_from(r->job->load_from), &report, &r->err);
+  return status ? status : report.bytes == report.needed_bytes ? GSEL_OK : GSEL_ERR_INTERNAL;
+}
+
 static gsel_status train(struct rank* r) {
   uint64_t before[JOB_AXES], after[JOB_AXES];
   gsel_step_report report = GSEL_STEP_REPORT_INIT;
-  gsel_status status = GSEL_OK;
+  gsel_status status = load(r);
   count_sent(r, before);
   for (int32_t i = 0; i < r->job->steps && !status; ++i) status = gsel_trainer_step(r->trainer, &report, &r->err);
   count_sent(r, after);
   for (int axis = 0; axis < JOB_AXES; ++axis) r->result->sent[r->rank][axis] = after[axis] - before[axis];
   r->result->peak_bytes[r->rank] = report.peak_bytes;
   if (r->rank == 0) r->result->loss = report.loss;
+  if (r->job->save_to && !status)
+    status = gsel_trainer_save(r->trainer, gsel_str_from(r->job->save_to), NULL, NULL, &r->err);
   return status;
 }
 

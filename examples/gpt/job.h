@@ -18,6 +18,7 @@ struct job {
   struct gpt_sizes sizes;
   const struct layer_kinds* kinds;
   const struct text* text;
+  const char *load_from, *save_to; /* a checkpoint before the steps, one after them; NULL: none */
   const char*
       accelerator; /* such as "cuda": rank i has device i, and kinds are &device_layers; NULL: memory of the host */
   gsel_comm*

@@ -164,7 +164,7 @@ static int start(struct session* s) {
   const int on_gpu = is_on_gpu(s->config);
   if (on_gpu) choose_kernels(s);
   if (on_gpu && device_refusal(&s->options.sizes)) return failed(s, "", device_refusal(&s->options.sizes));
-  if (on_gpu && s->options.check) return failed(s, "--check", "kernels are checked on memory of the host");
+  if (on_gpu && s->options.check) return failed(s, "--check", "checks on memory of the host; on a GPU set [train] check = \"kernels\"");
   if (join(s, on_gpu)) return -1;
   if (text_load(&s->text, s->options.data, s->options.sizes.context, seed_of(s->config), why, sizeof why))
     return failed(s, "", why);

@@ -65,7 +65,7 @@ typedef struct gsel_optimizer_step {
 
 #define GSEL_STEP_FACTOR_BYTES 64 /* that step_factors writes for each call of optimizer_step */
 
-/* How sums become an update, from numbers in memory of the device or page-locked memory.
+/* How the scale of gradients and the clip factor are computed on the device, from numbers in memory of the device or page-locked memory.
  *   weights  [n_weights] where the sum of weights of each micro-batch is
  *   squares  [ends[n_ends - 1]] sums of squares of gradients; group i goes up to ends[i]. Squares of a group are added in
  *            order, then groups are; those before first_norm only refuse
@@ -259,7 +259,7 @@ typedef struct gsel_device_v1 {
   /* Graphs: work that is recorded once and launched many times, with the arguments and addresses of the recording.
    *   capture_begin  from here on, work for the stream is recorded and does not run, and so is work for streams that
    *                  wait for an event recorded in it; the stream waits for these streams again before the end. The
-   *                  thread that begins a capture ends it. Not of the NULL stream
+   *                  thread that begins a capture ends it. The NULL stream cannot be captured
    *   capture_check  an error if a call that a capture forbids has invalidated it: a wait of the host, a look at an
    *                  event of the capture, an allocation. Work for its streams then fails until capture_end
    *   capture_end    ends it in any case. The graph is freed with graph_free

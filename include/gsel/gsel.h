@@ -37,6 +37,7 @@
  *   gsel/registry.h  which plugins were found                   gsel/log.h       where log lines go
  *   gsel/plan.h      which strategy, how fast, does it fit  gsel/dlpack.h    tensors of other libraries
  *   gsel/checkpoint.h  training that goes on later          gsel/weights.h   parameters of other programs, and for them
+ *   gsel/state.h       what a trainer holds, by name
  *   gsel/plugin.h, gsel/device.h, gsel/transport.h   for authors of plugins; not included here
  *
  * Rules that hold everywhere:
@@ -64,6 +65,7 @@
 #include <gsel/reserve.h>
 #include <gsel/schedule.h>
 #include <gsel/select.h>
+#include <gsel/state.h>
 #include <gsel/timeline.h>
 #include <gsel/train.h>
 #include <gsel/types.h>

@@ -170,6 +170,8 @@ typedef struct gsel_step_report {
   int32_t non_finite_value;      /* id of the first non-finite value, written by the forward of non_finite_layer
                                   * (-1: an input); non_finite_param is then -1. -1: a backward wrote the gradient:
                                   * of the parameter, or of its inputs if non_finite_param is also -1 */
+  int32_t save;                  /* GSEL_SAVE_*: of a save in the background, when the report was made */
+  uint32_t reserved2;
 } gsel_step_report;
 #define GSEL_STEP_REPORT_INIT GSEL_STRUCT_INIT(gsel_step_report)
 GSEL_API void gsel_step_report_init(gsel_step_report *report, size_t struct_size);
@@ -277,7 +279,8 @@ GSEL_API gsel_status gsel_trainer_read_gradient(gsel_trainer *trainer, int32_t p
  * number or makes another call (on this rank, or on the other one in a later call). Since 0.1. */
 GSEL_API gsel_status gsel_trainer_set_learning_rate(gsel_trainer *trainer, double learning_rate, gsel_error **err);
 
-/* This rank's program; borrowed until gsel_trainer_free. Any thread. Since 0.1. */
+/* This rank's program; borrowed until gsel_trainer_free, or until gsel_trainer_rebind makes another. Any thread, but
+ * not during gsel_trainer_rebind. Since 0.1. */
 GSEL_API const gsel_program *gsel_trainer_program(const gsel_trainer *trainer);
 
 /* Bytes that this rank's trainer has sent and calls that it has made since it was created, for one instruction kind on

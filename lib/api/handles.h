@@ -14,6 +14,7 @@
 #include "base/config.h"
 #include "base/foreign.h"
 #include "base/text.h"
+#include "checkpoint/background.h"
 #include "comm/communicator.h"
 #include "model/model.h"
 #include "program/text/text.h"
@@ -109,11 +110,31 @@ struct gsel_trainer {
   // given: nullptr for the trainer's own communicator.
   template <class... Args>
   gsel_trainer(gsel::Communicator* given, std::optional<gsel::Communicator> alone, Args&&... args)
-      : own(std::move(alone)), impl(given ? *given : *own, std::forward<Args>(args)...), program{impl.program()} {}
+      : own(std::move(alone)),
+        made(std::make_unique<gsel::Trainer>(given ? *given : *own, std::forward<Args>(args)...)),
+        program(new gsel_program{made->program()}) {}
+  gsel::Trainer& impl() { return *made; }
+  // Waits; the outcome is nobody's.
+  void end_background_save() { background_save = std::make_unique<gsel::checkpoint::BackgroundSave>(); }
+  void replace(std::unique_ptr<gsel::Trainer> other) {
+    program.reset(new gsel_program{other->program()});
+    made = std::move(other);
+    own.reset();
+  }
+  const gsel::Trainer& impl() const { return *made; }
 
   gsel::UserData data, optimizer;  // outlive the callbacks that use them
   std::optional<gsel::Communicator> own;
-  gsel::Trainer impl;
-  gsel_program program;   // borrowed by gsel_trainer_program
-  std::string step_json;  // borrowed by gsel_trainer_step_json
+  std::unique_ptr<gsel::Trainer> made;
+  std::unique_ptr<gsel::checkpoint::BackgroundSave> background_save =
+      std::make_unique<gsel::checkpoint::BackgroundSave>();
+  std::unique_ptr<gsel_program> program;  // borrowed by gsel_trainer_program
+  std::string step_json;                  // borrowed by gsel_trainer_step_json
 };
+
+namespace gsel {
+
+// Unpacks the options of gsel_trainer_create. train.cc
+std::unique_ptr<gsel_trainer> make_trainer(gsel_comm* comm, gsel_model* model, const gsel_trainer_options* options);
+
+}  // namespace gsel

@@ -17,7 +17,7 @@ void gsel_weights_report_init(gsel_weights_report* report, size_t struct_size) {
 gsel_status gsel_trainer_load_weights(gsel_trainer* trainer, gsel_str path, const gsel_config* map,
                                       gsel_weights_report* report, gsel_error** err) {
   return gsel::guard(err, [&] {
-    const gsel_weights_report done = gsel::checkpoint::load_weights(gsel::required(trainer, "trainer").impl,
+    const gsel_weights_report done = gsel::checkpoint::load_weights(gsel::required(trainer, "trainer").impl(),
                                                                     gsel::text(path), map ? &map->impl : nullptr);
     if (report) gsel::write_struct(report, done, "gsel_weights_report");
   });
@@ -27,7 +27,7 @@ gsel_status gsel_trainer_export_weights(gsel_trainer* trainer, gsel_str path, co
                                         gsel_weights_report* report, gsel_error** err) {
   return gsel::guard(err, [&] {
     const gsel_weights_report done = gsel::checkpoint::export_weights(
-        gsel::required(trainer, "trainer").impl, gsel::text(path), map ? &map->impl : nullptr, dtype);
+        gsel::required(trainer, "trainer").impl(), gsel::text(path), map ? &map->impl : nullptr, dtype);
     if (report) gsel::write_struct(report, done, "gsel_weights_report");
   });
 }

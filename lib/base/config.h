@@ -66,6 +66,8 @@ struct Config {
     double learning_rate = 1e-3, weight_decay = 0.01, momentum = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
     double clip_norm = 0;                // 0: no clipping
     std::string gradient_norm = "auto";  // auto | always: when to compute the norm of the mean gradient
+    bool elastic = false;                // whether a step changes nothing before all gradients are reduced
+    int64_t redundancy = 0, redundancy_every = 1;  // copies on other ranks; steps between them
     std::string non_finite = "auto";     // auto | skip | error | off: what a non-finite gradient does to its step
     int64_t batch = 8;                   // samples per step over all ranks
     int64_t microbatch = 0;              // samples per micro-batch of one rank; 0: the rank's whole shard

@@ -17,6 +17,7 @@ constexpr Bounds above(double minimum) {
   return {minimum, kInfinity, true, false};
 }
 constexpr Bounds kFraction{0, 1, false, true};
+constexpr Bounds kAtMostOne{0, 1, false, false};
 constexpr Bounds kAny{-kInfinity, kInfinity, false, false};
 
 // ---- rows of [select], [comm] and [mesh] ----------------------------------------------------------------------------
@@ -109,6 +110,7 @@ constexpr std::string_view non_finites[] = {"auto", "skip", "error", "off"};
 constexpr std::string_view norms[] = {"auto", "always"};
 constexpr std::string_view lendings[] = {"direct", "moved"};
 constexpr std::string_view graphs[] = {"off", "auto", "on"};
+constexpr std::string_view switches[] = {"off", "on"};
 constexpr std::string_view checks[] = {"none", "kernels"};
 
 constexpr std::string_view plans[] = {"none", "auto"};
@@ -174,6 +176,25 @@ constexpr ConfigKey kTrainKeys[] = {
      "always: every step reports the norm of the mean gradient, at the cost of a pass over gradients; auto: where "
      "clip_norm needs it",
      [](Config& c, const Scalar& v) { c.train.gradient_norm = v.text; }},
+    {"train.elastic", KeyType::word, "off", kAny, switches,
+     "on: a step changes parameters only after all gradients are reduced, so that a rank that fails leaves the others "
+     "the state before or after the step, whole, for gsel_trainer_rebind",
+     [](Config& c, const Scalar& v) { c.train.elastic = v.text == "on"; }},
+    {"train.redundancy",
+     KeyType::integer,
+     "0",
+     kAtMostOne,
+     {},
+     "1: each rank keeps in host memory what it and the rank before it hold, so that gsel_trainer_rebind needs no "
+     "checkpoint after one rank is lost",
+     [](Config& c, const Scalar& v) { c.train.redundancy = v.integer; }},
+    {"train.redundancy_every",
+     KeyType::integer,
+     "1",
+     at_least(1),
+     {},
+     "steps from one such copy to the next; as many steps are repeated at most",
+     [](Config& c, const Scalar& v) { c.train.redundancy_every = v.integer; }},
     {"train.batch",
      KeyType::integer,
      "8",

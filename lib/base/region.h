@@ -17,7 +17,7 @@ namespace gsel {
 // Elements that are consecutive in the whole tensor and in the region.
 struct RegionRun {
   int64_t whole = 0;  // offset of the first in the whole tensor
-  int64_t local = 0;  // and among the elements of the region
+  int64_t local = 0;  // offset in the region
   int64_t count = 0;
   bool operator==(const RegionRun&) const = default;
 };
@@ -30,7 +30,7 @@ class Region {
   explicit Region(std::vector<int64_t> shape) : Region(std::move(shape), {}, std::nullopt) {}
   // The shard of one rank.
   Region(std::vector<int64_t> shape, const Shard& shard);
-  // intervals: one list for each dimension, or none. range: of the elements of their product; nothing: all of these.
+  // intervals: one list for each dimension, or none. range: of the elements of their product; empty: all of them.
   // GSEL_ERR_ARG, with what is wrong, since a file may say anything: a tensor has at most 2^63 - 1 elements.
   Region(std::vector<int64_t> shape, std::vector<Intervals> intervals, std::optional<gsel_range> range);
 
@@ -42,7 +42,7 @@ class Region {
   const std::vector<int64_t>& shape() const { return shape_; }
   const Intervals& intervals(size_t dim) const { return intervals_[dim]; }
   gsel_range range() const { return range_; }
-  int64_t product() const { return product_; }  // elements of the intervals; range() is of these
+  int64_t product() const { return product_; }  // elements of the intervals; range() indexes them
 
   // The runs, as long as they can be, in ascending order of both offsets.
   class Cursor;

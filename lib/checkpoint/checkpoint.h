@@ -6,11 +6,15 @@
 #include <string>
 
 #include "checkpoint/disk.h"
+#include "checkpoint/save.h"
 #include "train/trainer.h"
 
 namespace gsel::checkpoint {
 
-gsel_checkpoint_report save(Trainer& trainer, const std::string& folder, Disk& disk = real_disk());
+// Refuses what cannot be a target. GSEL_ERR_ARG.
+void check_target(const SaveTarget& target);
+
+gsel_checkpoint_report save(Trainer& trainer, const SaveTarget& target, Disk& disk = real_disk());
 gsel_checkpoint_report load(Trainer& trainer, const std::string& path, Disk& disk = real_disk());
 
 }  // namespace gsel::checkpoint

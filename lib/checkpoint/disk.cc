@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <memory>
 
@@ -20,6 +21,8 @@ namespace {
 [[noreturn]] void fail_at(const std::string& path, const char* what, int number) {
   throw Error(GSEL_ERR_IO, fmt::format("{} cannot be {}: {}", path, what, errno_text(number))).at({path, 0, 0, {}});
 }
+
+constexpr uintptr_t kDirectAlign = 4096;
 
 class RealFile : public DiskFile {
  public:
@@ -39,10 +42,17 @@ class RealFile : public DiskFile {
     }
   }
 
+  // Aligned blocks go around the page cache where the file system can: that is twice as fast, and leaves the cache to
+  // those who read.
   void write(uint64_t offset, const void* src, size_t bytes) override {
+    bool is_direct = can_be_direct_ && (reinterpret_cast<uintptr_t>(src) | offset | bytes) % kDirectAlign == 0;
     for (const auto* from = static_cast<const char*>(src); bytes > 0;) {
-      const ssize_t n = pwrite(fd_.get(), from, bytes, static_cast<off_t>(offset));
+      const ssize_t n = pwrite(is_direct ? direct_.get() : fd_.get(), from, bytes, static_cast<off_t>(offset));
       if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && is_direct && errno == EINVAL) {
+        is_direct = can_be_direct_ = false;
+        continue;
+      }
       if (n < 0) fail_at(path_, "written", errno);
       from += n, offset += static_cast<uint64_t>(n), bytes -= static_cast<size_t>(n);
     }
@@ -54,6 +64,12 @@ class RealFile : public DiskFile {
       if (errno == EOPNOTSUPP) return;
       if (errno != EINTR) fail_at(path_, "given room", errno);
     }
+  }
+
+  void allow_direct() {
+    const std::string same = fmt::format("/proc/self/fd/{}", fd_.get());
+    direct_ = os::Fd(::open(same.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT));
+    can_be_direct_ = static_cast<bool>(direct_);
   }
 
   void sync() override {
@@ -69,10 +85,13 @@ class RealFile : public DiskFile {
  private:
   const std::string path_;
   const os::Fd fd_;
+  os::Fd direct_;
+  std::atomic<bool> can_be_direct_{false};
 };
 
 class RealDisk : public Disk {
  public:
+  int32_t write_threads() const override { return 2; }
   // Does not wait for the other end of a pipe.
   std::unique_ptr<DiskFile> open(const std::string& path) override {
     os::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -85,7 +104,9 @@ class RealDisk : public Disk {
   std::unique_ptr<DiskFile> create(const std::string& path) override {
     os::Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!fd) fail_at(path, "created", errno);
-    return std::make_unique<RealFile>(path, std::move(fd));
+    auto file = std::make_unique<RealFile>(path, std::move(fd));
+    file->allow_direct();
+    return file;
   }
 
   void make_folder(const std::string& path) override {

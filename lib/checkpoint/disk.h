@@ -16,6 +16,7 @@ class DiskFile {
   virtual uint64_t bytes() const = 0;
   // All of them; fewer are an error.
   virtual void read(uint64_t offset, void* dst, size_t bytes) = 0;
+  // Several threads may, at different places.
   virtual void write(uint64_t offset, const void* src, size_t bytes) = 0;
   // Takes room for the file, so that a full disk is known before the first byte.
   virtual void reserve(uint64_t bytes) = 0;
@@ -35,6 +36,7 @@ class Disk {
   virtual std::vector<std::string> names(const std::string& folder) = 0;  // sorted, without "." and ".."
   virtual void sync_folder(const std::string& path) = 0;
   virtual uint64_t free_bytes(const std::string& folder) = 0;  // for this user
+  virtual int32_t write_threads() const { return 1; }          // that may write to one file at a time
 };
 
 Disk& real_disk();

@@ -1,12 +1,10 @@
 // checkpoint/index.cc: see index.h.
 #include "checkpoint/index.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
 #include <map>
 
+#include "base/align.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_object.h"
@@ -34,7 +32,7 @@ gsel_range range_of(const JsonObject& owner, const char* field, const JsonArray&
   return {whole_number(owner, field, pair, 0), whole_number(owner, field, pair, 1)};
 }
 
-// A name that leads out of the folder is none.
+// Refuses names that lead out of the folder.
 std::string file_name(JsonObject& object, const char* field) {
   std::string name = object.require_text(field);
   if (name.empty() || name.front() == '.' || name.find('/') != name.npos)
@@ -66,29 +64,20 @@ Slice slice_of(JsonObject object, const std::vector<IndexTensor>& tensors,
   }
 }
 
-void check_coverage(const Index& index, const std::string& file) {
-  size_t at = 0;
-  for (size_t t = 0; t < index.tensors.size(); ++t) {
-    std::vector<const Region*> regions;
-    for (; at < index.slices.size() && index.slices[at].tensor == static_cast<int32_t>(t); ++at)
-      regions.push_back(&index.slices[at].region);
-    const Region none(index.tensors[t].shape, {}, gsel_range{0, 0});
-    regions.push_back(&none);
-    const Coverage coverage = coverage_of(regions);
-    if (coverage.is_exact()) continue;
-    throw Error(GSEL_ERR_PARSE, fmt::format("checkpoint index {}: element {} of {} is in {}; expected each in one",
-                                            file, coverage.whole, in_quotes(index.tensors[t].name),
-                                            coverage.second < 0 ? "no slice" : "two slices"))
-        .at({file, 0, 0, index.tensors[t].name});
-  }
-}
-
 void check_format(JsonObject& object) {
   const int32_t format = object.whole("format", INT32_MAX, 0);
   if (format != kFormat) object.refuse("format", fmt::format("is {}; this version reads format {}", format, kFormat));
 }
 
 }  // namespace
+
+uint64_t bytes_of(const IndexTensor& tensor) {
+  return sizeof(float) * static_cast<uint64_t>(Region(tensor.shape).count());
+}
+
+std::string user_key(const std::string& name) {
+  return "user:" + name;
+}
 
 std::string Index::text_of(const std::vector<Slice>& some, const std::vector<IndexTensor>& of) {
   std::string text;
@@ -113,6 +102,7 @@ std::string Index::text_of(const std::vector<Slice>& some, const std::vector<Ind
 std::string Index::text(const std::vector<std::string>& items) const {
   Json head{{"format", kFormat},
             {"step", numbers.step},
+            {"ranks", n_ranks},
             {"updates", numbers.updates},
             {"optimizer", optimizer},
             {"loss_scale", numbers.loss_scale},
@@ -121,6 +111,12 @@ std::string Index::text(const std::vector<std::string>& items) const {
   if (numbers.learning_rate) head.set("learning_rate", *numbers.learning_rate);
   std::string text = head.on_one_line();
   text.pop_back();
+  text += ",\n  \"users\": [";
+  for (size_t u = 0; u < users.size(); ++u)
+    text +=
+        fmt::format("{}{}", u ? ", " : "",
+                    Json{{"name", users[u].name}, {"scope", users[u].is_of_rank ? "rank" : "shared"}}.on_one_line());
+  text += "]";
   text += ",\n  \"tensors\": [\n";
   for (size_t t = 0; t < tensors.size(); ++t)
     text += fmt::format("    {}{}\n", Json{{"name", tensors[t].name}, {"shape", tensors[t].shape}}.on_one_line(),
@@ -149,6 +145,15 @@ Index Index::parse(std::string_view text, const std::string& file) {
   numbers.good_steps = static_cast<int64_t>(object.number("good_steps", 0, INT64_MAX, 0));
   numbers.overflows_left = static_cast<int64_t>(object.number("overflows_left", 0, INT64_MAX, 0));
   if (object.has("learning_rate")) numbers.learning_rate = object.amount("learning_rate", 0);
+  index.n_ranks = object.whole("ranks", INT32_MAX, 1);
+  object.array("users").each([&](JsonObject item) {
+    IndexUser user{item.require_text("name"), false};
+    const std::string scope = item.require_text("scope");
+    if (scope != "rank" && scope != "shared") item.refuse("scope", "is neither \"rank\" nor \"shared\"");
+    user.is_of_rank = scope == "rank";
+    item.finish();
+    index.users.push_back(std::move(user));
+  });
   std::map<std::string, int32_t> by_name;
   object.array("tensors").each([&](JsonObject item) {
     IndexTensor tensor{item.require_text("name"), {}};
@@ -163,41 +168,43 @@ Index Index::parse(std::string_view text, const std::string& file) {
       [&](JsonObject item) { index.slices.push_back(slice_of(std::move(item), index.tensors, by_name)); });
   object.finish();
   std::ranges::stable_sort(index.slices, {}, &Slice::tensor);
-  check_coverage(index, file);
   return index;
 }
 
-struct Sum::State {
-  XXH3_state_t xxh3;
-};
-
-Sum::Sum() : state_(std::make_unique<State>()) {
-  XXH3_128bits_reset(&state_->xxh3);
+void Index::check_coverage(const std::string& file, uint64_t most_bytes) const {
+  uint64_t left = most_bytes / sizeof(float);
+  for (const Slice& slice : slices) {
+    const auto count = static_cast<uint64_t>(slice.region.count());
+    if (count > left)
+      throw Error(GSEL_ERR_PARSE, fmt::format("checkpoint index {}: the slices have more bytes than the files, which "
+                                              "have {}",
+                                              file, most_bytes))
+          .at({file, 0, 0, tensors[static_cast<size_t>(slice.tensor)].name});
+    left -= count;
+  }
+  size_t at = 0;
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    std::vector<const Region*> regions;
+    for (; at < slices.size() && slices[at].tensor == static_cast<int32_t>(t); ++at)
+      regions.push_back(&slices[at].region);
+    const Region none(tensors[t].shape, {}, gsel_range{0, 0});
+    regions.push_back(&none);
+    const Coverage coverage = coverage_of(regions);
+    if (coverage.is_exact()) continue;
+    throw Error(GSEL_ERR_PARSE, fmt::format("checkpoint index {}: element {} of {} is in {}; expected each in one",
+                                            file, coverage.whole, in_quotes(tensors[t].name),
+                                            coverage.second < 0 ? "no slice" : "two slices"))
+        .at({file, 0, 0, tensors[t].name});
+  }
 }
-Sum::~Sum() = default;
 
-void Sum::add(const void* data, size_t bytes) {
-  XXH3_128bits_update(&state_->xxh3, data, bytes);
+std::string ManifestFile::text() const {
+  return Json{{"name", name}, {"bytes", sums.bytes}, {"xxh3_128", sums.whole}, {"blocks", sums.blocks}}.on_one_line();
 }
 
-std::string Sum::text() const {
-  const XXH128_hash_t sum = XXH3_128bits_digest(&state_->xxh3);
-  return fmt::format("{:016x}{:016x}", sum.high64, sum.low64);
-}
-
-std::string sum_of(const void* data, size_t bytes) {
-  Sum sum;
-  sum.add(data, bytes);
-  return sum.text();
-}
-
-std::string Manifest::text() const {
-  std::string text = fmt::format("{{\"format\": {}, \"step\": {}, \"files\": [\n", kFormat, step);
-  for (size_t i = 0; i < files.size(); ++i)
-    text += fmt::format(
-        "  {}{}\n", Json{{"name", files[i].name}, {"bytes", files[i].bytes}, {"xxh3_128", files[i].sum}}.on_one_line(),
-        i + 1 < files.size() ? "," : "");
-  text += "],\n";
+std::string Manifest::text(int64_t step, const std::vector<std::string>& files) {
+  const std::string text = fmt::format("{{\"format\": {}, \"step\": {}, \"block_bytes\": {}, \"files\": [\n  {}\n],\n",
+                                       kFormat, step, kBlockBytes, fmt::join(files, ",\n  "));
   return text + fmt::format("\"xxh3_128\": \"{}\"}}\n", sum_of(text.data(), text.size()));
 }
 
@@ -208,11 +215,14 @@ Manifest Manifest::parse(std::string_view text, const std::string& file) {
   check_format(object);
   Manifest manifest;
   manifest.step = static_cast<int64_t>(object.number("step", 0, INT64_MAX, 0));
+  object.number("block_bytes", kBlockBytes, kBlockBytes, 0);
   object.array("files").each([&](JsonObject item) {
-    ManifestFile of;
-    of.name = file_name(item, "name");
-    of.bytes = item.number("bytes", 0, INT64_MAX, 0);
-    of.sum = item.require_text("xxh3_128");
+    ManifestFile of{file_name(item, "name"), {}};
+    of.sums.bytes = item.number("bytes", 0, INT64_MAX, 0);
+    of.sums.whole = item.require_text("xxh3_128");
+    of.sums.blocks = item.texts("blocks");
+    if (const uint64_t blocks = round_up(of.sums.bytes, kBlockBytes) / kBlockBytes; of.sums.blocks.size() != blocks)
+      item.refuse("blocks", fmt::format("has {} sums; expected {}", of.sums.blocks.size(), blocks));
     item.finish();
     manifest.files.push_back(std::move(of));
   });
@@ -220,7 +230,7 @@ Manifest Manifest::parse(std::string_view text, const std::string& file) {
   object.finish();
   const size_t last = text.rfind("\"xxh3_128\"");
   const std::string end = fmt::format("\"xxh3_128\": \"{}\"}}\n", sum);
-  if (text.substr(last) != end || sum_of(text.data(), last) != sum)
+  if (last == text.npos || text.substr(last) != end || sum_of(text.data(), last) != sum)
     object.refuse("xxh3_128", "is not the sum of what is before it");
   return manifest;
 }

@@ -4,13 +4,13 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/region.h"
+#include "checkpoint/sums.h"
 #include "train/optimize/training_numbers.h"
 
 namespace gsel::checkpoint {
@@ -19,7 +19,6 @@ constexpr int32_t kFormat = 1;  // a reader refuses others
 constexpr const char* kIndexName = "index.json";
 constexpr const char* kManifestName = "manifest.json";
 constexpr const char* kLatestName = "latest";
-constexpr uint64_t kMostIndexBytes = uint64_t{1} << 30;
 
 // Elements of a tensor in a file: in the order of the region, as f32.
 struct Slice {
@@ -33,47 +32,49 @@ struct IndexTensor {
   std::vector<int64_t> shape;
 };
 
+uint64_t bytes_of(const IndexTensor& tensor);
+
+// A state of the embedder's: bytes with the key of user_key(), in the file of the first rank, or of each.
+struct IndexUser {
+  std::string name;
+  bool is_of_rank = false;
+};
+std::string user_key(const std::string& name);
+
 struct Index {
   TrainingNumbers numbers;
+  int32_t n_ranks = 1;    // that saved
   std::string optimizer;  // as configured
   std::vector<IndexTensor> tensors;
   std::vector<Slice> slices;  // by tensor
+  std::vector<IndexUser> users;
 
   // Slices of one rank, as items of a JSON array without its brackets.
   static std::string text_of(const std::vector<Slice>& some, const std::vector<IndexTensor>& of);
   // items: what text_of gave on each rank.
   std::string text(const std::vector<std::string>& items) const;
-  // GSEL_ERR_PARSE with file and field, also where the slices of a tensor do not hold each element once.
+  // GSEL_ERR_PARSE with file and field.
   static Index parse(std::string_view text, const std::string& file);
+  // Whether the slices of each tensor hold each element once, and no more than so many bytes: a few letters can say
+  // more elements than can be counted. GSEL_ERR_PARSE.
+  void check_coverage(const std::string& file, uint64_t most_bytes) const;
 };
 
 struct ManifestFile {
   std::string name;
-  uint64_t bytes = 0;
-  std::string sum;  // XXH3 of 128 bits, in hexadecimal digits
+  FileSums sums;
+
+  std::string text() const;  // an item of the manifest's files
 };
 
 struct Manifest {
   int64_t step = 0;
   std::vector<ManifestFile> files;
 
-  std::string text() const;
+  // files: text() of each.
+  static std::string text(int64_t step, const std::vector<std::string>& files);
   // GSEL_ERR_PARSE; also where the sum of the manifest itself, which is its last line, is another.
   static Manifest parse(std::string_view text, const std::string& file);
 };
-
-// XXH3 of 128 bits, which finds what a disk does to a file, and not what somebody does who means to.
-class Sum {
- public:
-  Sum();
-  ~Sum();
-  void add(const void* data, size_t bytes);
-  std::string text() const;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
-std::string sum_of(const void* data, size_t bytes);
 
 }  // namespace gsel::checkpoint

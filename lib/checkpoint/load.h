@@ -8,6 +8,7 @@
 #include "checkpoint/index.h"
 #include "comm/communicator.h"
 #include "train/query/state_dict.h"
+#include "train/query/user_state.h"
 
 namespace gsel::checkpoint {
 
@@ -22,7 +23,7 @@ struct Loaded {
 // Everything is checked before the first element of the trainer is changed; `begins_to_write` is called then, and from
 // there on a failure leaves a mixture. GSEL_ERR_NOT_FOUND, GSEL_ERR_PARSE (with file and place), GSEL_ERR_MISMATCH (the
 // checkpoint is of another model or optimizer; names what differs), GSEL_ERR_IO; on the other ranks GSEL_ERR_PEER.
-Loaded load(Communicator& comm, StateDict& state, const std::string& optimizer, const std::string& path, Disk& disk,
-            const std::function<void()>& begins_to_write);
+Loaded load(Communicator& comm, StateDict& state, const std::vector<UserState>& users, const std::string& optimizer,
+            const std::string& path, Disk& disk, const std::function<void()>& begins_to_write);
 
 }  // namespace gsel::checkpoint

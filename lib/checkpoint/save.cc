@@ -5,54 +5,49 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/file_plan.h"
+#include "checkpoint/folder.h"
 #include "train/ranks/agree.h"
 
 namespace gsel::checkpoint {
 namespace {
 
-constexpr int64_t kChunkElems = int64_t{1} << 22;
-constexpr uint64_t kSpareBytes = uint64_t{1} << 20;  // on the disk, for the index and what the file system needs
-
-std::vector<int64_t> local_shape(const Region& region) {
-  if (region.count() != region.product()) return {region.count()};
-  std::vector<int64_t> shape;
-  for (size_t d = 0; d < region.shape().size(); ++d) {
-    int64_t n = 0;
-    for (const gsel_range& interval : region.intervals(d)) n += interval.end - interval.begin;
-    shape.push_back(n);
-  }
-  return shape;
-}
-
-class Saving {
+class Saving : public BegunSave {
  public:
-  Saving(Communicator& comm, StateDict& state, const TrainingNumbers& numbers, const std::string& optimizer,
-         const std::string& folder, Disk& disk)
-      : comm_(comm), state_(state), disk_(disk), folder_(folder) {
-    uint64_t nonce = 0;
-    os::random_bytes(&nonce, sizeof nonce);
-    nonce_ = fmt::format("{:016x}", gather_numbers(comm, {nonce}).front());
-    final_ = folder_ + "/" + name_of_step(numbers.step);
-    temporary_ = fmt::format("{}/.saving-{}-{}", folder_, numbers.step, nonce_);
+  Saving(Communicator& comm, SavedState state, const TrainingNumbers& numbers, const std::string& optimizer,
+         const SaveTarget& target, Disk& disk)
+      : comm_(comm),
+        state_(std::move(state)),
+        disk_(disk),
+        keep_(target.keep),
+        file_(name_of_file(comm.rank()), numbers.step),
+        checkpoint_(disk, target.folder, numbers.step, agreed_nonce()) {
     index_.numbers = numbers;
+    index_.n_ranks = comm.world_size();
     index_.optimizer = optimizer;
-    for (const StateTensor& tensor : state.tensors()) index_.tensors.push_back({tensor.name, tensor.shape});
-    file_ = fmt::format("rank-{:05}.safetensors", comm.rank());
+    for (const StateTensor& tensor : state_.tensors) index_.tensors.push_back({tensor.name, tensor.shape});
+    plan();
+    together([&] {
+      if (is_first()) checkpoint_.begin(total_bytes_);
+    });
   }
 
-  uint64_t run() {
-    plan();
-    together([&] { begin(); });
-    try {
-      together([&] { write_own(); });
-      const std::vector<std::string> items = gather_items();
-      together([&] { commit(items); });
-    } catch (...) {
-      undo();
-      throw;
-    }
-    return data_bytes_;
+  // Nothing is undone once the checkpoint has its name.
+  ~Saving() override {
+    if (is_first())
+      checkpoint_.undo();
+    else if (!is_finished_)
+      checkpoint_.undo(file_.name);
+  }
+
+  uint64_t finish() override {
+    together([&] { write_own(); });
+    const std::vector<std::string> items = gather_items();
+    together([&] {
+      if (is_first()) commit(items);
+    });
+    is_finished_ = true;
+    return file_.bytes();
   }
 
  private:
@@ -61,73 +56,52 @@ class Saving {
     on_all_ranks(comm_, "checkpoint", work);
   }
   bool is_first() const { return comm_.rank() == 0; }
+  bool writes(const UserState& user) const { return user.is_of_rank || is_first(); }
+  bool has_file() const { return !file_.header.tensors.empty(); }
 
-  void plan() {
-    parts_ = state_.own();
-    std::ranges::stable_sort(parts_, {}, &StatePart::tensor);
-    std::vector<int32_t> regions(index_.tensors.size(), 0);
-    uint64_t at = 0;
-    for (const StatePart& part : parts_) {
-      const auto tensor = static_cast<size_t>(part.tensor);
-      const int32_t number = regions[tensor]++;
-      std::string key = index_.tensors[tensor].name + (number == 0 ? "" : fmt::format("#{}", number));
-      const uint64_t bytes = sizeof(float) * static_cast<uint64_t>(part.region.count());
-      slices_.push_back({part.tensor, file_, key, part.region});
-      header_.tensors.push_back({std::move(key), stored_type(GSEL_F32), local_shape(part.region), at, at + bytes});
-      at += bytes;
-    }
-    header_.metadata = {{"format", "gsel"}, {"step", std::to_string(index_.numbers.step)}};
-    data_bytes_ = at;
-    for (const uint64_t bytes : gather_numbers(comm_, {at})) total_bytes_ += bytes;
+  // The first rank's.
+  uint64_t agreed_nonce() {
+    uint64_t nonce = 0;
+    os::random_bytes(&nonce, sizeof nonce);
+    const std::vector<uint64_t> all = gather_numbers(comm_, {nonce, static_cast<uint64_t>(keep_)});
+    for (size_t rank = 1; 2 * rank < all.size(); ++rank)
+      if (all[2 * rank + 1] != all[1])
+        throw Error(GSEL_ERR_MISMATCH,
+                    fmt::format("rank {} keeps {} checkpoints, and rank 0 keeps {}", rank, all[2 * rank + 1], all[1]))
+            .about_rank(static_cast<int32_t>(rank));
+    return all.front();
   }
 
-  void begin() {
-    if (!is_first()) return;
-    if (!disk_.exists(folder_)) disk_.make_folder(folder_);
-    if (disk_.exists(final_))
-      throw Error(GSEL_ERR_STATE, final_ + " is there already; remove it, or save into another folder")
-          .at({final_, 0, 0, {}});
-    if (const uint64_t free = disk_.free_bytes(folder_); free < total_bytes_ + kSpareBytes)
-      throw Error(GSEL_ERR_IO, fmt::format("{} has {} bytes free, and the checkpoint needs {}", folder_, free,
-                                           total_bytes_ + kSpareBytes))
-          .at({folder_, 0, 0, {}});
-    disk_.make_folder(temporary_);
+  void plan() {
+    for (const StatePart& part : state_.parts)
+      file_.add(part.tensor, index_.tensors[static_cast<size_t>(part.tensor)].name, part.region);
+    for (const UserState& user : state_.users) {
+      index_.users.push_back({user.name, user.is_of_rank});
+      if (writes(user)) file_.add_user(user.name, user.bytes);
+    }
+    for (const uint64_t bytes : gather_numbers(comm_, {file_.bytes()})) total_bytes_ += bytes;
   }
 
   void write_own() {
-    if (parts_.empty()) return;
-    const std::string head = header_.text();
-    const auto file = disk_.create(temporary_ + "/" + file_);
-    file->reserve(head.size() + data_bytes_);
-    uint64_t at = 0;
-    Sum sum;
-    const auto put = [&](const void* data, size_t bytes) {
-      file->write(at, data, bytes);
-      sum.add(data, bytes);
-      at += bytes;
-    };
-    put(head.data(), head.size());
+    if (!has_file()) return;
+    FileWriter file(disk_, checkpoint_.path_of(file_.name), file_.header);
     std::vector<float> chunk;
-    for (const StatePart& part : parts_)
-      for (int64_t first = 0; first < part.region.count(); first += kChunkElems) {
-        const int64_t count = std::min(kChunkElems, part.region.count() - first);
-        StatePart some = part;
-        some.region = part.region.part(first, count);
-        some.first += first;
+    for (size_t p = 0; p < state_.parts.size(); ++p)
+      for (int64_t first = 0, all = state_.parts[p].region.count(); first < all; first += kBlockElems) {
+        const int64_t count = std::min(kBlockElems, all - first);
         chunk.resize(static_cast<size_t>(count));
-        state_.read(some, chunk.data());
-        put(chunk.data(), chunk.size() * sizeof(float));
+        state_.read(p, first, count, chunk.data());
+        file.put(chunk.data(), chunk.size() * sizeof(float));
       }
-    file->sync();
-    manifest_.files = {{file_, at, sum.text()}};
+    for (const UserState& user : state_.users)
+      if (writes(user)) file.put(user.data, user.bytes);
+    in_manifest_ = ManifestFile{file_.name, file.finish()}.text();
   }
 
   // Of each rank: what the manifest says of its file, and its slices. Only the first rank gets them.
   std::vector<std::string> gather_items() {
     std::string mine;
-    if (!parts_.empty())
-      mine = fmt::format("{} {}\n{}", manifest_.files.front().bytes, manifest_.files.front().sum,
-                         Index::text_of(slices_, index_.tensors));
+    if (has_file()) mine = in_manifest_ + "\n" + Index::text_of(file_.slices, index_.tensors);
     const std::vector<uint64_t> sizes = gather_numbers(comm_, {mine.size()});
     uint64_t total = 0;
     for (uint64_t size : sizes) total += size;
@@ -139,78 +113,49 @@ class Saving {
     if (!is_first()) return items;
     uint64_t at = 0;
     for (uint64_t size : sizes) {
-      items.push_back(all.substr(at, size));
+      if (size > 0) items.push_back(all.substr(at, size));
       at += size;
     }
     return items;
   }
 
-  void put_file(const std::string& path, const std::string& text) {
-    const auto file = disk_.create(path);
-    file->write(0, text.data(), text.size());
-    file->sync();
-  }
-
   void commit(const std::vector<std::string>& items) {
-    if (!is_first()) return;
-    std::vector<std::string> slices;
-    manifest_ = {index_.numbers.step, {}};
-    for (size_t rank = 0; rank < items.size(); ++rank) {
-      const size_t line = items[rank].find('\n'), blank = items[rank].find(' ');
-      if (items[rank].empty()) continue;
-      manifest_.files.push_back({fmt::format("rank-{:05}.safetensors", rank), std::stoull(items[rank]),
-                                 items[rank].substr(blank + 1, line - blank - 1)});
-      slices.push_back(items[rank].substr(line + 1));
+    std::vector<std::string> files, slices;
+    for (const std::string& item : items) {
+      const size_t line = item.find('\n');
+      files.push_back(item.substr(0, line));
+      slices.push_back(item.substr(line + 1));
     }
-    const std::string index = index_.text(slices);
-    put_file(temporary_ + "/" + kIndexName, index);
-    manifest_.files.push_back({kIndexName, index.size(), sum_of(index.data(), index.size())});
-    put_file(temporary_ + "/" + kManifestName, manifest_.text());
-    disk_.sync_folder(temporary_);
-    disk_.rename(temporary_, final_);
-    is_committed_ = true;
-    disk_.sync_folder(folder_);
-    const std::string latest = folder_ + "/.latest-" + nonce_;
-    put_file(latest, name_of_step(index_.numbers.step) + "\n");
-    disk_.rename(latest, folder_ + "/" + kLatestName);
-    disk_.sync_folder(folder_);
-  }
-
-  // What cannot be removed is no checkpoint either: it has no manifest, or its temporary name.
-  void undo() noexcept {
-    try {
-      if (is_committed_) return;
-      disk_.remove(temporary_ + "/" + file_);
-      if (!is_first()) return;
-      for (const std::string& name : disk_.names(temporary_)) disk_.remove(temporary_ + "/" + name);
-      disk_.remove(temporary_);
-    } catch (...) {
-    }
+    checkpoint_.commit(index_.text(slices), std::move(files));
+    checkpoint_.remove_older(keep_);
   }
 
   Communicator& comm_;
-  StateDict& state_;
+  const SavedState state_;  // parts: by slice of the file
   Disk& disk_;
-  const std::string folder_;
-  std::string nonce_, final_, temporary_, file_;
+  const int32_t keep_;
+  FilePlan file_;
+  NewCheckpoint checkpoint_;
   Index index_;
-  Manifest manifest_;
-  std::vector<StatePart> parts_;
-  std::vector<Slice> slices_;
-  SafetensorsHeader header_;
-  uint64_t data_bytes_ = 0, total_bytes_ = 0;  // of this rank, of all
-  bool is_committed_ = false;
+  std::string in_manifest_;
+  uint64_t total_bytes_ = 0;  // of all ranks
+  bool is_finished_ = false;
 };
 
 }  // namespace
 
-std::string name_of_step(int64_t step) {
-  return fmt::format("step-{:012}", step);
+SavedState saved_state(StateDict& state, const std::vector<UserState>& users) {
+  SavedState saved{state.tensors(), state.own(), users, {}};
+  std::ranges::stable_sort(saved.parts, {}, &StatePart::tensor);
+  saved.read = [&state, parts = saved.parts](size_t part, int64_t first, int64_t count, float* dst) {
+    state.read(parts[part].some(first, count), dst);
+  };
+  return saved;
 }
 
-uint64_t save(Communicator& comm, StateDict& state, const TrainingNumbers& numbers, const std::string& optimizer,
-              const std::string& folder, Disk& disk) {
-  return Saving(comm, state, numbers, optimizer, folder, disk).run();
+std::unique_ptr<BegunSave> begin_save(Communicator& comm, SavedState state, const TrainingNumbers& numbers,
+                                      const std::string& optimizer, const SaveTarget& target, Disk& disk) {
+  return std::make_unique<Saving>(comm, std::move(state), numbers, optimizer, target, disk);
 }
 
 }  // namespace gsel::checkpoint

@@ -3,21 +3,48 @@
 // the checkpoints before it as they are.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "checkpoint/disk.h"
 #include "checkpoint/index.h"
 #include "comm/communicator.h"
 #include "train/query/state_dict.h"
+#include "train/query/user_state.h"
 
 namespace gsel::checkpoint {
 
-// A collective. folder: of all checkpoints; made if there is none. Returns the bytes of tensors that this rank wrote.
-// GSEL_ERR_STATE: there is one of this step. GSEL_ERR_IO, on the other ranks GSEL_ERR_PEER.
-uint64_t save(Communicator& comm, StateDict& state, const TrainingNumbers& numbers, const std::string& optimizer,
-              const std::string& folder, Disk& disk);
+// What this rank writes, sorted by tensor, and its elements: of a trainer between steps, or of a copy.
+struct SavedState {
+  std::vector<StateTensor> tensors;
+  std::vector<StatePart> parts;
+  std::vector<UserState> users;
+  // Elements [first, first + count) of a part, to host memory.
+  std::function<void(size_t part, int64_t first, int64_t count, float* dst)> read;
+};
+// What a rank writes of a trainer's state, which is borrowed.
+SavedState saved_state(StateDict& state, const std::vector<UserState>& users);
 
-// Of the step in a folder of checkpoints.
-std::string name_of_step(int64_t step);
+// Where to, and what is kept besides: see NewCheckpoint::remove_older.
+struct SaveTarget {
+  std::string folder;  // of all checkpoints; made if there is none
+  int32_t keep = 0;
+};
+
+// A save whose folder has been made. Without finish() it is undone by the destructor of the first rank.
+class BegunSave {
+ public:
+  virtual ~BegunSave() = default;
+  // A collective, on any thread. Returns the bytes of tensors that this rank wrote. GSEL_ERR_IO, on the other ranks
+  // GSEL_ERR_PEER.
+  virtual uint64_t finish() = 0;
+};
+
+// A collective. comm is borrowed. GSEL_ERR_STATE: there is one of this step. GSEL_ERR_MISMATCH: `keep` differs.
+// GSEL_ERR_IO, on the other ranks GSEL_ERR_PEER.
+std::unique_ptr<BegunSave> begin_save(Communicator& comm, SavedState state, const TrainingNumbers& numbers,
+                                      const std::string& optimizer, const SaveTarget& target, Disk& disk);
 
 }  // namespace gsel::checkpoint

@@ -22,6 +22,8 @@ std::string text_of(JointCall call, int64_t argument) {
       return fmt::format("gsel_trainer_read_gradient(param {})", argument);
     case JointCall::set_learning_rate:
       return fmt::format("gsel_trainer_set_learning_rate({})", std::bit_cast<double>(argument));
+    case JointCall::read_state:
+      return "gsel_state_open";
     case JointCall::save:
       return "gsel_trainer_save";
     case JointCall::load:

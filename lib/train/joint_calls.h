@@ -14,6 +14,7 @@ enum class JointCall : uint8_t {
   read_gradient,
   set_learning_rate,
   save,
+  read_state,
   load,
   load_weights,
   export_weights,

@@ -3,6 +3,7 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <span>
@@ -35,6 +36,12 @@ void refuse_own_params(const Model& model) {
            layer.name);
 }
 
+// No two states of trainers have one number.
+uint64_t next_version() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 // Folders and devices may differ between ranks.
 bool must_agree(const std::string& key) {
   const bool shared = key.starts_with("train.") || key.starts_with("mesh.") || key == "comm.timeout_s";
@@ -45,7 +52,7 @@ bool must_agree(const std::string& key) {
 
 Trainer::Trainer(Communicator& comm, std::shared_ptr<Model> model, Config config, DataSource data,
                  const gsel_optimizer_options* optimizer)
-    : comm_(comm), model_(std::move(model)), config_(std::move(config)), data_(data) {
+    : comm_(comm), model_(std::move(model)), config_(std::move(config)), data_(data), version_(next_version()) {
   Compiled own;
   on_all_ranks(comm_, "trainer", [&] {
     refuse_model(optimizer);
@@ -54,7 +61,10 @@ Trainer::Trainer(Communicator& comm, std::shared_ptr<Model> model, Config config
   check_agreement(comm_, particulars(optimizer, own.files_key));
   const std::vector<Program> programs = verified_together(own.program);
   refuse_budget(own, programs, optimizer);
-  on_all_ranks(comm_, "trainer", [&] { make_executor(std::move(own), programs, optimizer); });
+  on_all_ranks(comm_, "trainer", [&] {
+    make_executor(std::move(own), programs, optimizer);
+    if (config_.train.redundancy > 0) refuse_formless_state();
+  });
   executor_->run_setup();
 }
 
@@ -258,8 +268,9 @@ void Trainer::step() {
   if (executor_->under_way()) fail(GSEL_ERR_STATE, "a step is under way in pull mode; finish it first");
   refuse_push(data_);
   pulled_evaluation_.reset();
-  begin_joint_call(comm_, *executor_, JointCall::step);
+  begin_step();
   push(*executor_, *model_, data_);
+  end_step();
 }
 
 gsel_step_report Trainer::evaluate(int64_t first_sample, DataSource data) {
@@ -268,6 +279,7 @@ gsel_step_report Trainer::evaluate(int64_t first_sample, DataSource data) {
   if (!data.fill) data = data_;
   refuse_push(data);
   refuse_sample(first_sample);
+  version_ = next_version();
   begin_joint_call(comm_, *executor_, JointCall::evaluate, first_sample);
   executor_->begin_evaluation(first_sample);
   push(*executor_, *model_, data);
@@ -281,11 +293,14 @@ gsel_work Trainer::next_work() {
   if (!executor_->under_way()) {  // a step begins
     pulls_evaluation_ = false;
     pulled_evaluation_.reset();
-    begin_joint_call(comm_, *executor_, JointCall::step);
+    begin_step();
   }
   const gsel_work work = executor_->next();
-  if (work.kind == GSEL_WORK_DONE && std::exchange(pulls_evaluation_, false))
+  if (work.kind != GSEL_WORK_DONE) return work;
+  if (std::exchange(pulls_evaluation_, false))
     pulled_evaluation_ = *executor_->last_evaluation();
+  else
+    end_step();
   return work;
 }
 
@@ -298,6 +313,7 @@ void Trainer::begin_evaluation(int64_t first_sample) {
   refuse_in_child();
   refuse_under_way("evaluate");
   refuse_sample(first_sample);
+  version_ = next_version();
   begin_joint_call(comm_, *executor_, JointCall::evaluate, first_sample);
   executor_->begin_evaluation(first_sample);
   pulls_evaluation_ = true;
@@ -429,10 +445,7 @@ void Trainer::set_learning_rate(double rate) {
 
 // ---- checkpoints ----------------------------------------------------------------------------------------------------
 
-StateDict Trainer::begin_state(JointCall call) {
-  refuse_in_child();
-  refuse_under_way(call == JointCall::save ? "save" : "load");
-  if (executor_->broken()) fail(GSEL_ERR_STATE, "an earlier step failed; free the trainer");
+void Trainer::refuse_formless_state() const {
   if (optimizer_->has_8bit_states())
     fail(GSEL_ERR_UNSUPPORTED,
          "train.optimizer = \"{}\" keeps states in 8 bits, in blocks that depend on how ranks divide them, and "
@@ -442,9 +455,59 @@ StateDict Trainer::begin_state(JointCall call) {
     fail(GSEL_ERR_UNSUPPORTED,
          "gradients are compressed, and what compression has left over on each rank is in no checkpoint; turn "
          "compression off");
+}
+
+StateDict Trainer::begin_state(JointCall call) {
+  refuse_in_child();
+  refuse_under_way(call == JointCall::save ? "save" : call == JointCall::load ? "load" : "read the state");
+  if (executor_->broken()) fail(GSEL_ERR_STATE, "an earlier step failed; free the trainer");
+  refuse_formless_state();
+  if (call == JointCall::load) version_ = next_version();
   begin_joint_call(comm_, *executor_, call);
   executor_->settle_last_step();
-  return {executor_->params(), *executor_->device(), *local_, program_, *optimizer_};
+  return state_dict();
+}
+
+// ---- a change of ranks --------------------------------------------------------------------------------------------
+
+void Trainer::begin_step() {
+  version_ = next_version();
+  begin_joint_call(comm_, *executor_, JointCall::step);
+  if (config_.train.redundancy == 0 || mirror_ || comm_.world_size() == 1) return;
+  StateDict dict = state_dict();
+  mirror_.emplace(comm_, dict);
+  mirror_->keep(dict, numbers());
+}
+
+void Trainer::end_step() {
+  if (!mirror_ || executor_->numbers().step % config_.train.redundancy_every != 0) return;
+  try {
+    executor_->settle_last_step();
+    StateDict dict = state_dict();
+    mirror_->keep(dict, numbers());
+  } catch (...) {
+    executor_->end_all(current_error().message());
+    throw;
+  }
+}
+
+std::unique_ptr<Trainer> Trainer::remade(Communicator& comm, const Config* config) const {
+  refuse_in_child();
+  auto made = std::make_unique<Trainer>(comm, model_, config ? *config : config_, data_, optimizer_->users());
+  made->user_states_ = user_states_;
+  return made;
+}
+
+StateOffers Trainer::offers(std::optional<StateDict>& dict) {
+  refuse_formless_state();
+  StateOffers offers;
+  if (executor_->has_whole_state()) {
+    dict.emplace(state_dict());
+    offers.mine.push_back(held_state(*dict, numbers()));
+  }
+  if (mirror_)
+    for (HeldState& held : mirror_->held()) offers.mine.push_back(std::move(held));
+  return offers;
 }
 
 StateDict Trainer::begin_params(JointCall call) {
@@ -456,6 +519,11 @@ StateDict Trainer::begin_params(JointCall call) {
   return {executor_->params(), *executor_->device(), *local_, program_, *optimizer_};
 }
 
+void Trainer::add_state(UserState state) {
+  refuse_in_child();
+  add_user_state(user_states_, std::move(state));
+}
+
 TrainingNumbers Trainer::numbers() const {
   TrainingNumbers numbers = executor_->numbers();
   numbers.learning_rate = optimizer_->set_rate();
@@ -465,6 +533,7 @@ TrainingNumbers Trainer::numbers() const {
 void Trainer::go_on_from(const TrainingNumbers& numbers) {
   executor_->go_on_from(numbers);
   optimizer_->restore_rate(numbers.learning_rate);
+  mirror_.reset();  // of another state
 }
 
 }  // namespace gsel

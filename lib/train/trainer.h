@@ -9,7 +9,9 @@
 #include "train/execute/executor.h"
 #include "train/joint_calls.h"
 #include "train/query/inference.h"
+#include "train/query/mirror.h"
 #include "train/query/state_dict.h"
+#include "train/query/user_state.h"
 #include "train/query/whole_params.h"
 #include "train/ranks/agree.h"
 #include "train/state/budget.h"
@@ -61,8 +63,20 @@ class Trainer {
   TrainingNumbers numbers() const;
   void go_on_from(const TrainingNumbers& numbers);
   std::string optimizer_name() const { return optimizer_->is_users() ? "the embedder's" : config_.train.optimizer; }
+  // The same model, data and optimizer on other ranks. A collective over comm; config: nullptr for this trainer's.
+  std::unique_ptr<Trainer> remade(Communicator& comm, const Config* config) const;
+  // What this rank has of the state, also after a failed step: it may be a step that is whole, and kept copies. dict:
+  // is filled, and must outlive the offers.
+  StateOffers offers(std::optional<StateDict>& dict);
+  // To be written to, by those that check what may be written.
+  StateDict state_dict() { return {executor_->params(), *executor_->device(), *local_, program_, *optimizer_}; }
   // A failure has left a mixture: no step can follow.
   void end_all(std::string_view reason) { executor_->end_all(reason); }
+  // Of the embedder's, which checkpoints hold, too.
+  void add_state(UserState state);
+  const std::vector<UserState>& user_states() const { return user_states_; }
+  // Changes whenever the state may have changed.
+  uint64_t version() const { return version_; }
 
  private:
   void refuse_model(const gsel_optimizer_options* optimizer) const;
@@ -77,6 +91,9 @@ class Trainer {
   void refuse_under_way(const char* what) const;
   static void refuse_sample(int64_t first_sample);
   void refuse_push(const DataSource& data) const;
+  void refuse_formless_state() const;
+  void begin_step();
+  void end_step();
   const Param& checked_param(int32_t param) const;
   const Param& checked_read(int32_t param, const void* dst, size_t dst_bytes) const;
   Particulars particulars(const gsel_optimizer_options* optimizer, uint64_t files_key) const;
@@ -99,6 +116,9 @@ class Trainer {
   std::shared_ptr<const Model> local_;  // as this rank has it; program_ refers to it
   std::unique_ptr<Executor> executor_;
   std::optional<Inference> inference_;
+  std::vector<UserState> user_states_;
+  std::optional<Mirror> mirror_;  // made before the first step if train.redundancy asks for it
+  uint64_t version_;
   bool pulls_evaluation_ = false;                              // under way
   mutable std::optional<gsel_step_report> pulled_evaluation_;  // ended; until read or a step begins
 };

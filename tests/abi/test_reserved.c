@@ -103,6 +103,70 @@ static gsel_status to_optimizer(void* given, gsel_error** err) {
   return gsel_trainer_create(NULL, NULL, &options, &trainer, err);
 }
 
+static gsel_status to_save(void* given, gsel_error** err) {
+  return gsel_trainer_save(NULL, gsel_str_from("x"), (gsel_checkpoint_options*)given, NULL, err);
+}
+
+static gsel_status to_verify(void* given, gsel_error** err) {
+  return gsel_checkpoint_verify(NULL, (gsel_checkpoint_tool_options*)given, err);
+}
+
+typedef gsel_status (*with_trainer)(gsel_comm* comm, gsel_trainer* trainer, void* given, gsel_error** err);
+
+/* A trainer of one rank, which makes no step. */
+static gsel_status of_a_trainer(with_trainer use, void* given, gsel_error** err) {
+  gsel_comm_options alone = GSEL_COMM_OPTIONS_INIT;
+  gsel_param_options w = GSEL_PARAM_OPTIONS_INIT;
+  gsel_value_options x = GSEL_VALUE_OPTIONS_INIT, sum = GSEL_VALUE_OPTIONS_INIT;
+  gsel_layer_options layer = GSEL_LAYER_OPTIONS_INIT;
+  gsel_comm* comm;
+  gsel_model* model;
+  gsel_trainer* trainer;
+  const int64_t one = 1;
+  const int32_t ids[] = {0, 1, 2};
+  alone.world_size = 1;
+  check_ok(gsel_comm_init(&alone, &comm, err), *err);
+  check_ok(gsel_model_create(&model, err), *err);
+  w.name = gsel_str_from("w"), w.dims = &one, w.n_dims = 1, w.dtype = GSEL_F32;
+  check_ok(gsel_model_add_param(model, &w, NULL, err), *err);
+  x.name = gsel_str_from("x"), x.dims = &one, x.n_dims = 1, x.dtype = GSEL_F32, x.flags = GSEL_VALUE_INPUT;
+  check_ok(gsel_model_add_value(model, &x, NULL, err), *err);
+  sum.dtype = GSEL_F64, sum.flags = GSEL_VALUE_SCALAR;
+  sum.name = gsel_str_from("loss");
+  check_ok(gsel_model_add_value(model, &sum, NULL, err), *err);
+  sum.name = gsel_str_from("weight");
+  check_ok(gsel_model_add_value(model, &sum, NULL, err), *err);
+  layer.name = gsel_str_from("layer"), layer.flags = GSEL_LAYER_LOSS;
+  layer.inputs = ids, layer.n_inputs = 1, layer.outputs = ids + 1, layer.n_outputs = 2;
+  layer.params = ids, layer.n_params = 1;
+  check_ok(gsel_model_add_layer(model, &layer, NULL, err), *err);
+  check_ok(gsel_trainer_create(comm, model, NULL, &trainer, err), *err);
+  const gsel_status status = use(comm, trainer, given, err);
+  gsel_trainer_free(trainer);
+  gsel_model_free(model);
+  gsel_comm_free(comm);
+  return status;
+}
+
+static gsel_status rebind(gsel_comm* comm, gsel_trainer* trainer, void* given, gsel_error** err) {
+  return gsel_trainer_rebind(trainer, comm, (gsel_rebind_options*)given, NULL, err);
+}
+static gsel_status to_rebind(void* given, gsel_error** err) {
+  return of_a_trainer(rebind, given, err);
+}
+
+static gsel_status set_numbers(gsel_comm* comm, gsel_trainer* trainer, void* given, gsel_error** err) {
+  gsel_state* state;
+  (void)comm;
+  check_ok(gsel_state_open(trainer, &state, err), *err);
+  const gsel_status status = gsel_state_set_numbers(state, (gsel_training_numbers*)given, err);
+  gsel_state_free(state);
+  return status;
+}
+static gsel_status to_set_numbers(void* given, gsel_error** err) {
+  return of_a_trainer(set_numbers, given, err);
+}
+
 static const struct passed {
   const char* type;
   passes pass;
@@ -113,6 +177,8 @@ static const struct passed {
     {"gsel_resolve_options", to_resolve},     {"gsel_reserve_options", to_reserve},
     {"gsel_schedule_times", to_simulate},     {"gsel_trainer_options", to_trainer},
     {"gsel_optimizer_options", to_optimizer}, {"gsel_plan_options", to_plan},
+    {"gsel_checkpoint_options", to_save},     {"gsel_checkpoint_tool_options", to_verify},
+    {"gsel_rebind_options", to_rebind},       {"gsel_training_numbers", to_set_numbers},
 };
 
 /* The library writes these, or lends them to callbacks and plugins. */
@@ -138,6 +204,11 @@ static const char* const given_out[] = {
     "gsel_step_report",
     "gsel_checkpoint_report",
     "gsel_weights_report",
+    "gsel_checkpoint_info",
+    "gsel_checkpoint_entry",
+    "gsel_checkpoint_piece",
+    "gsel_checkpoint_file",
+    "gsel_state_entry",
     "gsel_work",
     "gsel_data_request",
     "gsel_param_info",

@@ -47,7 +47,7 @@ same_on_two data_parallel 100
 
 # Ranks as threads, failures included, under valgrind: no error, nothing lost; without inward, which leaks. Of plans only what ends in a moment there.
 if command -v valgrind > /dev/null; then
-  for test in collectives training failures closures tasks planning sizes "plan what_is_wrong the_machine_and"; do
+  for test in collectives training elastic failures closures tasks planning sizes "plan what_is_wrong the_machine_and"; do
     set -- $test
     program=$(ls -t "$CARGO_TARGET_DIR"/debug/deps/$1-* | grep -v '\.d$' | head -n 1)
     shift

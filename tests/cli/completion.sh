@@ -42,7 +42,7 @@ includes() { # LINE WORD
   _gsel
   printf '%s\n' "${COMPREPLY[@]}" | grep -qxF -e "$2" || { echo "completion of \"$1\": no $2 in ${COMPREPLY[*]}"; exit 1; }
 }
-expect 'gsel ' 'bench|completion|devices|manual|mesh|plan|plugins|program|resolve|run|trace|tune'
+expect 'gsel ' 'bench|checkpoint|completion|devices|manual|mesh|plan|plugins|program|resolve|run|trace|tune'
 expect 'gsel tr' trace
 expect 'gsel --c' --color
 expect 'gsel --color ' 'always|auto|never'

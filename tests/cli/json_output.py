@@ -169,7 +169,7 @@ script = ("echo out $RANK; : > here.$RANK; case $RANK in 0) exec sleep 60 ;; "
           "1) while [ ! -e here.0 ] || [ ! -e here.2 ]; do sleep 0.01; done; kill -KILL $$ ;; esac")
 done, end = run("-n", "3", "--wait", "0", "--", "sh", "-c", script, status=137)
 expect("output of the ranks", ["out 0", "out 1", "out 2"], sorted(done.out.split("\n")[:-1]))
-keys("run", "status exit_status reason message first_failed seconds program world_size ranks", end)
+keys("run", "status exit_status reason message first_failed seconds restarts program world_size ranks", end)
 expect("a job of which a rank was killed", ["failed", 137, "rank failed", 1, ["sh", "-c", script], 3],
        [end[key] for key in ("status", "exit_status", "reason", "first_failed", "program", "world_size")])
 expect("what was said", f"gsel: {end['message']}", done.err.split("; ending")[0])
@@ -186,6 +186,15 @@ if f"(pid {ranks[1]['pid']})" not in end["message"] or end["seconds"] < ranks[0]
 _, end = run("-n", "2", "--", "true")
 expect("a job that completed", ["ok", 0, "completed", None, None, [0, 0]],
        [end[k] for k in ("status", "exit_status", "reason", "message", "first_failed")] + [[r["exit_code"] for r in end["ranks"]]])
+# What a rank leaves on disk is there for the next start.
+again = "[ $RANK = 1 ] || exit 0; test $GSEL_RESTART_COUNT = 2 || exit 7"
+done, end = run("-n", "2", "--restarts", "3", "--", "sh", "-c", again)
+expect("a job that was started again", ["ok", 0, 2, ["gsel: restart 1 of 3: the job is started again", "gsel: restart 2 of 3: the job is started again"]],
+       [end[k] for k in ("status", "exit_status", "restarts")] + [[l for l in done.err.split("\n") if "gsel: restart " in l]])
+_, end = run("-n", "2", "--restarts", "1", "--", "sh", "-c", again, status=7)
+expect("a job that failed once too often", ["failed", 7, 1], [end[k] for k in ("status", "exit_status", "restarts")])
+_, end = run("--restarts", "1", "--", "./nosuch", status=127)
+expect("a job that cannot start", 0, end["restarts"])
 _, end = run("-n", "2", "--timeout-kill", "0.2", "--", "sleep", "60", status=124)
 expect("a job that took too long", ["failed", 124, "timed out", None, [15, 15]],
        [end[k] for k in ("status", "exit_status", "reason", "first_failed")] + [[r["signal"] for r in end["ranks"]]])

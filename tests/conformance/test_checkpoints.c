@@ -5,37 +5,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdbool.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "support/layouts.h"
 #include "support/share.h"
 #include "support/trainer_trial.h"
 
 enum { BEFORE = 2 };
-
-#define LION "[train]\noptimizer = \"lion\"\nlearning_rate = 1.0\nweight_decay = 0.0\nbatch = 9\nseed = 5\n"
-#define PIPELINE(n, more) "[mesh]\npipeline = " n "\n[strategy.pipeline]\nplugin = \"pp\"\n" more
-
-struct layout {
-  const char *name, *sections, *more;
-  int ranks;
-};
-static const struct layout kLayouts[] = {
-    {"one rank", "", "", 1},
-    {"dp", DP("bucket_bytes = 1\n"), "", 3},
-    {"ddp", DDP(""), "", 2},
-    {"ddp, a bucket per parameter", DDP("bucket_bytes = 1\nfirst_bucket_bytes = 1\n"), "microbatch = 1\n", 4},
-    {"zero 1", ZERO("1", ""), "", 2},
-    {"zero 1, offload", ZERO("1", "bucket_bytes = 100\noffload = \"state\"\n"), "", 3},
-    {"zero 2", ZERO("2", "bucket_bytes = 1\n"), "", 4},
-    {"zero 3", ZERO("3", ALL_SHARDED), "", 2},
-    {"zero 3, some resident", ZERO("3", "persist_elems = 13\nbucket_bytes = 1\n"), "", 3},
-    {"zero 3, offload", ZERO("3", ALL_SHARDED "offload = \"all\"\n"), "", 4},
-    {"pipeline", PIPELINE("2", "schedule = \"1f1b\"\n"), "microbatch = 3\n", 2},
-    {"pipeline of three, gpipe", PIPELINE("3", "schedule = \"gpipe\"\n"), "microbatch = 3\n", 3},
-    {"pipeline with zero 1", PIPELINE("2", "schedule = \"1f1b\"\n") ZERO("1", ""), "microbatch = 1\n", 4},
-};
-enum { N_LAYOUTS = sizeof kLayouts / sizeof kLayouts[0] };
 
 static char folder[64];
 
@@ -45,17 +23,29 @@ static const char* folder_of(const struct layout* layout) {
   return path;
 }
 
-static const char* config_of(const struct layout* layout, const char* precision) {
-  static char text[1024];
-  snprintf(text, sizeof text, "%s" LION "%s%s", layout->sections, layout->more, precision);
-  return text;
-}
-
 struct going_on {
   trial t;
   const char* path;
   uint64_t* read; /* shared: bytes that all ranks read and needed */
+  bool in_background;
 };
+
+/* Steps change every element of the state while it is written. */
+static void save_beside_steps(rank_run* run, session* s, const struct going_on* what, gsel_checkpoint_report* report) {
+  gsel_error* err = NULL;
+  gsel_step_report step = GSEL_STEP_REPORT_INIT;
+  rank_check(run, gsel_trainer_save_state(s->trainer) == GSEL_SAVE_NONE);
+  rank_ok(run, gsel_trainer_save_begin(s->trainer, gsel_str_from(what->path), NULL, report, &err), err);
+  rank_check(run, report->step == BEFORE && report->bytes == 0 && report->copy_seconds <= report->blocked_seconds);
+  for (int i = BEFORE; i < STEPS; ++i) {
+    rank_ok(run, gsel_trainer_step(s->trainer, &step, &err), err);
+    rank_check(run, step.save == GSEL_SAVE_UNDER_WAY || step.save == GSEL_SAVE_DONE);
+  }
+  rank_ok(run, gsel_trainer_save_wait(s->trainer, report, &err), err);
+  rank_check(run, gsel_trainer_save_state(s->trainer) == GSEL_SAVE_NONE);
+  rank_ok(run, gsel_trainer_report(s->trainer, &step, &err), err);
+  rank_check(run, step.save == GSEL_SAVE_NONE);
+}
 
 static void save_after_some_steps(rank_run* run) {
   const struct going_on* what = (const struct going_on*)run->user;
@@ -65,8 +55,12 @@ static void save_after_some_steps(rank_run* run) {
   run->user = (void*)&what->t;
   rank_ok(run, open_session(run, &s, &err), err);
   for (int i = 0; i < BEFORE; ++i) rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
-  rank_ok(run, gsel_trainer_save(s.trainer, gsel_str_from(what->path), &report, &err), err);
-  rank_check(run, report.step == BEFORE);
+  if (what->in_background)
+    save_beside_steps(run, &s, what, &report);
+  else
+    rank_ok(run, gsel_trainer_save(s.trainer, gsel_str_from(what->path), NULL, &report, &err), err);
+  if (run->failure[0]) return;
+  rank_check(run, report.step == BEFORE && report.seconds >= report.blocked_seconds);
   __atomic_fetch_add(&what->read[0], report.bytes, __ATOMIC_RELAXED);
   close_session(&s);
 }
@@ -124,11 +118,68 @@ static int end(void** state) {
   return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-static void all_pairs(const char* precision) {
+/* ---- without a trainer ---- */
+
+static gsel_checkpoint* opened(const char* path) {
+  gsel_checkpoint* checkpoint = NULL;
+  gsel_error* err = NULL;
+  check_ok(gsel_checkpoint_open(gsel_str_from(path), &checkpoint, &err), err);
+  check_ok(gsel_checkpoint_verify(checkpoint, NULL, &err), err);
+  return checkpoint;
+}
+
+static void same_state(gsel_checkpoint* a, gsel_checkpoint* b) {
+  gsel_checkpoint_differences* differences = NULL;
+  gsel_error* err = NULL;
+  check_ok(gsel_checkpoint_diff(a, b, NULL, &differences, &err), err);
+  assert_int_equal(gsel_checkpoint_difference_count(differences), 0);
+  gsel_checkpoint_differences_free(differences);
+}
+
+static size_t content(const char* path, char* bytes, size_t most) {
+  FILE* file = fopen(path, "rb");
+  assert_non_null(file);
+  const size_t n = fread(bytes, 1, most, file);
+  assert_true(n > 0 && n < most);
+  fclose(file);
+  return n;
+}
+
+/* The state of each layout is the first one's: compared, as one file, and divided anew, from which the first layout's
+ * ranks go on. */
+static void tools_see_one_state(const char* precision, outcome* expected) {
+  static char first[1 << 16], other[1 << 16];
+  char path[160];
+  size_t n = 0;
+  gsel_error* err = NULL;
+  gsel_checkpoint* const reference = opened(folder_of(&kLayouts[0]));
+  for (int a = 0; a < N_LAYOUTS; ++a) {
+    gsel_checkpoint* const one = opened(folder_of(&kLayouts[a]));
+    same_state(reference, one);
+    snprintf(path, sizeof path, "%s/%d.safetensors", folder, a);
+    check_ok(gsel_checkpoint_consolidate(one, gsel_str_from(path), NULL, &err), err);
+    if (a == 0) n = content(path, first, sizeof first);
+    assert_int_equal(content(path, other, sizeof other), n);
+    assert_memory_equal(first, other, n);
+    snprintf(path, sizeof path, "%s/divided-%d", folder, a);
+    check_ok(gsel_checkpoint_reshard(one, gsel_str_from(path), 1 + 7 * a, NULL, &err), err);
+    gsel_checkpoint* const divided = opened(path);
+    same_state(divided, reference);
+    gsel_checkpoint_free(divided);
+    gsel_checkpoint_free(one);
+    struct going_on what = going(&kLayouts[N_LAYOUTS - 1 - a], precision, path, expected);
+    as_threads(kLayouts[N_LAYOUTS - 1 - a].ranks, load_and_go_on, &what);
+    munmap(what.read, sizeof(uint64_t));
+  }
+  gsel_checkpoint_free(reference);
+}
+
+static void all_pairs(const char* precision, bool in_background) {
   outcome* expected = reference(precision);
   uint64_t bytes = 0;
   for (int a = 0; a < N_LAYOUTS; ++a) {
     struct going_on what = going(&kLayouts[a], precision, folder_of(&kLayouts[a]), expected);
+    what.in_background = in_background;
     as_threads(kLayouts[a].ranks, save_after_some_steps, &what);
     if (a == 0) bytes = what.read[0];
     assert_int_equal(what.read[0], bytes); /* each element once */
@@ -143,19 +194,28 @@ static void all_pairs(const char* precision) {
       as_threads(kLayouts[b].ranks, load_and_go_on, &what);
       munmap(what.read, sizeof(uint64_t));
     }
+  tools_see_one_state(precision, expected);
   free_outcomes(expected);
 }
 
 static void every_layout_loads_what_every_layout_saved(void** state) {
   (void)state;
-  all_pairs("");
+  all_pairs("", false);
 }
 
 static void sixteen_bits_go_on_from_their_master_copies(void** state) {
   (void)state;
   assert_int_equal(end(state), 0);
   assert_int_equal(begin(state), 0);
-  all_pairs("precision = \"bf16\"\n");
+  all_pairs("precision = \"bf16\"\n", false);
+}
+
+static void what_is_saved_in_the_background_is_the_state_of_the_moment(void** state) {
+  for (int i = 0; i < 2; ++i) {
+    assert_int_equal(end(state), 0);
+    assert_int_equal(begin(state), 0);
+    all_pairs(i == 0 ? "" : "precision = \"bf16\"\n", true);
+  }
 }
 
 /* ---- what is refused ---- */
@@ -246,11 +306,19 @@ static void is_there_already(rank_run* run) {
   run->user = (void*)&what->t;
   rank_ok(run, open_session(run, &s, &err), err);
   for (int i = 0; i < BEFORE; ++i) rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
-  rank_fails(run, gsel_trainer_save(s.trainer, gsel_str_from(what->path), NULL, &err), err,
+  rank_fails(run, gsel_trainer_save(s.trainer, gsel_str_from(what->path), NULL, NULL, &err), err,
              run->rank == 0 ? GSEL_ERR_STATE : GSEL_ERR_PEER, "step-000000000002 is there already", -2);
   rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
-  rank_ok(run, gsel_trainer_save(s.trainer, gsel_str_from(what->path), NULL, &err), err);
+  rank_ok(run, gsel_trainer_save(s.trainer, gsel_str_from(what->path), NULL, NULL, &err), err);
   close_session(&s);
+}
+
+static int names_in(const char* path) {
+  DIR* dir = opendir(path);
+  int n = 0;
+  for (struct dirent* entry; (entry = readdir(dir));) n += entry->d_name[0] != '.' || strlen(entry->d_name) > 2;
+  closedir(dir);
+  return n;
 }
 
 static void a_checkpoint_is_never_written_over(void** state) {
@@ -260,11 +328,44 @@ static void a_checkpoint_is_never_written_over(void** state) {
   struct going_on what = going(&kLayouts[4], "", folder_of(&kLayouts[4]), NULL);
   as_threads(2, is_there_already, &what);
   munmap(what.read, sizeof(uint64_t));
-  DIR* dir = opendir(folder_of(&kLayouts[4]));
-  int n = 0;
-  for (struct dirent* entry; (entry = readdir(dir));) n += entry->d_name[0] != '.' || strlen(entry->d_name) > 2;
-  closedir(dir);
-  assert_int_equal(n, 3); /* two steps, and which is the latest: nothing temporary */
+  assert_int_equal(names_in(folder_of(&kLayouts[4])), 3); /* two steps, and which is the latest: nothing temporary */
+}
+
+/* One that fails is known after a step, its error comes once, and the next begins anew. */
+static void fails_in_the_background(rank_run* run) {
+  const struct going_on* what = (const struct going_on*)run->user;
+  session s;
+  gsel_error* err = NULL;
+  gsel_checkpoint_report report = GSEL_CHECKPOINT_REPORT_INIT;
+  run->user = (void*)&what->t;
+  rank_ok(run, open_session(run, &s, &err), err);
+  for (int i = 0; i < BEFORE; ++i) rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  rank_fails(run, gsel_trainer_save_begin(s.trainer, gsel_str_from(what->path), NULL, NULL, &err), err,
+             run->rank == 0 ? GSEL_ERR_STATE : GSEL_ERR_PEER, "step-000000000002 is there already", -2);
+  rank_check(run, gsel_trainer_save_state(s.trainer) == GSEL_SAVE_NONE);
+  rank_ok(run, gsel_trainer_save_wait(s.trainer, &report, &err), err);
+  rank_check(run, report.step == 0 && report.bytes == 0);
+  rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  rank_ok(run, gsel_trainer_save_begin(s.trainer, gsel_str_from(what->path), NULL, NULL, &err), err);
+  gsel_status second = gsel_trainer_save(s.trainer, gsel_str_from("/nowhere/at/all"), NULL, NULL, &err);
+  rank_check(run, second == GSEL_ERR_IO || second == GSEL_ERR_PEER || second == GSEL_ERR_STATE);
+  gsel_error_free(err);
+  err = NULL;
+  rank_ok(run, gsel_trainer_save_wait(s.trainer, &report, &err), err);
+  rank_check(run, report.step == BEFORE + 1);
+  rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  rank_ok(run, gsel_trainer_save_begin(s.trainer, gsel_str_from(what->path), NULL, NULL, &err), err);
+  close_session(&s); /* waits */
+}
+
+static void a_save_in_the_background_that_cannot_begin_leaves_nothing_behind(void** state) {
+  char path[160];
+  (void)state;
+  make_one(path, sizeof path);
+  struct going_on what = going(&kLayouts[4], "", folder_of(&kLayouts[4]), NULL);
+  as_threads(2, fails_in_the_background, &what);
+  munmap(what.read, sizeof(uint64_t));
+  assert_int_equal(names_in(folder_of(&kLayouts[4])), 4); /* three steps, and which is the latest: nothing temporary */
 }
 
 int main(void) {
@@ -274,6 +375,8 @@ int main(void) {
       cmocka_unit_test(a_damaged_checkpoint_changes_nothing),
       cmocka_unit_test(the_newest_whole_one_of_a_folder_is_taken),
       cmocka_unit_test(a_checkpoint_is_never_written_over),
+      cmocka_unit_test(what_is_saved_in_the_background_is_the_state_of_the_moment),
+      cmocka_unit_test(a_save_in_the_background_that_cannot_begin_leaves_nothing_behind),
   };
   return cmocka_run_group_tests_name("checkpoints", tests, begin, end);
 }

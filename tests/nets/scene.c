@@ -72,6 +72,35 @@ static gsel_status make_trainer(scene* s, void** out, gsel_error** err) {
   return gsel_trainer_create((gsel_comm*)scene_object(s, "gsel_comm"), (gsel_model*)scene_object(s, "gsel_model"),
                              &options, (gsel_trainer**)out, err);
 }
+static gsel_status make_state(scene* s, void** out, gsel_error** err) {
+  return gsel_state_open((gsel_trainer*)scene_object(s, "gsel_trainer"), (gsel_state**)out, err);
+}
+/* Of a trainer of one rank. Its files are read once and stay open, so that the folder can go. */
+static gsel_status make_checkpoint(scene* s, void** out, gsel_error** err) {
+  static const char* const names[] = {"step-000000000000/rank-00000.safetensors", "step-000000000000/index.json",
+                                      "step-000000000000/manifest.json", "step-000000000000", "latest", ""};
+  char folder[] = "/tmp/gsel-net-XXXXXX", path[128]; /* mkdtemp fills in the X */
+  gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
+  gsel_trainer* trainer = NULL;
+  gsel_checkpoint_differences* none = NULL;
+  if (!mkdtemp(folder)) return GSEL_ERR_IO;
+  scene_fill(s, "gsel_trainer_options", &options);
+  gsel_status status = gsel_trainer_create(NULL, (gsel_model*)scene_object(s, "gsel_model"), &options, &trainer, err);
+  if (!status) status = gsel_trainer_save(trainer, gsel_str_from(folder), NULL, NULL, err);
+  if (!status) status = gsel_checkpoint_open(gsel_str_from(folder), (gsel_checkpoint**)out, err);
+  if (!status) status = gsel_checkpoint_diff((gsel_checkpoint*)*out, (gsel_checkpoint*)*out, NULL, &none, err);
+  gsel_checkpoint_differences_free(none);
+  gsel_trainer_free(trainer);
+  for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
+    snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+    remove(path);
+  }
+  return status;
+}
+static gsel_status make_checkpoint_differences(scene* s, void** out, gsel_error** err) {
+  gsel_checkpoint* checkpoint = (gsel_checkpoint*)scene_object(s, "gsel_checkpoint");
+  return gsel_checkpoint_diff(checkpoint, checkpoint, NULL, (gsel_checkpoint_differences**)out, err);
+}
 static gsel_status make_pipeline(scene* s, void** out, gsel_error** err) {
   gsel_pipeline_options options = GSEL_PIPELINE_OPTIONS_INIT;
   scene_fill(s, "gsel_pipeline_options", &options);
@@ -202,6 +231,9 @@ RELEASE(reservation, gsel_reservation_free)
 RELEASE(model, gsel_model_free)
 RELEASE(model_check_report, gsel_model_check_free)
 RELEASE(trainer, gsel_trainer_free)
+RELEASE(state, gsel_state_free)
+RELEASE(checkpoint, gsel_checkpoint_free)
+RELEASE(checkpoint_differences, gsel_checkpoint_differences_free)
 RELEASE(pipeline, gsel_pipeline_free)
 RELEASE(program, gsel_program_free)
 RELEASE(plugin_list, gsel_plugin_list_free)
@@ -228,6 +260,9 @@ static const maker makers[] = {
     MAKER(queue, 1),
     MAKER(model, 0),
     MAKER(trainer, 1),
+    MAKER(state, 1),
+    MAKER(checkpoint, 0),
+    MAKER(checkpoint_differences, 0),
     MAKER(pipeline, 1),
     MAKER(program, 1),
     MAKER(plugin_v1, 0),

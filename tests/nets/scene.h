@@ -6,7 +6,7 @@
 #include "nets/table.h"
 #include "support/ranks.h"
 
-enum { SCENE_OBJECTS = 24 };
+enum { SCENE_OBJECTS = 28 };
 
 /* What one rank holds. */
 typedef struct scene {

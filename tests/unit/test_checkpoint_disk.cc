@@ -1,7 +1,7 @@
 // A save on a disk that loses what was not synced: after a crash at any operation, with any part of what was not synced
-// yet, the folder has the previous checkpoint or the new one, whole, and after the save has returned the new one. Each
-// sync that is left out must be found by this, or it would prove nothing. A kill cannot show it: it keeps the system's
-// cache.
+// yet, the folder has the previous checkpoint or the new one, whole, and after the save has returned the new one. So it
+// is while older ones are removed. Each sync that is left out must be found by this, or it would prove nothing. A kill
+// cannot show it: it keeps the system's cache.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -12,9 +12,10 @@
 
 #include "api/handles.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
 #include "support/check.h"
 #include "support/draw.h"
-#include "support/exact_model.h"
+#include "support/one_trainer.h"
 
 using gsel::test::Draw;
 
@@ -43,6 +44,7 @@ class LossyDisk : public gsel::checkpoint::Disk {
   using Tree = std::map<std::string, Entry>;
 
   int64_t fails_at = -1;    // operation before which the power is lost; -1: never
+  int64_t refuses_at = -1;  // operation that fails alone
   int64_t skips_sync = -1;  // this sync does nothing
   int64_t operations = 0, syncs = 0;
 
@@ -112,6 +114,7 @@ class LossyDisk : public gsel::checkpoint::Disk {
   }
   uint64_t free_bytes(const std::string&) override { return uint64_t{1} << 40; }
 
+  bool is_lost() const { return fails_at >= 0 && operations > fails_at; }
   std::string text_of(const std::string& path) { return at(path)->data; }
 
  private:
@@ -167,6 +170,10 @@ class LossyDisk : public gsel::checkpoint::Disk {
   }
 
   void step() {
+    if (operations == refuses_at) {
+      ++operations;
+      throw gsel::Error(GSEL_ERR_IO, "the disk refused");
+    }
     if (operations++ >= fails_at && fails_at >= 0) throw PowerLoss();
   }
   void change(Operation operation) {
@@ -184,137 +191,161 @@ class LossyDisk : public gsel::checkpoint::Disk {
   std::vector<Operation> log_;
 };
 
-// A trainer of one rank.
-class One {
- public:
-  One() {
-    gsel_error* err = nullptr;
-    const char* const text =
-        "[train]\noptimizer = \"lion\"\nlearning_rate = 1.0\nweight_decay = 0.0\nbatch = 3\nseed = 5\n";
-    check_ok(gsel_config_parse(gsel_str_from(text), GSEL_STR("test"), &config_, &err), err);
-    check_ok(gsel_model_create(&model_, &err), err);
-    check_ok(exact_describe(model_, &exact_, &err), err);
-    gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
-    options.config = config_;
-    options.data = exact_data;
-    check_ok(gsel_trainer_create(nullptr, model_, &options, &trainer_, &err), err);
-  }
-  ~One() {
-    gsel_trainer_free(trainer_);
-    gsel_model_free(model_);
-    gsel_config_free(config_);
-  }
-  void step() {
-    gsel_error* err = nullptr;
-    check_ok(gsel_trainer_step(trainer_, nullptr, &err), err);
-  }
-  std::vector<float> params() {
-    gsel_error* err = nullptr;
-    std::vector<float> all(EXACT_ELEMS);
-    float* to = all.data();
-    for (int p = 0; p < N_PARAMS; to += kExactElems[p++])
-      check_ok(gsel_trainer_read_param(trainer_, p, to, sizeof(float) * static_cast<size_t>(kExactElems[p]), &err),
-               err);
-    return all;
-  }
-  int64_t save(LossyDisk& disk) { return gsel::checkpoint::save(trainer_->impl, "/d", disk).step; }
-  int64_t load(LossyDisk& disk) { return gsel::checkpoint::load(trainer_->impl, "/d", disk).step; }
+int64_t save(OneTrainer& trainer, const std::string& folder, int32_t keep, gsel::checkpoint::Disk& disk) {
+  return gsel::checkpoint::save(trainer.handle()->impl(), {folder, keep}, disk).step;
+}
+int64_t load(OneTrainer& trainer, const std::string& path, gsel::checkpoint::Disk& disk) {
+  return gsel::checkpoint::load(trainer.handle()->impl(), path, disk).step;
+}
 
- private:
-  exact_model exact_ = [] {
-    exact_model m{};
-    m.fail_at_step = m.overflow_at_step = -1;
-    return m;
-  }();
-  gsel_config* config_ = nullptr;
-  gsel_model* model_ = nullptr;
-  gsel_trainer* trainer_ = nullptr;
+// Saves at steps 1 to n_before, and once more, with `keep`, until the power is lost.
+struct Way {
+  int64_t n_before = 1;
+  int32_t keep = 0;
 };
+constexpr Way kPlain{1, 0}, kKeepOne{1, 1}, kKeepTwo{3, 2};
 
-// Saves at step 1, and at step 2 until the power is lost.
 struct Story {
   std::unique_ptr<LossyDisk> disk;
   bool is_saved = false;
-  int64_t operations = 0, syncs = 0;  // of the second save
+  int64_t syncs = 0;  // of the last save
 };
-Story told(One& trainer, int64_t fails_after, int64_t skips_sync) {
+Story told(const Way& way, int64_t fails_after, int64_t skips_sync) {
   Story story{std::make_unique<LossyDisk>()};
   LossyDisk& disk = *story.disk;
-  trainer.save(disk);
+  OneTrainer trainer;
+  trainer.step();
+  for (int64_t i = 0; i < way.n_before; ++i, trainer.step()) save(trainer, "/d/run", 0, disk);
   const int64_t before = disk.operations, syncs = disk.syncs;
   if (fails_after >= 0) disk.fails_at = before + fails_after;
   if (skips_sync >= 0) disk.skips_sync = syncs + skips_sync;
-  trainer.step();
   try {
-    trainer.save(disk);
-    story.is_saved = true;
+    save(trainer, "/d/run", way.keep, disk);
+    story.is_saved = !disk.is_lost();
   } catch (const PowerLoss&) {
   } catch (const gsel::Error&) {
   }
-  story.operations = disk.operations - before;
   story.syncs = disk.syncs - syncs;
   return story;
 }
 
 // Whether what is left is as it should be.
-bool is_whole(LossyDisk& disk, bool must_be_new, const std::vector<float> (&expected)[3]) {
-  One reader;
+bool is_whole(LossyDisk& disk, const Way& way, bool must_be_new) {
+  static std::map<int64_t, std::vector<float>> expected;
+  const int64_t newest = way.n_before + 1;
+  OneTrainer reader;
   try {
-    const int64_t step = reader.load(disk);
-    if (step != 1 && step != 2) return false;
-    if (must_be_new && step != 2) return false;
+    const int64_t step = load(reader, "/d/run", disk);
+    if (step != newest && (must_be_new || step != newest - 1)) return false;
+    if (!expected.contains(step)) expected[step] = params_after(step);
     if (reader.params() != expected[step]) return false;
+    int64_t steps = 0;
+    for (const std::string& name : disk.names("/d/run")) {  // what has a checkpoint's name is whole
+      if (!name.starts_with("step-")) continue;
+      ++steps;
+      if (way.keep == 0) continue;
+      OneTrainer other;
+      load(other, "/d/run/" + name, disk);
+    }
+    if (must_be_new && way.keep > 0 && steps != way.keep) return false;
   } catch (const gsel::Error&) {
     return false;
   }
-  if (!disk.exists("/d/latest")) return !must_be_new;
-  const std::string latest = disk.text_of("/d/latest");
-  if (must_be_new && latest != "step-000000000002\n") return false;
-  return !latest.empty() && latest.back() == '\n' &&
-         disk.exists("/d/" + latest.substr(0, latest.size() - 1) + "/manifest.json");
-}
-
-std::vector<float> (&params_by_step())[3] {
-  static std::vector<float> params[3];
-  if (params[0].empty()) {
-    One trainer;
-    for (auto& of_step : params) {
-      of_step = trainer.params();
-      trainer.step();
-    }
-  }
-  return params;
+  if (!disk.exists("/d/run/latest")) return !must_be_new;
+  const std::string latest = disk.text_of("/d/run/latest");
+  if (latest.empty() || latest.back() != '\n') return false;
+  if (must_be_new && latest != gsel::checkpoint::name_of_step(newest) + "\n") return false;
+  return disk.exists("/d/run/" + latest.substr(0, latest.size() - 1) + "/manifest.json");
 }
 
 // The number of endings that are not as they should be.
-int bad_endings(int64_t skips_sync, int tries) {
-  const auto& expected = params_by_step();
+int bad_endings(const Way& way, int64_t skips_sync, int tries) {
   Draw draw(7);
   int bad = 0;
   for (int64_t at = 0;; ++at) {
-    One trainer;
-    trainer.step();
-    const Story story = told(trainer, at, skips_sync);
+    const Story story = told(way, at, skips_sync);
     for (int i = 0; i < tries; ++i) {
       const int percent = i == 0 ? 0 : i == 1 ? 100 : draw.from(10, 90);
       const auto left = story.disk->after_loss([&] { return draw.chance(percent); }, draw);
-      bad += !is_whole(*left, story.is_saved, expected);
+      bad += !is_whole(*left, way, story.is_saved);
     }
     if (story.is_saved) return bad;
   }
 }
 
-void a_loss_of_power_at_any_operation_leaves_a_whole_checkpoint(void**) {
-  assert_int_equal(bad_endings(-1, 12), 0);
+void each_ends_well(const Way& way) {
+  assert_int_equal(bad_endings(way, -1, 12), 0);
+}
+void each_sync_counts(const Way& way, int64_t expected_syncs) {
+  const int64_t syncs = told(way, -1, -1).syncs;
+  assert_int_equal(syncs, expected_syncs);
+  for (int64_t skipped = 0; skipped < syncs; ++skipped)
+    if (bad_endings(way, skipped, 12) == 0) fail_msg("nothing went wrong without sync %d", static_cast<int>(skipped));
 }
 
+void a_loss_of_power_at_any_operation_leaves_a_whole_checkpoint(void**) {
+  each_ends_well(kPlain);
+}
+void a_loss_of_power_while_older_ones_are_removed_leaves_whole_checkpoints(void**) {
+  each_ends_well(kKeepOne);
+  each_ends_well(kKeepTwo);
+}
 void each_sync_is_needed(void**) {
-  One trainer;
-  trainer.step();
-  const int64_t syncs = told(trainer, -1, -1).syncs;
-  assert_int_equal(syncs, 7);
-  for (int64_t skipped = 0; skipped < syncs; ++skipped)
-    if (bad_endings(skipped, 12) == 0) fail_msg("nothing went wrong without sync %d", static_cast<int>(skipped));
+  each_sync_counts(kPlain, 7);
+}
+void each_sync_of_a_save_that_removes_is_needed(void**) {
+  each_sync_counts(kKeepOne, 8);
+}
+// The folder of checkpoints itself.
+void a_first_save_stays(void**) {
+  const auto is_left = [](int64_t skips_sync) {
+    LossyDisk disk;
+    OneTrainer trainer;
+    disk.skips_sync = skips_sync;
+    save(trainer, "/d/run", 0, disk);
+    Draw draw(7);
+    const auto left = disk.after_loss([] { return false; }, draw);
+    return left->exists("/d/run") && left->exists("/d/run/step-000000000000/manifest.json");
+  };
+  assert_true(is_left(-1));
+  assert_false(is_left(0));
+}
+
+// The failure comes once, whoever asks first; nothing temporary stays, and the same step can be saved afterwards.
+void a_failure_in_the_background_reaches_the_caller(void**) {
+  const std::vector<float> expected[] = {params_after(0), params_after(1), params_after(2)};
+  for (int64_t at = 0, is_over = 0; !is_over; ++at) {
+    OneTrainer trainer;
+    gsel::checkpoint::BackgroundSave& background = *trainer.handle()->background_save;
+    LossyDisk disk;
+    trainer.step();
+    save(trainer, "/d", 0, disk);
+    trainer.step();
+    disk.refuses_at = disk.operations + at;
+    try {
+      assert_int_equal(background.begin(trainer.handle()->impl(), {"/d"}, disk).step, 2);
+    } catch (const gsel::Error&) {
+      assert_int_equal(background.state(), GSEL_SAVE_NONE);
+      continue;
+    }
+    trainer.step();
+    bool has_failed = false;
+    try {
+      is_over = background.wait()->bytes == 2 * sizeof(float) * EXACT_ELEMS && disk.operations <= disk.refuses_at;
+    } catch (const gsel::Error& e) {
+      has_failed = e.message().find("the disk refused") != std::string::npos;
+    }
+    assert_true(is_over || has_failed);
+    assert_int_equal(background.state(), GSEL_SAVE_NONE);
+    OneTrainer reader;
+    const int64_t step = load(reader, "/d", disk);
+    assert_true(step == 1 || step == 2);
+    assert_true(reader.params() == expected[step]);
+    for (const std::string& name : disk.names("/d")) assert_false(name.starts_with(".saving"));
+    disk.refuses_at = -1;
+    background.begin(trainer.handle()->impl(), {"/d"}, disk);
+    assert_int_equal(background.wait()->step, 3);
+  }
 }
 
 }  // namespace
@@ -322,7 +353,11 @@ void each_sync_is_needed(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(a_loss_of_power_at_any_operation_leaves_a_whole_checkpoint),
+      cmocka_unit_test(a_loss_of_power_while_older_ones_are_removed_leaves_whole_checkpoints),
       cmocka_unit_test(each_sync_is_needed),
+      cmocka_unit_test(a_failure_in_the_background_reaches_the_caller),
+      cmocka_unit_test(each_sync_of_a_save_that_removes_is_needed),
+      cmocka_unit_test(a_first_save_stays),
   };
   return cmocka_run_group_tests_name("checkpoint disk", tests, nullptr, nullptr);
 }

@@ -706,7 +706,7 @@ static void usage_is_helpful(void** state) {
   check_gsel("", 2);
   check_part(err,
              "gsel: a subcommand is needed: devices, resolve, plugins, program, run, trace, bench, tune, mesh, "
-             "plan, completion or manual");
+             "plan, checkpoint, completion or manual");
   check_gsel("bogus", 2);
   check_part(err, "gsel: bogus is no command; there are devices");
   check_gsel("devices extra", 2);

@@ -123,6 +123,7 @@ static const Mistake kMistakes[] = {
     {"[train]\nxyzzy = 4\n", GSEL_ERR_CONFIG,
      "gsel.toml:2: unknown key \"train.xyzzy\"; there are train.optimizer, train.learning_rate, train.weight_decay, "
      "train.momentum, train.beta1, train.beta2, train.epsilon, train.clip_norm, train.gradient_norm, "
+     "train.elastic, train.redundancy, train.redundancy_every, "
      "train.batch, train.microbatch, "
      "train.microbatches, train.seed",
      "train.xyzzy", 2, 1},

@@ -108,10 +108,10 @@ class OneRank {
   }
   // Whether it succeeded.
   bool load(FailingDisk& disk) {
-    return tried([&] { gsel::checkpoint::load_weights(trainer_->impl, "/d/w", nullptr, disk); });
+    return tried([&] { gsel::checkpoint::load_weights(trainer_->impl(), "/d/w", nullptr, disk); });
   }
   bool give(FailingDisk& disk) {
-    return tried([&] { gsel::checkpoint::export_weights(trainer_->impl, "/d/w", nullptr, GSEL_F32, disk); });
+    return tried([&] { gsel::checkpoint::export_weights(trainer_->impl(), "/d/w", nullptr, GSEL_F32, disk); });
   }
 
  private:

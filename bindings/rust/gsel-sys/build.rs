@@ -61,7 +61,11 @@ fn link(flag: &str, is_static: bool) {
         if ours {
             println!("cargo:rustc-link-lib=static=gsel_plugins");
         }
-        println!("cargo:rustc-link-lib={}={}", if ours { "static" } else { "dylib" }, name);
+        println!(
+            "cargo:rustc-link-lib={}={}",
+            if ours { "static" } else { "dylib" },
+            name
+        );
     } else if flag == "-pthread" {
         println!("cargo:rustc-link-lib=dylib=pthread");
     }

@@ -1,4 +1,5 @@
 // comm/device/device_memory.cc: see device_memory.h.
+#include "comm/device/accelerator.h"
 #include "comm/device/device_memory.h"
 
 #include <algorithm>

@@ -111,8 +111,8 @@ void Assembly::merge(Verdict& verdict, const Verdict& below) {
   verdict = merged;
 }
 
-// The payloads are in depth-first order of the tree: those of a host, then those of each subtree below it. Gives them
-// in the order of ranks, or what is made of them.
+// The payloads are in depth-first order of the tree: those of a host, then those of each subtree below it. Writes them
+// in the order of ranks, or the result computed from them.
 void Assembly::sort_payloads(const Block& said, char* out, uint64_t bytes) const {
   if (said.size() != roster_.ranks() * bytes)
     fail(GSEL_ERR_INTERNAL, "the other hosts gave {} bytes, expected {} of {} ranks", said.size(), bytes,

@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "comm/call/collective.h"
 #include "device/host/stream.h"
 
@@ -31,7 +32,9 @@ void HostsBackend::take(std::unique_ptr<HostTransport> host_transport) {
 // Appends only, since explanations point to the text and stay valid after the transport is joined again.
 void HostsBackend::note_transport() {
   const std::string note = host_transport_->note();
-  if (!note.empty() && !reason_.ends_with(note)) reason_ += "; " + note;
+  if (note.empty() || reason_.ends_with(note)) return;
+  reason_ += "; " + note;
+  if (roster_.rank() == 0) log(GSEL_LOG_INFO, "comm", "between hosts: {}", note);
 }
 
 void HostsBackend::leave() noexcept {

@@ -23,7 +23,7 @@ void check_greeting(const Greeting& greeting, const Greeting& root, const Greeti
 Error other_job(const Greeting& greeting, const Greeting& root, const std::string& place);
 // For a second process with rank 0, which the first one sends away.
 Error second_rank_0(const Greeting& greeting, const Greeting& root);
-// Whose join timeout has passed, if it is not rank 0's.
+// The rank whose join timeout has passed, unless it is rank 0's.
 struct Waiter {
   const Greeting& greeting;
   double seconds;

@@ -68,7 +68,7 @@ Way way_of_slices(const Call& call, const Spread& spread) {
 
 // ---- costs of reductions between many hosts, in picoseconds, besides what every call costs --------------------------
 
-// Of the ways that can be taken, the one of the least cost. Way::direct never is: Way::at_first costs less.
+// The cheapest possible way. Way::direct never is: Way::at_first costs less.
 class Costs {
  public:
   Costs(const Call& call, const Spread& spread)

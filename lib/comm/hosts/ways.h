@@ -40,7 +40,7 @@ constexpr uint64_t kMostAtFirstBytes = 1 << 24;  // of all ranks together, in th
 // Integers, so that every rank gets the same costs.
 constexpr uint64_t kStepPs = 20'000'000, kMessagePs = 5'000'000, kNetworkBytePs = 190, kMemoryBytePs = 100;
 
-// Chunks of chain.cc. Between few hosts an eighth of a lane; between many what makes the last host begin soon.
+// Chunks of chain.cc. Between few hosts an eighth of a lane; between many a size with which the last host begins early.
 constexpr uint64_t kLeastChunkBytes = 65536, kMostChunkBytes = 524288, kChunksOfLane = 8;
 constexpr uint64_t kLeastPromptBytes = 262144;  // of a prompt transport, which has a handshake for each long message
 constexpr uint64_t kLeastOfManyBytes = 16384;   // between more than kMostMeasuredHosts hosts

@@ -41,8 +41,8 @@ Fate skipped(std::string rule);
 Fate ends(std::string rule);
 Fate voids(std::string rule);
 
-// Reads fields until one ends or voids the list, and adds each to the trace. Of the fields that are never read, the
-// trace has the first few, and one step for the rest. Returns false when the list is void.
+// Reads fields until one ends or voids the list, and adds each to the trace. The
+// trace has the first few fields that are never read, and one step for the rest. Returns false when the list is void.
 template <class Read>
 bool read_fields(const char* layer, const Input& input, const std::vector<Token>& fields, Trace& trace, Read read) {
   constexpr size_t kMostUnread = 64;

@@ -46,7 +46,7 @@ class Ground {
                  const Site& site, Findings& findings) const;
 
   std::shared_ptr<DeviceContext> device_;
-  std::vector<char> memory_;  // what is lent, or on a device without memory of the host its image
+  std::vector<char> memory_;  // lent memory, or its copy on the host where the host cannot access the device's
   Memory on_device_;
   char* begin_ = nullptr;       // in memory_, aligned
   const char* base_ = nullptr;  // where that is lent

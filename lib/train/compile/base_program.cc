@@ -146,7 +146,7 @@ void emit_over_axes(gsel_instr_kind kind, bool over_sharing, Program& program) {
 void emit_end(const Model& model, const Config& config, Program& program) {
   if (model.loss_layer() >= 0) emit_over_axes(GSEL_INSTR_LOSS_ALLREDUCE, has_partial_loss(program), program);
   if (looks_for_overflow(config, model)) emit_over_axes(GSEL_INSTR_OVERFLOW, true, program);
-  if (config.train.clip_norm > 0 || config.train.gradient_norm == "always")
+  if (config.train.clip_norm > 0 || config.train.gradient_norm == "always" || config.train.elastic)
     program.step.push_back(make_instr(GSEL_INSTR_NORM));
 }
 

@@ -77,7 +77,7 @@ void make_in(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axi
   note_exposed(s, axis, os::now_seconds() - began);
 }
 
-// In another group, counted under that axis.
+// Makes the call on another communicator, and counts it under `axis`.
 void call_in(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call) {
   make_in(s, comm, poster, axis, call.kind, [&](Communicator& c) { c.collective(call, s.device->compute()); });
 }

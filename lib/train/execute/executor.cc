@@ -204,6 +204,14 @@ void Executor::go_on_from(const TrainingNumbers& numbers) {
   s_.loss_scale.restore(numbers);
 }
 
+bool Executor::has_whole_state() const {
+  if (s_.validation.is_open) return false;
+  if (s_.run != &s_.training || (!s_.under_way && !s_.broke_in_step)) return true;
+  const std::vector<gsel_instr>& step = s_.program().step;
+  const auto end = step.begin() + static_cast<int64_t>(std::min(s_.run->position + 1, step.size()));
+  return std::none_of(step.begin(), end, [](const gsel_instr& instr) { return instr.kind == GSEL_INSTR_STEP; });
+}
+
 void Executor::settle_last_step() {
   if (!s_.validation.is_open || s_.under_way || s_.broken) return;
   s_.run = &s_.training;
@@ -230,6 +238,7 @@ double Executor::largest_of_replica(double mine) {
 // rank's own calls.
 void Executor::end_all(std::string_view reason, int32_t about) noexcept {
   s_.broken = true;
+  s_.broke_in_step = s_.under_way && s_.run == &s_.training;
   s_.under_way = s_.lent.handed_out = false;
   s_.graphs->abandon();
   s_.comms.abort(reason, about);

@@ -46,6 +46,9 @@ class Executor {
 
   bool under_way() const { return s_.under_way; }
   bool broken() const { return s_.broken; }
+  // Whether parameters and states are those of the beginning of step numbers().step: false inside a step that has
+  // stepped buckets, also where it failed there, and while an optimistic step is not validated.
+  bool has_whole_state() const;
   const StepRecord* last_step() const { return s_.has_step ? &s_.last_step : nullptr; }
   const std::optional<gsel_step_report>& last_evaluation() const { return s_.last_evaluation; }
   // The last step or evaluation that ended, and its program.

@@ -26,7 +26,7 @@ void StepGraphs::make_memory(const Model& model, const Program& program, const H
 // The device has ended the run before.
 void StepGraphs::begin_run(State& s) {
   launches_ = 0;
-  behind_ = nullptr;
+  launched_ = nullptr;
   if (!is_wanted_) return;
   auto* keys = static_cast<uint64_t*>(on_host_.data());
   const uint64_t key = s.run->rng_key(s);
@@ -41,18 +41,18 @@ void StepGraphs::begin_run(State& s) {
 }
 
 bool StepGraphs::takes(State& s, const gsel_instr& instr) {
-  if (!recorded_ && !behind_) return false;
-  const InstrTask work = task_of(instr.kind);
-  if (behind_) {
-    if (work != InstrTask::loss && work != InstrTask::check) return true;
-    if (work == InstrTask::check) s.squares.of_runs = behind_->squares[n_checks_++];
+  if (!recorded_ && !launched_) return false;
+  const InstrTask task = task_of(instr.kind);
+  if (launched_) {
+    if (task != InstrTask::loss && task != InstrTask::check) return true;
+    if (task == InstrTask::check) s.squares.of_runs = launched_->squares[n_checks_++];
     return false;
   }
-  if (work == InstrTask::check) {
+  if (task == InstrTask::check) {
     enqueue_squares(s, instr);
     recorded_->squares.push_back(s.squares.of_runs);
   }
-  if (work == InstrTask::step) record_step(s, instr);
+  if (task == InstrTask::step) record_step(s, instr);
   return is_of_tail(instr);
 }
 

@@ -38,7 +38,7 @@ std::string why_not(const Fixed& fixed, const Program& program, int32_t world_si
     return "train.lending = \"moved\" gives each call other addresses; set train.lending = \"direct\"";
   for (const ProgramBucket& bucket : program.buckets)
     if (bucket.flags & (GSEL_BUCKET_OFFLOAD_STATE | GSEL_BUCKET_OFFLOAD_PARAM))
-      return "the host copies what is offloaded in each step; leave offload out of [strategy.data]";
+      return "the host opens and closes offloaded memory in each step; leave offload out of [strategy.data]";
   return "";
 }
 
@@ -51,8 +51,8 @@ bool lacks_samples(const Run& run) {
 }  // namespace
 
 bool is_of_tail(const gsel_instr& instr) {
-  const InstrTask work = task_of(instr.kind);
-  return work == InstrTask::loss || work == InstrTask::check || work == InstrTask::step;
+  const InstrTask task = task_of(instr.kind);
+  return task == InstrTask::loss || task == InstrTask::check || task == InstrTask::step;
 }
 
 StepGraphs::StepGraphs(const Fixed& fixed, const HeldMemory& memory, const Program& program, int32_t world_size)
@@ -62,7 +62,7 @@ StepGraphs::StepGraphs(const Fixed& fixed, const HeldMemory& memory, const Progr
   if (!is_wanted_) return;
   const std::string why = why_not(fixed, program, world_size);
   if (why.empty()) {
-    find_stretches(program, fixed.optimizer.has_graphs(*device_));
+    find_segments(program, fixed.optimizer.has_graphs(*device_));
     make_memory(fixed.model, program, memory);
     return;
   }
@@ -76,26 +76,26 @@ StepGraphs::StepGraphs(const Fixed& fixed, const HeldMemory& memory, const Progr
   turn_off(why);
 }
 
-void StepGraphs::find_stretches(const Program& program, bool with_tail) {
+void StepGraphs::find_segments(const Program& program, bool with_tail) {
   at_.assign(program.step.size() + 1, -1);
   for (size_t i = 0; i < program.step.size(); ++i) {
     const bool is_tail = is_of_tail(program.step[i]);
     if (is_tail ? !with_tail : !stays_on_device(program.step[i])) continue;
-    if (stretches_.empty() || stretches_.back().end != i) {
-      at_[i] = static_cast<int32_t>(stretches_.size());
-      Stretch& made = stretches_.emplace_back();
+    if (segments_.empty() || segments_.back().end != i) {
+      at_[i] = static_cast<int32_t>(segments_.size());
+      Segment& made = segments_.emplace_back();
       made.begin = made.end = made.tail = i;
     }
-    Stretch& stretch = stretches_.back();
-    if (stretch.tail == stretch.end && !is_tail) stretch.tail = i + 1;
-    stretch.end = i + 1;
+    Segment& segment = segments_.back();
+    if (segment.tail == segment.end && !is_tail) segment.tail = i + 1;
+    segment.end = i + 1;
   }
 }
 
 void StepGraphs::turn_off(const std::string& why) {
   is_wanted_ = false;
   reason_ = why;
-  stretches_.clear();
+  segments_.clear();
   log(GSEL_LOG_INFO, "train", "train.graph = \"auto\": steps run without graphs: {}", why);
 }
 
@@ -128,25 +128,25 @@ bool StepGraphs::pass(State& s) {
     finish(s);
     return true;
   }
-  if (behind_ && s.run->position == behind_->end) behind_ = nullptr;
-  if (behind_) return false;
+  if (launched_ && s.run->position == launched_->end) launched_ = nullptr;
+  if (launched_) return false;
   const int32_t i = at_[s.run->position];
   if (i < 0 || lacks_samples(*s.run)) return false;
-  Stretch& stretch = stretches_[static_cast<size_t>(i)];
-  if (stretch.graph && (stretch.memory != s.run->memory->data() || stretch.loss_scale != s.loss_scale.value()))
-    stretch.graph.reset();
-  if (stretch.graph) {
-    launch(s, stretch);
+  Segment& segment = segments_[static_cast<size_t>(i)];
+  if (segment.graph && (segment.memory != s.run->memory->data() || segment.loss_scale != s.loss_scale.value()))
+    segment.graph.reset();
+  if (segment.graph) {
+    launch(s, segment);
     return true;
   }
-  if (std::exchange(stretch.was_run, true)) record(s, stretch);
+  if (std::exchange(segment.was_run, true)) record(s, segment);
   return false;
 }
 
-void StepGraphs::record(State& s, Stretch& stretch) {
+void StepGraphs::record(State& s, Segment& segment) {
   before_ = mark_of(s);
-  recorded_ = &stretch;
-  stretch.squares.clear();
+  recorded_ = &segment;
+  segment.squares.clear();
   next_factors_ = nullptr;
   thread_ = std::this_thread::get_id();
   Graph::begin(*device_);
@@ -177,28 +177,28 @@ void StepGraphs::finish(State& s) {
   recorded_->graph = std::make_unique<Graph>(device_);
   recorded_->memory = s.run->memory->data();
   recorded_->loss_scale = s.loss_scale.value();
-  recorded_->behind = mark_of(s);
-  Stretch& stretch = *std::exchange(recorded_, nullptr);
-  stretch.graph->launch();
+  recorded_->after = mark_of(s);
+  Segment& segment = *std::exchange(recorded_, nullptr);
+  segment.graph->launch();
   ++launches_;
-  go_behind(s, stretch);
+  go_after(s, segment);
 }
 
-void StepGraphs::go_behind(State& s, const Stretch& stretch) {
-  go_to(s, stretch.behind);
-  s.run->position = stretch.tail;
-  if (stretch.tail < stretch.end) behind_ = &stretch;
+void StepGraphs::go_after(State& s, const Segment& segment) {
+  go_to(s, segment.after);
+  s.run->position = segment.tail;
+  if (segment.tail < segment.end) launched_ = &segment;
   n_checks_ = 0;
 }
 
 // The host's time counts for the first instruction.
-void StepGraphs::launch(State& s, Stretch& stretch) {
+void StepGraphs::launch(State& s, Segment& segment) {
   Run& run = *s.run;
   const double began = os::now_seconds();
   const size_t position = run.position;
-  stretch.graph->launch();
+  segment.graph->launch();
   ++launches_;
-  go_behind(s, stretch);
+  go_after(s, segment);
   run.record.intervals.push_back({position, began - run.began, os::now_seconds() - run.began, false});
 }
 

@@ -1,8 +1,8 @@
-// train/execute/graphs.h: stretches of a training step that run as graphs of the device ([train] graph). A stretch has
+// train/execute/graphs.h: segments of a training step that run as graphs of the device ([train] graph). A segment has
 // no instruction at which the host must know a number or fill an input. Its first run is plain, since kernels and
 // scratch memory are made then. The next one is recorded: instructions and callbacks run as ever, and nothing happens
 // on the device before the graph is launched. From then on the graph is launched in their place, and the host's side of
-// the run is set to what it was behind the stretch. If the device has update_scale, the end of the step is part of the
+// the run is set to its state after the segment. If the device has update_scale, the end of the step is part of the
 // graph: the device computes what the optimizer needs of the loss and the norm, and the host reads them afterwards.
 #pragma once
 
@@ -30,10 +30,10 @@ class StepGraphs {
   bool pass(State& s);
   // Before the first instruction: numbers of the step for the device.
   void begin_run(State& s);
-  // Whether the instruction is done herewith: of the end of a step its device's part while it is recorded, its host's
-  // part behind a launch.
+  // Returns true if this call has done the instruction: at the end of a step, the device's part while it is recorded,
+  // and the host's part after a launch.
   bool takes(State& s, const gsel_instr& instr);
-  bool is_behind_launch() const { return behind_ != nullptr; }
+  bool is_after_launch() const { return launched_ != nullptr; }
   // For gsel_call.
   const uint64_t* device_rng_key(int32_t layer) const {
     return is_wanted_ ? reinterpret_cast<const uint64_t*>(on_device_.at(0)) + layer : nullptr;
@@ -64,37 +64,37 @@ class StepGraphs {
   static Mark mark_of(const State& s);
   static void go_to(State& s, const Mark& mark);
 
-  struct Stretch {
+  struct Segment {
     size_t begin = 0, end = 0;
     size_t tail = 0;  // the first of the instructions at which a plain step has numbers on the host; or `end`
     bool was_run = false;
     std::unique_ptr<Graph> graph;
-    // What the graph has in it.
+    // Values recorded in the graph; it is recorded again if one changes.
     const void* memory = nullptr;
     double loss_scale = 1;
-    Mark behind;
+    Mark after;
     std::vector<std::vector<std::pair<size_t, size_t>>> squares;  // of each NORM and OVERFLOW, see Squares
   };
-  void find_stretches(const Program& program, bool with_tail);
+  void find_segments(const Program& program, bool with_tail);
   void make_memory(const Model& model, const Program& program, const HeldMemory& memory);
   void record_scale(State& s);
   void record_step(State& s, const gsel_instr& instr);
-  void record(State& s, Stretch& stretch);
+  void record(State& s, Segment& segment);
   void finish(State& s);
-  void launch(State& s, Stretch& stretch);
-  void go_behind(State& s, const Stretch& stretch);
+  void launch(State& s, Segment& segment);
+  void go_after(State& s, const Segment& segment);
   void refuse_thread() const;
   void turn_off(const std::string& why);
 
   const std::shared_ptr<DeviceContext> device_;
   bool is_wanted_, is_required_;
   std::string reason_;
-  std::vector<Stretch> stretches_;
-  std::vector<int32_t> at_;  // by position: the stretch that begins there, or -1
-  Stretch* recorded_ = nullptr;
-  bool is_open_ = false;             // the device records
-  const Stretch* behind_ = nullptr;  // the host does its part of what was launched
-  size_t n_checks_ = 0;              // of it, done
+  std::vector<Segment> segments_;
+  std::vector<int32_t> at_;  // by position: the segment that begins there, or -1
+  Segment* recorded_ = nullptr;
+  bool is_open_ = false;               // the device records
+  const Segment* launched_ = nullptr;  // launched, and the host's part of it is not finished
+  size_t n_checks_ = 0;                // of it, done
   std::thread::id thread_;
   Mark before_;
   int32_t launches_ = 0;

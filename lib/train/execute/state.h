@@ -200,7 +200,7 @@ struct Fixed {
   const std::shared_ptr<DeviceContext> device;
 };
 
-// Memory of this rank. Layers, collectives and STEP write its contents. buckets.cc opens and closes windows of
+// Memory of this rank. Layers, collectives and STEP write its contents. collectives.cc opens and closes windows of
 // parameters and gradients; step.cc and post_validate.cc keep and restore the copy of a step.
 struct HeldMemory {
   HeldMemory(const Fixed& fixed, const Program& program);
@@ -237,6 +237,7 @@ struct Runs {
   std::unique_ptr<Evaluation> evaluation;
   Run* run = &training;  // under way, or the last one
   bool under_way = false, broken = false;
+  bool broke_in_step = false;  // a training step was under way
 };
 
 // A collective on the communication stream; its times are known once the run has ended.
@@ -246,15 +247,15 @@ struct AsyncCall {
   gsel_instr_kind kind = 0;       // of the instruction
   size_t posted_at = 0;           // its position
   double waited_s = 0;            // of the host
-  bool backward_went_on = false;  // behind its WAIT
+  bool backward_went_on = false;  // after its WAIT
   bool ended = false;             // its WAIT has been passed; false: its times are not known yet
 };
 
-// What becomes of a bucket in the step under way: written by calls.cc and buckets.cc.
+// What becomes of a bucket in the step under way: written by collectives.cc.
 struct BucketState {
   gsel_instr_kind under_way = 0;  // kind of its collective under way; 0: none
   size_t call = 0;                // its index in async_calls
-  gsel_axis axis = 0;             // it is over
+  gsel_axis axis = 0;             // of its collective
   float* reduced = nullptr;       // result of a reduce-scatter that is still to be added to the shard
   std::unique_ptr<Compressor> compressor;
   std::vector<uint64_t> shard_counts;  // elements by rank; empty: all equal
@@ -281,13 +282,13 @@ struct Validation {
   bool overflowed = false;
 };
 
-// Sums of squares of gradients, written by step.cc.
+// Sums of squares of gradients, written by step.cc and graph_numbers.cc.
 struct Squares {
   std::vector<double> of_bucket;
   std::vector<std::pair<size_t, size_t>> of_runs;  // bucket, index in numbers
 };
 
-// Communication under way and its counters: written by calls.cc and by instructions that communicate.
+// Communication under way and its counters: written by collectives.cc and by instructions that communicate.
 struct Communication {
   Communication(const Fixed& fixed, const Program& program, Communicator& comm);
 
@@ -308,7 +309,7 @@ struct Communication {
 };
 
 // Progress of training: written when the outcome of a step is known (end_update in non_finite.cc), after a run
-// (run.cc), and when a step is repeated (post_validate.cc).
+// (executor.cc), and when a step is repeated (post_validate.cc).
 struct Progress {
   explicit Progress(const Config& config) : loss_scale(config) {}
 
@@ -321,7 +322,7 @@ struct Progress {
   std::optional<gsel_step_report> last_evaluation;
 };
 
-// Memory and arguments lent with the work that is handed out. layer.cc and layer_collectives.cc write them; the
+// Memory and arguments lent with the work that is handed out. layer.cc writes them; the
 // executor reads them. executor.cc writes `work_began`, `handed_out` and `message` too.
 struct Lent {
   explicit Lent(const Fixed& fixed) : lender(fixed.device, fixed.config.train.lending == "moved") {}

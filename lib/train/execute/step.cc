@@ -133,7 +133,7 @@ namespace {
 const std::vector<double>& own_squares(State& s, const gsel_instr& instr) {
   auto& [sums, of_runs] = s.squares;
   sums.assign(s.buckets.size(), 0);
-  if (!s.graphs->is_behind_launch()) enqueue_squares(s, instr);
+  if (!s.graphs->is_after_launch()) enqueue_squares(s, instr);
   s.numbers.wait();
   for (const auto& [bucket, at] : of_runs) sums[bucket] += s.numbers[at];
   finish_pending_checks(s);

@@ -47,9 +47,11 @@ CountedMemory::CountedMemory(std::shared_ptr<DeviceContext> device, Ledger& ledg
   ledger.take(part, bytes);
   try {
     memory_ = Memory(std::move(device), bytes);
-  } catch (...) {
+  } catch (const Error& e) {
     ledger.give_back(part, bytes);
-    throw;
+    if (e.code() != GSEL_ERR_NOMEM) throw;
+    throw Error(GSEL_ERR_NOMEM, fmt::format("{} needs {} bytes beside {} that the trainer has: {}",
+                                            memory_part_name(part), bytes, total_bytes(ledger.now()), e.message()));
   }
   ledger_ = &ledger;
 }

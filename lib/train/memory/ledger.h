@@ -1,5 +1,6 @@
-// train/memory/ledger.h: counts a trainer's memory by part and enforces the budget. Every allocation of lib/train goes
-// through it, so the reported numbers are those allocated.
+// train/memory/ledger.h: counts a trainer's memory by part and enforces the budget. Parameters, gradients, states,
+// values and copies of a step go through it; page-locked numbers of a step, what a recorded graph keeps, scratch of a
+// device plugin and the copies of saves and of train.redundancy do not.
 #pragma once
 
 #include <array>

@@ -54,7 +54,7 @@ class Optimizer {
   Optimizer(const Config& config, const Model& model, const gsel_optimizer_options* user);
 
   int n_states() const { return n_states_; }
-  // Of the built-in ones as PyTorch names them; "state0" of an embedder's.
+  // Names of state arrays: of built-in optimizers as in PyTorch, "state0" and on of an embedder's.
   std::string state_name(int i) const;
   // Whether states have another form than one f32 for each element.
   bool has_8bit_states() const { return kind_ == GSEL_OPTIMIZER_ADAMW_8BIT; }
@@ -64,6 +64,7 @@ class Optimizer {
   uint64_t state_bytes(int i, int64_t count, int64_t n_runs) const;
   bool needs_whole_params() const { return user_ && user_->needs == GSEL_NEEDS_WHOLE_PARAM; }
   bool is_users() const { return user_.has_value(); }
+  const gsel_optimizer_options* users() const { return user_ ? &*user_ : nullptr; }
   bool poisons_gradients() const { return user_.has_value(); }
   bool needs_param_norms() const { return user_ && user_->needs == GSEL_NEEDS_PARAM_NORM; }
   // By schedule and warm-up, or as set; without lr_factor.

@@ -10,6 +10,13 @@
 
 namespace gsel {
 
+StatePart StatePart::some(int64_t from, int64_t count) const {
+  StatePart some = *this;
+  some.region = region.part(from, count);
+  some.first += from;
+  return some;
+}
+
 StateDict::StateDict(ParamStorage& params, const DeviceContext& device, const Model& model, const Program& program,
                      const Optimizer& optimizer)
     : params_(params), device_(device), model_(model), program_(program), n_states_(optimizer.n_states()) {
@@ -84,9 +91,7 @@ std::vector<StatePart> StateDict::own() const {
     }
     const gsel_range range = shard_range(part.region.count(), copies, index);
     if (range.begin == range.end) continue;
-    StatePart& mine = own.emplace_back(part);
-    mine.region = part.region.part(range.begin, range.end - range.begin);
-    mine.first += range.begin;
+    own.push_back(part.some(range.begin, range.end - range.begin));
   }
   return own;
 }
@@ -121,6 +126,34 @@ void StateDict::read(const StatePart& part, float* dst) {
   });
 }
 
+int64_t StateDict::read_own(int32_t tensor, int64_t first, int64_t count, float* dst) {
+  const Region wanted = Region(tensors_[static_cast<size_t>(tensor)].shape).part(first, count);
+  int64_t n = 0;
+  for (const StatePart& part : own()) {
+    if (part.tensor != tensor) continue;
+    SharedRuns runs(wanted, part.region);
+    for (auto run = runs.next(); run; run = runs.next()) {
+      read(part.some(run->second_local, run->count), dst + run->first_local);
+      n += run->count;
+    }
+  }
+  return n;
+}
+
+int64_t StateDict::write_whole(int32_t tensor, int64_t first, int64_t count, const float* src) {
+  const Region given = Region(tensors_[static_cast<size_t>(tensor)].shape).part(first, count);
+  int64_t n = 0;
+  for (const StatePart& part : held_) {
+    if (part.tensor != tensor) continue;
+    SharedRuns runs(given, part.region);
+    for (auto run = runs.next(); run; run = runs.next()) {
+      write(part.some(run->second_local, run->count), src + run->first_local);
+      if (!part.is_rounded) n += run->count;
+    }
+  }
+  return n;
+}
+
 void StateDict::write(const StatePart& part, const float* src) {
   const auto count = static_cast<size_t>(part.region.count());
   with_memory(part, true, [&](void* memory, gsel_dtype dtype) {
@@ -130,6 +163,20 @@ void StateDict::write(const StatePart& part, const float* src) {
       narrow[i] = dtype == GSEL_BF16 ? BF16::narrow(src[i]).bits : F16::narrow(src[i]).bits;
     device_.copy(memory, narrow.data(), count * sizeof(uint16_t), GSEL_COPY_TO_DEVICE);
   });
+}
+
+// Each element is one rank's, and zero bits on the others, so that sums of the bits are these.
+void read_together(Communicator& comm, StateDict& state, int32_t tensor, int64_t first, int64_t count, float* dst) {
+  constexpr int64_t kChunkElems = int64_t{1} << 22;
+  std::vector<float> chunk;
+  for (int64_t done = 0; done < count; done += kChunkElems) {
+    const int64_t some = std::min(kChunkElems, count - done);
+    chunk.assign(static_cast<size_t>(some), 0.0f);
+    state.read_own(tensor, first + done, some, chunk.data());
+    comm.collective_on_host(make_collective(GSEL_COLLECTIVE_ALLREDUCE, chunk.data(), chunk.data(),
+                                            static_cast<uint64_t>(some), GSEL_U32, GSEL_SUM, 0));
+    if (dst) std::ranges::copy(chunk, dst + done);
+  }
 }
 
 }  // namespace gsel

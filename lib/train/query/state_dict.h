@@ -28,6 +28,9 @@ struct StatePart {
   bool is_of_shard = false;  // of what this rank steps of the bucket; else of the whole bucket
   int64_t first = 0;         // element there
   bool is_rounded = false;   // 16-bit parameters, which follow from the master copies: to be written, never read
+
+  // Its elements [from, from + count).
+  StatePart some(int64_t from, int64_t count) const;
 };
 
 class StateDict {
@@ -45,6 +48,10 @@ class StateDict {
   // Between steps. Copies region.count() elements to and from host memory; waits for the device.
   void read(const StatePart& part, float* dst);
   void write(const StatePart& part, const float* src);
+  // Elements [first, first + count) of a whole tensor: those that this rank writes in own(), into dst, whose others
+  // stay; and all that it has, from src. Return how many.
+  int64_t read_own(int32_t tensor, int64_t first, int64_t count, float* dst);
+  int64_t write_whole(int32_t tensor, int64_t first, int64_t count, const float* src);
 
  private:
   void add_bucket(int32_t bucket);
@@ -65,5 +72,8 @@ class StateDict {
   std::vector<std::vector<int32_t>> tensor_of_;  // by parameter: of its values, then of each state
   std::vector<StatePart> held_;
 };
+
+// A collective: elements [first, first + count) of a whole tensor, on every rank that gives dst. tensor: its index.
+void read_together(Communicator& comm, StateDict& state, int32_t tensor, int64_t first, int64_t count, float* dst);
 
 }  // namespace gsel

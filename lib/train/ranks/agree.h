@@ -29,8 +29,7 @@ struct Particular {
   Particular(std::string n, std::string value) : name(std::move(n)), fields{{"", std::move(value)}} {}
 };
 using Particulars = std::vector<Particular>;
-// Parameters, values and layers as text fields; flags and kinds by their names in the public headers:
-// describe_model.cc.
+// Parameters, values and layers as text fields; flags and kinds by their names in the public headers.
 std::vector<Particular::Field> fields_of(const Param& param);
 std::vector<Particular::Field> fields_of(const Value& value);
 std::vector<Particular::Field> fields_of(const Model& model, const Layer& layer);

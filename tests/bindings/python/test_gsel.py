@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import weakref
 
 import gsel
 import numpy as np
@@ -366,6 +367,128 @@ class Training(unittest.TestCase):
                 self.assertIn('1 tensor without a parameter: "turned"', str(refused.exception))
         with tempfile.TemporaryDirectory() as folder:
             ranks(2, run)
+
+    ELASTIC = "[train]\noptimizer = \"sgd\"\nlearning_rate = 0.25\nweight_decay = 0\nbatch = 6\n"
+
+    @staticmethod
+    def distance():
+        """loss = (w - x)^2; six samples x = 1, 3, ... 11 give w = 3 after one step, then 4.5 and 5.25."""
+        model = gsel.Model()
+        w, x = model.param("w", 1), model.value("x", 1, flags=gsel.VALUE_INPUT)
+        sums = [model.value(name, dtype="f64", flags=gsel.VALUE_SCALAR) for name in ("loss", "weight")]
+        model.layer("distance", [x], sums, [w], flags=gsel.LAYER_LOSS)
+        return model
+
+    def distance_step(self, trainer):
+        for work in trainer.step():
+            if work.kind == gsel.INPUT:
+                np.asarray(work.dst)[:, 0] = 2 * (np.array(work.sample_ids) % 6) + 1
+                continue
+            w, x = np.asarray(work.params[0]), np.asarray(work.inputs[0])
+            if work.kind == gsel.FORWARD:
+                for out, value in zip(work.outputs, (((w - x) ** 2).sum(), len(x))):
+                    np.asarray(out)[...] = value
+            else:
+                d_w = np.asarray(work.d_params[0])
+                d_w[0] = (d_w[0] if work.accumulate else 0) + 2 * (w - x).sum()
+        return trainer.read_param(0, np.empty(1, np.float32))[0]
+
+    def test_save_in_the_background_is_loaded(self):
+        def run(comm, folder):
+            with self.distance() as model, gsel.Trainer(comm, model, gsel.Config(text=self.ELASTIC)) as trainer:
+                position, own = np.array([0, 7]), bytearray([comm.rank])
+                trainer.add_state("data/position", position)
+                trainer.add_state("own", own, gsel.STATE_OF_RANK)
+                caught(gsel.ArgError, trainer.add_state, "own", own)
+                self.assertIn("read only", str(caught(gsel.ArgError, trainer.add_state, "bytes", b"1")))
+                self.assertEqual(3, self.distance_step(trainer))
+                self.assertEqual((gsel.SAVE_NONE, None), (trainer.save_state(), trainer.save_wait()))
+                begun = trainer.save_begin(folder)
+                position[1], own[0] = 8, 9  # the copy is taken
+                self.assertEqual((1, 0), (begun.step, begun.bytes))
+                self.distance_step(trainer)
+                self.assertIn(trainer.report().save, (gsel.SAVE_UNDER_WAY, gsel.SAVE_DONE))
+                saved = trainer.save_wait()
+                self.assertEqual((1, gsel.SAVE_NONE), (saved.step, trainer.save_state()))
+                self.assertLessEqual(saved.blocked_seconds, saved.seconds)
+                caught(gsel.ArgError, trainer.save_begin, "")
+            with self.distance() as model, gsel.Trainer(comm, model, gsel.Config(text=self.ELASTIC)) as trainer:
+                position, own = np.zeros(2, position.dtype), bytearray(1)
+                trainer.add_state("data/position", position)
+                trainer.add_state("own", own, gsel.STATE_OF_RANK)
+                self.assertEqual(1, trainer.load(folder).step)
+                self.assertEqual(([0, 7], [comm.rank]), (list(position), list(own)))
+                return self.distance_step(trainer)
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual([4.5, 4.5], ranks(2, lambda comm: run(comm, folder)))
+
+    def test_memory_of_a_state_lives_as_long_as_the_trainer(self):
+        def run(comm):
+            array = np.zeros(4)
+            kept = weakref.ref(array)
+            trainer = gsel.Trainer(comm, self.distance(), gsel.Config(text=self.ELASTIC))
+            trainer.add_state("array", array)
+            state = trainer.state()
+            del array
+            trainer.close()
+            gc.collect()
+            self.assertIsNotNone(kept())  # the state still needs the trainer
+            del state, trainer
+            gc.collect()
+            self.assertIsNone(kept())
+        ranks(1, run)
+
+    def test_state_is_read_and_written_by_name(self):
+        def run(comm):
+            with self.distance() as model, gsel.Trainer(comm, model, gsel.Config(text=self.ELASTIC)) as trainer:
+                self.distance_step(trainer)
+                state, out = trainer.state(), np.empty(1, np.float32)
+                i, = [i for i, entry in enumerate(state.entries()) if entry.name == "param:w"]
+                entry = state.entry(i)
+                self.assertEqual(("param", 0, (1,), "f32", 1),
+                                 (entry.role, entry.param, entry.shape, entry.dtype, entry.pieces))
+                self.assertEqual([(0, 0, 1)], state.runs(i, 0))
+                self.assertEqual(3, state.read_piece(i, 0, out)[0])
+                wanted = state.read(i, out if comm.rank == 0 else None, count=1)
+                self.assertEqual(3 if comm.rank == 0 else None, wanted[0] if wanted is not None else None)
+                for wrong in (lambda: state.entry(len(state)), lambda: state.runs(i, 1),
+                              lambda: state.read_piece(i, 0, out, first=1), lambda: state.write(i, np.zeros(1)),
+                              lambda: state.read(i, None)):
+                    caught(gsel.ArgError, wrong)
+                self.assertEqual(1, state.write(i, np.array([2], np.float32)))
+                numbers = state.numbers()
+                self.assertEqual((1, 1, -1), (numbers.step, numbers.updates, numbers.learning_rate))
+                numbers.step, numbers.learning_rate = 7, 0
+                state.set_numbers(numbers)
+                self.assertEqual(2, self.distance_step(trainer))
+                self.assertEqual(7, trainer.report().step)
+                self.assertIn("open its state again", str(caught(gsel.StateError, state.entry, 0)))
+                state.close()
+        ranks(2, run)
+
+    def test_goes_on_with_fewer_ranks_and_with_more(self):
+        def run(whole):
+            first, model = whole.dup(), self.distance()
+            trainer = gsel.Trainer(first, model, gsel.Config(text=self.ELASTIC))
+            self.assertEqual(3, self.distance_step(trainer))
+            pair = whole.split(0 if whole.rank < 2 else -1)
+            if pair:
+                caught(gsel.Error, trainer.rebind, pair, gsel.Config(text="[mesh]\ntensor = 5\n" + self.ELASTIC))
+                report = trainer.rebind(pair)
+                self.assertEqual((gsel.REBIND_FROM_RANKS, 1, 0), (report.source, report.step, report.lost_steps))
+                first.close()
+                self.assertEqual(4.5, self.distance_step(trainer))
+                report = trainer.rebind(whole)
+                pair.close()
+            else:
+                trainer.close()
+                first.close()
+                trainer, report = gsel.Trainer.join(whole, model, gsel.Config(text=self.ELASTIC))
+                self.assertGreater(report.bytes_moved, 0)
+            self.assertEqual(2, report.step)
+            self.assertEqual(5.25, self.distance_step(trainer))
+            trainer.close()
+        ranks(3, run)
 
     def test_loop_that_is_left_fails_the_step_everywhere(self):
         for leave in ("raise", "break"):

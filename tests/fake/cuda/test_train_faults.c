@@ -122,6 +122,11 @@ static void loses_its_device(rank_run* run) {
   const gsel_status expected = is_own ? status : run->rank == 1 ? GSEL_ERR_DEVICE : GSEL_ERR_ABORTED;
   rank_fails(run, status, err, expected, "only a new process can use the device", run->rank == 1 ? -1 : 1);
   close_session(&s);
+  /* The process whose device is gone trains on the host. */
+  on_transport = NULL;
+  rank_ok(run, open_session(&own, &s, &err), err);
+  for (int i = 0; i < STEPS; ++i) rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  close_session(&s);
 }
 
 static void a_device_that_fails_for_good_is_told_to_all(void** state) {

@@ -396,6 +396,8 @@ pub struct gsel_step_report {
     pub non_finite_param: i32,
     pub non_finite_microbatch: i32,
     pub non_finite_value: i32,
+    pub save: i32,
+    pub reserved2: u32,
 }
 unsafe impl crate::Sized32 for gsel_step_report {}
 #[repr(C)]
@@ -468,8 +470,103 @@ pub struct gsel_checkpoint_report {
     pub bytes: u64,
     pub needed_bytes: u64,
     pub seconds: f64,
+    pub blocked_seconds: f64,
+    pub copy_seconds: f64,
 }
 unsafe impl crate::Sized32 for gsel_checkpoint_report {}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_checkpoint_options {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub keep: i32,
+    pub reserved2: u32,
+}
+unsafe impl crate::Sized32 for gsel_checkpoint_options {}
+#[repr(C)]
+pub struct gsel_checkpoint {
+    _private: [u8; 0],
+}
+pub type gsel_checkpoint_progress_fn = Option<unsafe extern "C" fn(done_bytes: u64, total_bytes: u64, user_data: *mut c_void) -> i32>;
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_checkpoint_tool_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub progress: gsel_checkpoint_progress_fn,
+    pub user_data: *mut c_void,
+}
+unsafe impl crate::Sized32 for gsel_checkpoint_tool_options {}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_checkpoint_info {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub path: gsel_str,
+    pub optimizer: gsel_str,
+    pub step: i64,
+    pub updates: i64,
+    pub learning_rate: f64,
+    pub loss_scale: f64,
+    pub n_entries: i32,
+    pub n_files: i32,
+    pub entry_bytes: u64,
+    pub file_bytes: u64,
+}
+unsafe impl crate::Sized32 for gsel_checkpoint_info {}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_checkpoint_entry {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub name: gsel_str,
+    pub role: gsel_str,
+    pub shape: *const i64,
+    pub n_dims: i32,
+    pub dtype: gsel_dtype,
+    pub bytes: u64,
+    pub n_pieces: i32,
+    pub reserved2: u32,
+}
+unsafe impl crate::Sized32 for gsel_checkpoint_entry {}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_checkpoint_piece {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub file: gsel_str,
+    pub key: gsel_str,
+    pub first: i64,
+    pub count: i64,
+}
+unsafe impl crate::Sized32 for gsel_checkpoint_piece {}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_checkpoint_file {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub name: gsel_str,
+    pub sum: gsel_str,
+    pub bytes: u64,
+}
+unsafe impl crate::Sized32 for gsel_checkpoint_file {}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_checkpoint_difference {
+    pub struct_size: u32,
+    pub kind: i32,
+    pub name: gsel_str,
+    pub first: gsel_str,
+    pub second: gsel_str,
+    pub element: i64,
+    pub count: i64,
+    pub largest: f64,
+}
+unsafe impl crate::Sized32 for gsel_checkpoint_difference {}
+#[repr(C)]
+pub struct gsel_checkpoint_differences {
+    _private: [u8; 0],
+}
 #[repr(C)]
 pub struct gsel_dlpack_tensor {
     _private: [u8; 0],
@@ -783,6 +880,65 @@ unsafe impl crate::Sized32 for gsel_simulation_report {}
 pub struct gsel_simulation {
     _private: [u8; 0],
 }
+#[repr(C)]
+pub struct gsel_state {
+    _private: [u8; 0],
+}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_state_entry {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub name: gsel_str,
+    pub role: gsel_str,
+    pub param: i32,
+    pub dtype: gsel_dtype,
+    pub n_dims: i32,
+    pub n_pieces: i32,
+    pub shape: [i64; 6],
+}
+unsafe impl crate::Sized32 for gsel_state_entry {}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_state_run {
+    pub whole: i64,
+    pub local: i64,
+    pub count: i64,
+}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_training_numbers {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub step: i64,
+    pub updates: i64,
+    pub loss_scale: f64,
+    pub good_steps: i64,
+    pub overflows_left: i64,
+    pub learning_rate: f64,
+}
+unsafe impl crate::Sized32 for gsel_training_numbers {}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_rebind_options {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub config: *const gsel_config,
+    pub folder: gsel_str,
+}
+unsafe impl crate::Sized32 for gsel_rebind_options {}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_rebind_report {
+    pub struct_size: u32,
+    pub source: i32,
+    pub step: i64,
+    pub lost_steps: i64,
+    pub bytes_moved: u64,
+    pub seconds: f64,
+    pub move_seconds: f64,
+}
+unsafe impl crate::Sized32 for gsel_rebind_report {}
 #[repr(C)]
 pub struct gsel_timeline {
     _private: [u8; 0],
@@ -1417,8 +1573,31 @@ extern "C" {
     pub fn gsel_model_check_breach(report: *const gsel_model_check_report, i: i32, out: *mut gsel_breach, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_model_check_free(report: *mut gsel_model_check_report);
     pub fn gsel_checkpoint_report_init(report: *mut gsel_checkpoint_report, struct_size: usize);
-    pub fn gsel_trainer_save(trainer: *mut gsel_trainer, folder: gsel_str, report: *mut gsel_checkpoint_report, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_checkpoint_options_init(options: *mut gsel_checkpoint_options, struct_size: usize);
+    pub fn gsel_trainer_save(trainer: *mut gsel_trainer, folder: gsel_str, options: *const gsel_checkpoint_options, report: *mut gsel_checkpoint_report, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_trainer_save_begin(trainer: *mut gsel_trainer, folder: gsel_str, options: *const gsel_checkpoint_options, report: *mut gsel_checkpoint_report, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_trainer_save_state(trainer: *const gsel_trainer) -> i32;
+    pub fn gsel_trainer_save_wait(trainer: *mut gsel_trainer, report: *mut gsel_checkpoint_report, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_trainer_load(trainer: *mut gsel_trainer, path: gsel_str, report: *mut gsel_checkpoint_report, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_checkpoint_tool_options_init(options: *mut gsel_checkpoint_tool_options, struct_size: usize);
+    pub fn gsel_checkpoint_open(path: gsel_str, out: *mut *mut gsel_checkpoint, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_checkpoint_free(checkpoint: *mut gsel_checkpoint);
+    pub fn gsel_checkpoint_info_init(info: *mut gsel_checkpoint_info, struct_size: usize);
+    pub fn gsel_checkpoint_inspect(checkpoint: *const gsel_checkpoint, out: *mut gsel_checkpoint_info, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_checkpoint_entry_init(entry: *mut gsel_checkpoint_entry, struct_size: usize);
+    pub fn gsel_checkpoint_entry_get(checkpoint: *const gsel_checkpoint, i: i32, out: *mut gsel_checkpoint_entry, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_checkpoint_piece_init(piece: *mut gsel_checkpoint_piece, struct_size: usize);
+    pub fn gsel_checkpoint_piece_get(checkpoint: *const gsel_checkpoint, entry: i32, i: i32, out: *mut gsel_checkpoint_piece, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_checkpoint_file_init(file: *mut gsel_checkpoint_file, struct_size: usize);
+    pub fn gsel_checkpoint_file_get(checkpoint: *const gsel_checkpoint, i: i32, out: *mut gsel_checkpoint_file, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_checkpoint_verify(checkpoint: *mut gsel_checkpoint, options: *const gsel_checkpoint_tool_options, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_checkpoint_difference_init(difference: *mut gsel_checkpoint_difference, struct_size: usize);
+    pub fn gsel_checkpoint_diff(first: *mut gsel_checkpoint, second: *mut gsel_checkpoint, options: *const gsel_checkpoint_tool_options, out: *mut *mut gsel_checkpoint_differences, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_checkpoint_difference_count(differences: *const gsel_checkpoint_differences) -> i32;
+    pub fn gsel_checkpoint_difference_get(differences: *const gsel_checkpoint_differences, i: i32, out: *mut gsel_checkpoint_difference, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_checkpoint_differences_free(differences: *mut gsel_checkpoint_differences);
+    pub fn gsel_checkpoint_consolidate(checkpoint: *mut gsel_checkpoint, path: gsel_str, options: *const gsel_checkpoint_tool_options, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_checkpoint_reshard(checkpoint: *mut gsel_checkpoint, folder: gsel_str, n: i32, options: *const gsel_checkpoint_tool_options, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_tensor_from_dlpack(given: *const gsel_dlpack_tensor, out: *mut gsel_tensor, device: *mut gsel_dlpack_device, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_tensor_from_dlpack_versioned(given: *const gsel_dlpack_versioned, out: *mut gsel_tensor, device: *mut gsel_dlpack_device, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_tensor_to_dlpack(tensor: *const gsel_tensor, device: *const gsel_dlpack_device, free_user_data: gsel_free_fn, user_data: *mut c_void, out: *mut *mut gsel_dlpack_versioned, err: *mut *mut gsel_error) -> gsel_status;
@@ -1514,6 +1693,23 @@ extern "C" {
     pub fn gsel_simulation_json(simulation: *const gsel_simulation) -> gsel_str;
     pub fn gsel_simulation_free(simulation: *mut gsel_simulation);
     pub fn gsel_schedule_free(schedule: *mut gsel_schedule);
+    pub fn gsel_state_open(trainer: *mut gsel_trainer, out: *mut *mut gsel_state, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_state_free(state: *mut gsel_state);
+    pub fn gsel_state_count(state: *const gsel_state) -> i32;
+    pub fn gsel_state_entry_init(entry: *mut gsel_state_entry, struct_size: usize);
+    pub fn gsel_state_entry_at(state: *const gsel_state, i: i32, out: *mut gsel_state_entry, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_state_runs(state: *const gsel_state, i: i32, piece: i32, runs: *mut gsel_state_run, capacity: i64, total: *mut i64, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_state_read_piece(state: *mut gsel_state, i: i32, piece: i32, first: i64, count: i64, dst: *mut f32, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_state_read(state: *mut gsel_state, i: i32, first: i64, count: i64, dst: *mut f32, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_state_write(state: *mut gsel_state, i: i32, first: i64, count: i64, src: *const f32, written: *mut i64, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_training_numbers_init(numbers: *mut gsel_training_numbers, struct_size: usize);
+    pub fn gsel_state_numbers(state: *const gsel_state, out: *mut gsel_training_numbers, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_state_set_numbers(state: *mut gsel_state, numbers: *const gsel_training_numbers, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_trainer_add_state(trainer: *mut gsel_trainer, name: gsel_str, data: *mut c_void, bytes: usize, scope: i32, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_rebind_options_init(options: *mut gsel_rebind_options, struct_size: usize);
+    pub fn gsel_rebind_report_init(report: *mut gsel_rebind_report, struct_size: usize);
+    pub fn gsel_trainer_rebind(trainer: *mut gsel_trainer, comm: *mut gsel_comm, options: *const gsel_rebind_options, report: *mut gsel_rebind_report, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_trainer_join(comm: *mut gsel_comm, model: *mut gsel_model, trainer_options: *const gsel_trainer_options, rebind: *const gsel_rebind_options, out: *mut *mut gsel_trainer, report: *mut gsel_rebind_report, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_timeline_create(out: *mut *mut gsel_timeline, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_timeline_add(timeline: *mut gsel_timeline, json: gsel_str, name: gsel_str, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_timeline_draw(timeline: *mut gsel_timeline, format: i32, out: *mut gsel_str, err: *mut *mut gsel_error) -> gsel_status;
@@ -1614,6 +1810,12 @@ pub const GSEL_BUFFER_SAVED: i32 = 7;
 pub const GSEL_BUFFER_STATES: i32 = 12;
 pub const GSEL_BUFFER_VALUES: i32 = 10;
 pub const GSEL_BXOR: i32 = 8;
+pub const GSEL_CHECKPOINT_DIFFERS_NUMBER: i32 = 1;
+pub const GSEL_CHECKPOINT_DIFFERS_ONLY_FIRST: i32 = 2;
+pub const GSEL_CHECKPOINT_DIFFERS_ONLY_SECOND: i32 = 3;
+pub const GSEL_CHECKPOINT_DIFFERS_SHAPE: i32 = 4;
+pub const GSEL_CHECKPOINT_DIFFERS_VALUES: i32 = 5;
+pub const GSEL_CHECKPOINT_PARAMS_ONLY: u32 = 1;
 pub const GSEL_COLLECTIVE_ALLGATHER: i32 = 3;
 pub const GSEL_COLLECTIVE_ALLGATHERV: i32 = 12;
 pub const GSEL_COLLECTIVE_ALLREDUCE: i32 = 1;
@@ -1749,11 +1951,19 @@ pub const GSEL_PLUGIN_DEVICE: i32 = 3;
 pub const GSEL_PLUGIN_STRATEGY: i32 = 1;
 pub const GSEL_PLUGIN_TRANSPORT: i32 = 5;
 pub const GSEL_PROD: i32 = 2;
+pub const GSEL_REBIND_FROM_CHECKPOINT: i32 = 2;
+pub const GSEL_REBIND_FROM_RANKS: i32 = 1;
 pub const GSEL_RESOLVE_NO_ENV: u32 = 1;
 pub const GSEL_RESOLVE_PER_RANK: u32 = 2;
+pub const GSEL_SAVE_DONE: i32 = 2;
+pub const GSEL_SAVE_FAILED: i32 = 3;
+pub const GSEL_SAVE_NONE: i32 = 0;
+pub const GSEL_SAVE_UNDER_WAY: i32 = 1;
 pub const GSEL_SCALED_SUM: i32 = 9;
 pub const GSEL_SHARD_DIM: i32 = 1;
 pub const GSEL_SHARD_NONE: i32 = 0;
+pub const GSEL_STATE_OF_RANK: i32 = 1;
+pub const GSEL_STATE_SHARED: i32 = 0;
 pub const GSEL_STEP_FACTOR_BYTES: i32 = 64;
 pub const GSEL_STREAM_HIGH_PRIORITY: u32 = 1;
 pub const GSEL_SUGGESTION_OFFLOADS: u32 = 1;

@@ -31,11 +31,13 @@
 
 mod call;
 mod calls;
+mod checkpoint;
 mod checks;
 mod collective;
 mod comm;
 mod config;
 pub mod dlpack;
+mod elastic;
 mod element;
 mod error;
 mod guard;
@@ -53,6 +55,7 @@ mod queue;
 mod request;
 mod schedule;
 mod select;
+mod state;
 mod text;
 mod train;
 mod weights;
@@ -62,10 +65,15 @@ pub use gsel_sys as sys;
 
 pub use call::{Backward, Call, DataRequest, Forward, Shard};
 pub use calls::{group, DeviceMemory, SharedMemory};
+pub use checkpoint::{
+    Checkpoint, CheckpointDifference, CheckpointEntry, CheckpointFile, CheckpointInfo, CheckpointOptions,
+    CheckpointPiece,
+};
 pub use checks::{Breach, CheckOptions, CheckReport};
 pub use collective::{Collective, Message, Parts, Source, Target, ANY_RANK, ANY_TAG};
 pub use comm::{trace_process, Aborter, Comm, CommBuilder, Counts, Explanation, UniqueId};
 pub use config::{Config, ConfigBuilder};
+pub use elastic::{NotRebound, RebindOptions, RebindReport, RebindSource};
 pub use element::{Bool, DType, DevicePtr, Element, BF16, F16, F8E4M3, F8E5M2};
 pub use error::{Code, Detail, Error, Result};
 pub use guard::Outcome;
@@ -84,7 +92,8 @@ pub use queue::CompletionQueue;
 pub use request::{wait_any, Making, Persistent, Request, Scope, Scoped};
 pub use schedule::{Schedule, Simulation, Timeline, Times};
 pub use select::{compat_systems, Candidate, Decision, Reservation, Resolve, Selection};
-pub use train::{CheckpointReport, Data, DataOutcome, MemoryPart, StepReport, Trainer, TrainerOptions};
+pub use state::{State, StateEntry, StateRun, StateScope, TrainingNumbers};
+pub use train::{CheckpointReport, Data, DataOutcome, MemoryPart, SaveState, StepReport, Trainer, TrainerOptions};
 pub use weights::WeightsReport;
 
 /// Version of the loaded library as major * 10000 + minor * 100 + patch, and as text.

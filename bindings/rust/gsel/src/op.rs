@@ -88,8 +88,8 @@ impl UserOp {
     ///
     /// The function may be called by several threads at once, and its result may depend on the arguments alone. If it
     /// panics, the call fails with [`Code::CALLBACK`]; in a small call each rank reduces for itself, and a rank where nothing
-    /// panicked may get the error in its next call. Where the panic was on the thread that made a blocking call, it
-    /// continues there when C has returned. Of a [`Request`](crate::Request) it is the error alone. Elements of another
+    /// panicked may get the error in its next call. If it panicked on the thread of a blocking call, the panic
+    /// resumes there after C has returned. A [`Request`](crate::Request) returns only the error. Elements of another
     /// type fail the call.
     pub fn new<T: Element, F: Fn(&mut [T], &[T]) + Send + Sync + 'static>(
         name: &str,

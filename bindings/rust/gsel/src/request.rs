@@ -119,7 +119,7 @@ impl<B> Drop for Buffers<B> {
 }
 
 impl<B> Buffers<B> {
-    /// Leaks what a call uses that goes on, since it is dropped in an operation of its own.
+    /// Leaks the buffers of a call that is still running, since they are dropped in an operation of its own.
     fn leak_around(&mut self, handle: &Handle) {
         if handle.is_around_this() {
             self.0 = std::ptr::null_mut();
@@ -150,8 +150,8 @@ impl<B> Request<B> {
         self.handle.wait()?;
         Ok(self.take_buffers())
     }
-    /// Waits for the end, so long at most: whether it has come; its error, if the call has ended with one. Zero looks and
-    /// does not wait.
+    /// Waits at most `time` for the end: whether the call has ended, or its error if it has ended with one. Zero looks
+    /// and does not wait.
     pub fn wait_for(&mut self, time: Duration) -> Result<bool> {
         self.handle.wait_for(time)
     }

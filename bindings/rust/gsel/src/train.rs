@@ -4,11 +4,13 @@ use crate::comm::{Counts, Shared};
 use crate::error::{check, filled, made};
 use crate::guard;
 use crate::optimizer::Optimizer;
-use crate::{text, Axis, Comm, Config, Model, ParamId, Program, Result, ValueId};
+use crate::state::AddedState;
+use crate::{text, Axis, CheckpointOptions, Comm, Config, Model, ParamId, Program, Result, ValueId};
 use gsel_sys as sys;
 use std::borrow::Borrow;
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::os::raw::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -81,6 +83,7 @@ pub struct Trainer<C: Borrow<Comm> = Comm> {
     trainer: NonNull<sys::gsel_trainer>,
     comm: C,
     _alive: Arc<Shared>,
+    pub(crate) added: Vec<AddedState>,
     not_sync: PhantomData<Cell<()>>,
 }
 // One thread at a time; the closures it keeps are Send, and so is the communicator if it is owned.
@@ -90,6 +93,22 @@ impl<C: Borrow<Comm>> Trainer<C> {
     /// Compiles the model to programs and initialises the parameters. A collective. Errors: see `gsel_trainer_create`;
     /// those of a configuration have file, line and key.
     pub fn new(comm: C, model: &Model, options: TrainerOptions<'_>) -> Result<Self> {
+        Trainer::made(comm, options, |comm, raw, out, error| unsafe {
+            sys::gsel_trainer_create(comm, model.raw(), raw, out, error)
+        })
+    }
+
+    /// The trainer that a call of C makes.
+    pub(crate) fn made(
+        comm: C,
+        options: TrainerOptions<'_>,
+        call: impl FnOnce(
+            *mut sys::gsel_comm,
+            *const sys::gsel_trainer_options,
+            *mut *mut sys::gsel_trainer,
+            *mut *mut sys::gsel_error,
+        ) -> sys::gsel_status,
+    ) -> Result<Self> {
         let mut raw = sys::sized::<sys::gsel_trainer_options>();
         raw.config = options
             .config
@@ -106,8 +125,7 @@ impl<C: Borrow<Comm>> Trainer<C> {
             .map_or(std::ptr::null(), |optimizer| optimizer as *const _);
         let alive = comm.borrow().shared.clone();
         let trainer = guard::resuming(|| {
-            let (comm, model) = (alive.comm.as_ptr(), model.raw());
-            let result = made(|out, error| unsafe { sys::gsel_trainer_create(comm, model, &raw, out, error) });
+            let result = made(|out, error| call(alive.comm.as_ptr(), &raw, out, error));
             if result.is_err() {
                 // A call that fails has kept nothing.
                 unsafe {
@@ -123,8 +141,27 @@ impl<C: Borrow<Comm>> Trainer<C> {
             trainer,
             comm,
             _alive: alive,
+            added: Vec::new(),
             not_sync: PhantomData,
         })
+    }
+
+    /// The same trainer, which C has moved to this communicator; leaves the one from before.
+    pub(crate) fn moved_to<D: Borrow<Comm>>(self, comm: D, alive: Arc<Shared>) -> Trainer<D> {
+        let mut before = ManuallyDrop::new(self);
+        let moved = Trainer {
+            trainer: before.trainer,
+            comm,
+            _alive: alive,
+            added: std::mem::take(&mut before.added),
+            not_sync: PhantomData,
+        };
+        // Nobody else drops these, and `before` is not used again.
+        unsafe {
+            std::ptr::drop_in_place(&mut before.comm);
+            std::ptr::drop_in_place(&mut before._alive);
+        }
+        moved
     }
 
     pub(crate) fn raw(&self) -> *mut sys::gsel_trainer {
@@ -220,9 +257,30 @@ impl<C: Borrow<Comm>> Trainer<C> {
         check(|error| unsafe { sys::gsel_trainer_set_learning_rate(self.raw(), rate, error) })
     }
     /// Saves the trainer between steps as `folder/step-NNNNNNNNNNNN`. A collective.
-    pub fn save(&mut self, folder: &str) -> Result<CheckpointReport> {
-        let folder = text::given(folder);
-        filled(|out, error| unsafe { sys::gsel_trainer_save(self.raw(), folder, out, error) }).map(CheckpointReport::of)
+    pub fn save(&mut self, folder: &str, options: &CheckpointOptions) -> Result<CheckpointReport> {
+        let (folder, options) = (text::given(folder), options.raw());
+        filled(|out, error| unsafe { sys::gsel_trainer_save(self.raw(), folder, &options, out, error) })
+            .map(CheckpointReport::of)
+    }
+    /// The same in the background: returns when the state of this rank is copied to host memory, and a thread writes the
+    /// copy while training goes on. One at a time. A collective.
+    pub fn save_begin(&mut self, folder: &str, options: &CheckpointOptions) -> Result<CheckpointReport> {
+        let (folder, options) = (text::given(folder), options.raw());
+        filled(|out, error| unsafe { sys::gsel_trainer_save_begin(self.raw(), folder, &options, out, error) })
+            .map(CheckpointReport::of)
+    }
+    /// What became of [`save_begin`](Trainer::save_begin).
+    pub fn save_state(&self) -> SaveState {
+        SaveState::of(unsafe { sys::gsel_trainer_save_state(self.raw()) })
+    }
+    /// Waits until the save in the background has ended, and takes its outcome. `None`: there is none to take. Not a
+    /// collective. Dropping the trainer waits, too.
+    pub fn save_wait(&mut self) -> Result<Option<CheckpointReport>> {
+        if self.save_state() == SaveState::None {
+            return Ok(None);
+        }
+        filled(|out, error| unsafe { sys::gsel_trainer_save_wait(self.raw(), out, error) })
+            .map(|out| Some(CheckpointReport::of(out)))
     }
     /// Loads a checkpoint, or the newest of a folder of checkpoints, whatever strategy and number of ranks saved it. A collective.
     pub fn load(&mut self, path: &str) -> Result<CheckpointReport> {
@@ -264,7 +322,7 @@ impl<C: Borrow<Comm>> Trainer<C> {
 
 impl<C: Borrow<Comm>> Drop for Trainer<C> {
     fn drop(&mut self) {
-        unsafe { sys::gsel_trainer_free(self.raw()) }
+        unsafe { sys::gsel_trainer_free(self.raw()) } // which uses self.added no more
     }
 }
 
@@ -276,6 +334,13 @@ impl std::ops::Deref for StepReport {
     type Target = sys::gsel_step_report;
     fn deref(&self) -> &sys::gsel_step_report {
         &self.0
+    }
+}
+
+impl StepReport {
+    /// What had become of a save in the background when the step ended.
+    pub fn save_state(&self) -> SaveState {
+        SaveState::of(self.save)
     }
 }
 
@@ -299,8 +364,12 @@ pub struct CheckpointReport {
     pub bytes: u64,
     /// Bytes of tensors that this rank's placement needs.
     pub needed_bytes: u64,
-    /// How long it took.
+    /// How long it took; of a save in the background: until all was on the disk.
     pub seconds: f64,
+    /// How long training waited.
+    pub blocked_seconds: f64,
+    /// Of a save in the background: the copy of the state, in `blocked_seconds`.
+    pub copy_seconds: f64,
 }
 
 impl CheckpointReport {
@@ -310,6 +379,36 @@ impl CheckpointReport {
             bytes: out.bytes,
             needed_bytes: out.needed_bytes,
             seconds: out.seconds,
+            blocked_seconds: out.blocked_seconds,
+            copy_seconds: out.copy_seconds,
+        }
+    }
+}
+
+/// What became of a save in the background: the same on every rank, though not at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SaveState {
+    /// None was begun, or its outcome was taken.
+    None,
+    /// Its files are being written.
+    UnderWay,
+    /// All is on the disk.
+    Done,
+    /// There is no checkpoint of that step; [`Trainer::save_wait`] says why.
+    Failed,
+    /// Another state, of a newer library.
+    Other(i32),
+}
+
+impl SaveState {
+    fn of(state: i32) -> Self {
+        match state {
+            sys::GSEL_SAVE_NONE => SaveState::None,
+            sys::GSEL_SAVE_UNDER_WAY => SaveState::UnderWay,
+            sys::GSEL_SAVE_DONE => SaveState::Done,
+            sys::GSEL_SAVE_FAILED => SaveState::Failed,
+            other => SaveState::Other(other),
         }
     }
 }

@@ -1,59 +1,15 @@
 //! Trainers, driven by push and by pull: the same parameter by both, on 1 to 3 ranks, and failures that reach every rank.
 //!
-//! The model is the smallest there is: loss = (w - x)^2 over samples x = 1, 3, 5, ...; with n ranks and n samples per step the
-//! mean of x is n, and plain SGD with rate 1/4 halves the distance to it: w = n/2, then 3n/4.
+//! With n ranks and n samples per step w = n/2 after a step, then 3n/4.
+#[path = "support/distance.rs"]
+mod distance;
 mod support;
+use distance::*;
 use gsel::*;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use support::ranks;
-
-fn forward(call: &Forward<'_>) -> Outcome {
-    let (w, x) = (call.param::<f32>(0)[0], call.input::<f32>(0));
-    call.output::<f64>(0)[0] = x.iter().map(|x| f64::from((w - x) * (w - x))).sum();
-    call.output::<f64>(1)[0] = x.len() as f64;
-    Ok(())
-}
-
-fn backward(call: &Backward<'_>) -> Outcome {
-    let (w, x) = (call.param::<f32>(0)[0], call.input::<f32>(0));
-    let gradient: f32 = x.iter().map(|x| 2.0 * (w - x)).sum();
-    let sum = &mut call.d_param(0)[0];
-    *sum = if call.accumulate() { *sum + gradient } else { gradient };
-    Ok(())
-}
-
-fn fill(request: &DataRequest<'_>, n: usize) -> DataOutcome {
-    for (x, id) in request.elements::<f32>().iter_mut().zip(request.sample_ids()) {
-        *x = (2 * (id % n as i64) + 1) as f32;
-    }
-    Ok(Data::Filled)
-}
-
-/// The model with these kernels; parameter w and value x.
-fn described(forward: impl Fn(&Forward<'_>) -> Outcome + Send + Sync + 'static) -> Result<(Model, ParamId, ValueId)> {
-    let mut model = Model::new()?;
-    let w = model.add_param(Param::new("w", &[1]))?;
-    let x = model.add_value(Value::input("x", &[1]))?;
-    let outputs = [
-        model.add_value(Value::scalar("loss"))?,
-        model.add_value(Value::scalar("weight"))?,
-    ];
-    model.add_layer(
-        Layer::loss("distance", &[x], outputs, &[w])
-            .forward(forward)
-            .backward(backward),
-    )?;
-    Ok((model, w, x))
-}
-
-fn config(n: usize) -> Config {
-    let sgd = Config::builder()
-        .set("train.optimizer", "sgd")
-        .set("train.learning_rate", 0.25)
-        .set("train.weight_decay", 0);
-    sgd.set("train.batch", n).build().unwrap()
-}
 
 /// Drops are counted: what a closure holds is released once.
 struct Counted(Arc<AtomicUsize>);
@@ -138,7 +94,10 @@ fn weights_go_through_a_file() {
         assert_eq!(written.bytes, if trainer.comm().rank() == 0 { 2 } else { 0 });
         trainer.step().unwrap();
         let read = trainer.load_weights(&file, Some(&map)).unwrap();
-        assert_eq!((read.tensors, read.widened, read.bytes, read.needed_bytes), (1, 1, 2, 2));
+        assert_eq!(
+            (read.tensors, read.widened, read.bytes, read.needed_bytes),
+            (1, 1, 2, 2)
+        );
         let mut value = [0f32];
         trainer.read_param(w, &mut value).unwrap();
         assert_eq!(value[0], 1.0);
@@ -146,6 +105,48 @@ fn weights_go_through_a_file() {
         assert_eq!(refused.code, Code::MISMATCH);
     });
     std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_checkpoint_is_saved_loaded_and_rewritten() {
+    let folder = std::env::temp_dir().join(format!("gsel-rust-checkpoint-{}", std::process::id()));
+    let path = folder.to_str().unwrap().to_string();
+    let run = path.clone();
+    ranks(2, move |comm| {
+        let (model, w, _) = described(forward).unwrap();
+        let config = config(2);
+        let options = TrainerOptions::new().config(&config).data(|request| fill(request, 2));
+        let mut trainer = Trainer::new(comm, &model, options).unwrap();
+        let (mut saved, mut value) = ([0f32], [0f32]);
+        for _ in 0..3 {
+            trainer.step().unwrap();
+            trainer.save(&run, &CheckpointOptions::new().keep(2)).unwrap();
+        }
+        trainer.read_param(w, &mut saved).unwrap();
+        trainer.step().unwrap();
+        assert_eq!(trainer.load(&run).unwrap().step, 3);
+        trainer.read_param(w, &mut value).unwrap();
+        assert_eq!(saved, value);
+    });
+    let steps = std::fs::read_dir(&folder).unwrap().filter(|entry| {
+        let name = entry.as_ref().unwrap().file_name();
+        name.to_str().unwrap().starts_with("step-")
+    });
+    assert_eq!(steps.count(), 2);
+    let mut checkpoint = Checkpoint::open(&path).unwrap();
+    checkpoint.verify().unwrap();
+    let (info, entries) = (checkpoint.info().unwrap(), checkpoint.entries().unwrap());
+    assert_eq!((info.step, info.learning_rate), (3, None));
+    assert_eq!((entries[0].name.as_str(), entries[0].pieces[0].count), ("param:w", 1));
+    assert_eq!(checkpoint.files().unwrap()[0].name, entries[0].pieces[0].file);
+    checkpoint.reshard(&format!("{}/anew", path), 2).unwrap();
+    let mut anew = Checkpoint::open(&format!("{}/anew", path)).unwrap();
+    assert_eq!(checkpoint.diff(&mut anew).unwrap(), []);
+    let file = format!("{}/model.safetensors", path);
+    let ended = checkpoint.consolidate_with(&file, true, |_, _| ControlFlow::Break(()));
+    assert_eq!(ended.unwrap_err().code, Code::ABORTED);
+    checkpoint.consolidate(&file, true).unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

@@ -1,0 +1,123 @@
+// checkpoint/contents.cc: see contents.h.
+#include "checkpoint/contents.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "checkpoint/file_plan.h"
+
+namespace gsel::checkpoint {
+
+Contents::Contents(Disk& disk, const CheckpointTexts& texts) : disk_(disk), path_(texts.path) {
+  manifest_ = Manifest::parse(texts.manifest, path_of(kManifestName));
+  const std::string path = path_of(kIndexName);
+  if (file(kIndexName).sums.whole != sum_of(texts.index.data(), texts.index.size()))
+    throw Error(GSEL_ERR_PARSE, path + " is not what the manifest says: it has another sum").at({path, 0, 0, {}});
+  index_ = Index::parse(texts.index, path);
+  index_.check_coverage(path, file_bytes());
+}
+
+const ManifestFile& Contents::file(const std::string& name) const {
+  const auto listed = std::ranges::find(manifest_.files, name, &ManifestFile::name);
+  if (listed == manifest_.files.end())
+    throw Error(GSEL_ERR_PARSE, fmt::format("{} has no {}, which the checkpoint needs", path_of(kManifestName), name))
+        .at({path_of(kManifestName), 0, 0, name});
+  return *listed;
+}
+
+uint64_t Contents::file_bytes() const {
+  uint64_t bytes = 0;
+  for (const ManifestFile& file : manifest_.files) bytes += file.sums.bytes;
+  return bytes;
+}
+
+std::span<const Slice> Contents::slices(int32_t tensor) const {
+  return std::ranges::equal_range(index_.slices, tensor, {}, &Slice::tensor);
+}
+
+Contents::Source& Contents::source(const std::string& name) {
+  const auto found = sources_.find(name);
+  if (found != sources_.end()) return found->second;
+  const std::string path = path_of(name);
+  Source made;
+  made.sums = std::make_unique<BlockComparer>(path, file(name).sums);
+  made.file = disk_.open(path);
+  SafetensorsHeader header =
+      SafetensorsHeader::read(path, made.file->bytes(), [&](uint64_t at, char* dst, size_t bytes) {
+        made.file->read(at, dst, bytes);
+        made.sums->add(at, dst, bytes);
+      });
+  made.data_at = header.data_at;
+  for (StoredTensor& tensor : header.tensors) {
+    std::string key = tensor.key;
+    made.tensors.emplace(std::move(key), std::move(tensor));
+  }
+  return sources_.emplace(name, std::move(made)).first->second;
+}
+
+// Where its elements begin in the file.
+uint64_t Contents::begin_of(const Slice& slice) {
+  const Source& from = source(slice.file);
+  const std::string path = path_of(slice.file);
+  const auto stored = from.tensors.find(slice.key);
+  const auto wrong = [&](const std::string& why) {
+    throw Error(GSEL_ERR_PARSE, fmt::format("safetensors file {}: {} {}", path, in_quotes(slice.key), why))
+        .at({path, 0, 0, slice.key});
+  };
+  if (stored == from.tensors.end()) wrong("is in the index and not in the file");
+  const StoredTensor& tensor = stored->second;
+  if (tensor.dtype() != GSEL_F32) wrong(fmt::format("has the type {}; expected F32", tensor.type_name()));
+  if (tensor.end - tensor.begin != sizeof(float) * static_cast<uint64_t>(slice.region.count()))
+    wrong(fmt::format("has {} bytes, and the index gives it {} elements", tensor.end - tensor.begin,
+                      slice.region.count()));
+  return from.data_at + tensor.begin;
+}
+
+void Contents::find(int32_t tensor, const Region& region,
+                    const std::function<void(const std::string& file, FileRead)>& add) {
+  for (const Slice& slice : slices(tensor)) {
+    SharedRuns runs(slice.region, region);
+    auto run = runs.next();
+    if (!run) continue;
+    const uint64_t begin = begin_of(slice);
+    std::optional<FileRead> last;
+    for (; run; run = runs.next()) {
+      const FileRead read{begin + sizeof(float) * static_cast<uint64_t>(run->first_local),
+                          sizeof(float) * static_cast<uint64_t>(run->count), run->second_local};
+      if (last && last->offset + last->bytes == read.offset &&
+          last->local + static_cast<int64_t>(last->bytes / sizeof(float)) == read.local) {
+        last->bytes += read.bytes;
+        continue;
+      }
+      if (last) add(slice.file, *last);
+      last = read;
+    }
+    add(slice.file, *last);
+  }
+}
+
+FileRead Contents::find_user(const IndexUser& user, int32_t rank) {
+  const std::string file = name_of_file(rank), key = user_key(user.name), path = path_of(file);
+  const Source& from = source(file);
+  const auto stored = from.tensors.find(key);
+  if (stored == from.tensors.end())
+    throw Error(GSEL_ERR_PARSE,
+                fmt::format("safetensors file {}: {} is in the index and not in the file", path, in_quotes(key)))
+        .at({path, 0, 0, key});
+  return {from.data_at + stored->second.begin, stored->second.end - stored->second.begin, 0};
+}
+
+void Contents::read(int32_t tensor, const Region& region, float* dst) {
+  find(tensor, region, [&](const std::string& file, const FileRead& read) {
+    source(file).file->read(read.offset, dst + read.local, read.bytes);
+  });
+}
+
+void Contents::read(const std::string& file, uint64_t offset, void* dst, size_t bytes) {
+  Source& from = source(file);
+  from.file->read(offset, dst, bytes);
+  from.sums->add(offset, dst, bytes);
+}
+
+}  // namespace gsel::checkpoint

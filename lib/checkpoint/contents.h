@@ -1,0 +1,66 @@
+// checkpoint/contents.h: what is in a checkpoint, and where in its files the elements of any region of a tensor are,
+// whoever wrote them. Headers are read when a file is first needed. Does not know trainers.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "checkpoint/disk.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/index.h"
+#include "checkpoint/safetensors.h"
+
+namespace gsel::checkpoint {
+
+// Consecutive bytes of a file, which are elements of a region from `local` on.
+struct FileRead {
+  uint64_t offset = 0, bytes = 0;
+  int64_t local = 0;
+};
+
+class Contents {
+ public:
+  // GSEL_ERR_PARSE: manifest or index; also an index with another sum than the manifest's.
+  Contents(Disk& disk, const CheckpointTexts& texts);
+
+  Disk& disk() const { return disk_; }
+  const std::string& path() const { return path_; }
+  const Manifest& manifest() const { return manifest_; }
+  const Index& index() const { return index_; }
+  std::string path_of(const std::string& file) const { return path_ + "/" + file; }
+  const ManifestFile& file(const std::string& name) const;  // GSEL_ERR_PARSE: not in the manifest
+  uint64_t file_bytes() const;
+  std::span<const Slice> slices(int32_t tensor) const;
+
+  // Reads that make up the region, none twice; those of one file in the order of the region. GSEL_ERR_PARSE with file
+  // and key where a file is not as the index says; GSEL_ERR_IO.
+  void find(int32_t tensor, const Region& region, const std::function<void(const std::string& file, FileRead)>& add);
+  // dst: the elements of the region.
+  void read(int32_t tensor, const Region& region, float* dst);
+  // The same bytes of a file; compares the sums of blocks that are read whole, in ascending order. GSEL_ERR_PARSE.
+  void read(const std::string& file, uint64_t offset, void* dst, size_t bytes);
+  // Where the bytes of a state of the embedder's are; rank: whose file has them. GSEL_ERR_PARSE.
+  FileRead find_user(const IndexUser& user, int32_t rank);
+  // Whether the slice is in its file; errors as of find.
+  void check(const Slice& slice) { begin_of(slice); }
+
+ private:
+  struct Source {
+    std::unique_ptr<DiskFile> file;
+    std::map<std::string, StoredTensor> tensors;
+    uint64_t data_at = 0;
+    std::unique_ptr<BlockComparer> sums;
+  };
+  Source& source(const std::string& name);
+  uint64_t begin_of(const Slice& slice);
+
+  Disk& disk_;
+  const std::string path_;
+  Manifest manifest_;
+  Index index_;
+  std::map<std::string, Source> sources_;
+};
+
+}  // namespace gsel::checkpoint

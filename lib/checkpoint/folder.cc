@@ -1,0 +1,212 @@
+// checkpoint/folder.cc: see folder.h.
+#include "checkpoint/folder.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+
+namespace gsel::checkpoint {
+namespace {
+
+constexpr uint64_t kMostManifestBytes = uint64_t{1} << 28;
+constexpr uint64_t kMostIndexBytes = uint64_t{1} << 30;
+constexpr uint64_t kSpareBytes = uint64_t{1} << 20;  // on the disk, for the index and what the file system needs
+constexpr const char* kTrashPrefix = ".trash-";
+constexpr const char* kStepPrefix = "step-";
+
+std::string text_of_file(Disk& disk, const std::string& path, uint64_t most) {
+  const auto file = disk.open(path);
+  if (file->bytes() > most)
+    throw Error(GSEL_ERR_PARSE, fmt::format("{} has {} bytes; expected at most {}", path, file->bytes(), most))
+        .at({path, 0, 0, {}});
+  std::string text(file->bytes(), '\0');
+  file->read(0, text.data(), text.size());
+  return text;
+}
+
+// The text of a manifest whose files are there with their sizes.
+std::string whole_manifest(Disk& disk, const std::string& path) {
+  const std::string file = path + "/" + kManifestName;
+  std::string text = text_of_file(disk, file, kMostManifestBytes);
+  for (const ManifestFile& of : Manifest::parse(text, file).files) {
+    const std::string name = path + "/" + of.name;
+    if (const uint64_t bytes = disk.open(name)->bytes(); bytes != of.sums.bytes)
+      throw Error(GSEL_ERR_PARSE, fmt::format("{} has {} bytes, and the manifest says {}", name, bytes, of.sums.bytes))
+          .at({name, 0, 0, {}});
+  }
+  return text;
+}
+
+// The newest first.
+std::vector<std::string> names_of_steps(Disk& disk, const std::string& folder) {
+  std::vector<std::string> names = disk.names(folder);
+  std::erase_if(names, [](const std::string& name) { return !name.starts_with(kStepPrefix); });
+  std::ranges::reverse(names);
+  return names;
+}
+
+bool is_whole(Disk& disk, const std::string& path) {
+  try {
+    whole_manifest(disk, path);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void remove_folder(Disk& disk, const std::string& path) {
+  for (const std::string& name : disk.names(path)) disk.remove(path + "/" + name);
+  disk.remove(path);
+}
+
+void put_file(Disk& disk, const std::string& path, const std::string& text) {
+  const auto file = disk.create(path);
+  file->write(0, text.data(), text.size());
+  file->sync();
+}
+
+}  // namespace
+
+std::string name_of_step(int64_t step) {
+  return fmt::format("{}{:012}", kStepPrefix, step);
+}
+
+void check_path(const std::string& path, const char* name) {
+  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+  if (path.empty()) fail(GSEL_ERR_ARG, "{} is empty; expected a path", name);
+  if (std::ranges::any_of(path, is_control))
+    fail(GSEL_ERR_ARG, "{} is {}, with control characters; expected a path", name, in_quotes(path));
+}
+
+std::string parent_of(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  const size_t slash = path.rfind('/');
+  return slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+CheckpointTexts find_checkpoint(Disk& disk, const std::string& given) {
+  CheckpointTexts texts{given, {}, {}};
+  if (disk.exists(given + "/" + kManifestName)) {
+    texts.manifest = whole_manifest(disk, given);
+  } else {
+    std::optional<Error> why;
+    for (const std::string& name : names_of_steps(disk, given)) try {
+        texts.path = given + "/" + name;
+        texts.manifest = whole_manifest(disk, texts.path);
+        break;
+      } catch (const Error& e) {
+        if (!why) why = e;
+      }
+    if (texts.manifest.empty() && why)
+      throw Error(GSEL_ERR_NOT_FOUND, given + " has no whole checkpoint").at({given, 0, 0, {}}).because(*why);
+    if (texts.manifest.empty())
+      throw Error(GSEL_ERR_NOT_FOUND, given + " has no checkpoint; expected one, or a folder with some")
+          .at({given, 0, 0, {}});
+  }
+  texts.index = text_of_file(disk, texts.path + "/" + kIndexName, kMostIndexBytes);
+  return texts;
+}
+
+FileWriter::FileWriter(Disk& disk, const std::string& path, const SafetensorsHeader& header) {
+  const std::string head = header.text();
+  file_ = disk.create(path);
+  const uint64_t bytes = head.size() + (header.tensors.empty() ? 0 : header.tensors.back().end);
+  file_->reserve(bytes);
+  blocks_ = std::make_unique<BlockWriter>(*file_, bytes, disk.write_threads());
+  put(head.data(), head.size());
+}
+
+void FileWriter::put(const void* data, size_t bytes) {
+  blocks_->put(data, bytes);
+  sums_.add(data, bytes);
+}
+
+FileSums FileWriter::finish() {
+  blocks_->finish();
+  file_->sync();
+  return sums_.sums();
+}
+
+NewCheckpoint::NewCheckpoint(Disk& disk, const std::string& folder, int64_t step, uint64_t nonce)
+    : disk_(disk),
+      folder_(folder),
+      nonce_(fmt::format("{:016x}", nonce)),
+      step_(step),
+      final_(folder + "/" + name_of_step(step)),
+      temporary_(fmt::format("{}/.saving-{}-{}", folder, step, nonce_)) {}
+
+void NewCheckpoint::begin(uint64_t bytes) {
+  if (!disk_.exists(folder_)) {
+    disk_.make_folder(folder_);
+    disk_.sync_folder(parent_of(folder_));
+  }
+  if (disk_.exists(final_))
+    throw Error(GSEL_ERR_STATE, final_ + " is there already; remove it, or save into another folder")
+        .at({final_, 0, 0, {}});
+  if (const uint64_t free = disk_.free_bytes(folder_); free < bytes + kSpareBytes)
+    throw Error(GSEL_ERR_IO,
+                fmt::format("{} has {} bytes free, and the checkpoint needs {}", folder_, free, bytes + kSpareBytes))
+        .at({folder_, 0, 0, {}});
+  disk_.make_folder(temporary_);
+}
+
+void NewCheckpoint::commit(const std::string& index, std::vector<std::string> files) {
+  put_file(disk_, path_of(kIndexName), index);
+  FileSummer sums;
+  sums.add(index.data(), index.size());
+  files.push_back(ManifestFile{kIndexName, sums.sums()}.text());
+  put_file(disk_, path_of(kManifestName), Manifest::text(step_, files));
+  disk_.sync_folder(temporary_);
+  disk_.rename(temporary_, final_);
+  is_committed_ = true;
+  disk_.sync_folder(folder_);
+  const std::string latest = folder_ + "/.latest-" + nonce_;
+  put_file(disk_, latest, name_of_step(step_) + "\n");
+  disk_.rename(latest, folder_ + "/" + kLatestName);
+  disk_.sync_folder(folder_);
+}
+
+// A folder loses its name before its files go, so that what has a checkpoint's name is whole. Files that an earlier
+// call left over go as well.
+void NewCheckpoint::remove_older(int32_t keep) noexcept {
+  if (keep <= 0) return;
+  try {
+    int32_t kept = 1;  // this one
+    bool is_newest = true, removes = false;
+    for (const std::string& name : names_of_steps(disk_, folder_)) {
+      if (!is_whole(disk_, folder_ + "/" + name)) continue;
+      const bool is_this = name == name_of_step(step_);
+      if (!is_this && (is_newest || kept < keep)) {
+        ++kept;
+      } else if (!is_this) {
+        disk_.rename(folder_ + "/" + name, fmt::format("{}/{}{}-{}", folder_, kTrashPrefix, name, nonce_));
+        removes = true;
+      }
+      is_newest = false;
+    }
+    if (removes) disk_.sync_folder(folder_);
+    for (const std::string& name : disk_.names(folder_))
+      if (name.starts_with(kTrashPrefix)) remove_folder(disk_, folder_ + "/" + name);
+  } catch (...) {
+    log(GSEL_LOG_WARN, "checkpoint", "an older checkpoint is not removed: {}", current_error().message());
+  }
+}
+
+void NewCheckpoint::undo(const std::string& file) noexcept {
+  try {
+    if (!is_committed_) disk_.remove(path_of(file));
+  } catch (...) {
+  }
+}
+
+void NewCheckpoint::undo() noexcept {
+  try {
+    if (!is_committed_) remove_folder(disk_, temporary_);
+  } catch (...) {
+  }
+}
+
+}  // namespace gsel::checkpoint

@@ -1,0 +1,76 @@
+// checkpoint/folder.h: a folder of checkpoints: its newest whole one, a new one under a temporary name until all is on
+// the disk, and which older ones go. Does not know tensors.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/block_writer.h"
+#include "checkpoint/disk.h"
+#include "checkpoint/index.h"
+#include "checkpoint/safetensors.h"
+
+namespace gsel::checkpoint {
+
+// Of the step in a folder of checkpoints.
+std::string name_of_step(int64_t step);
+
+// GSEL_ERR_ARG: empty, or with control characters. name: of the argument.
+void check_path(const std::string& path, const char* name);
+// "." for a name alone.
+std::string parent_of(std::string path);
+
+// The two JSON files of a checkpoint.
+struct CheckpointTexts {
+  std::string path, manifest, index;
+};
+
+// given: a checkpoint, or a folder with several: the newest that is whole, which is one whose manifest is right and
+// whose files are there with their sizes. GSEL_ERR_NOT_FOUND, GSEL_ERR_PARSE, GSEL_ERR_IO.
+CheckpointTexts find_checkpoint(Disk& disk, const std::string& given);
+
+// A safetensors file that is written from its beginning on, with its sums.
+class FileWriter {
+ public:
+  // There must be none. Takes room for the whole file, and writes the header.
+  FileWriter(Disk& disk, const std::string& path, const SafetensorsHeader& header);
+  void put(const void* data, size_t bytes);
+  // The file is on the disk.
+  FileSums finish();
+
+ private:
+  std::unique_ptr<DiskFile> file_;
+  FileSummer sums_;
+  std::unique_ptr<BlockWriter> blocks_;
+};
+
+// A checkpoint that is written. Calls that say so are made by one rank for all.
+class NewCheckpoint {
+ public:
+  // nonce: the same on all ranks.
+  NewCheckpoint(Disk& disk, const std::string& folder, int64_t step, uint64_t nonce);
+
+  // One rank. The folders, if there is room for so many bytes of tensors. GSEL_ERR_STATE: there is one of this step.
+  void begin(uint64_t bytes);
+  // Of a file, while the checkpoint is written.
+  std::string path_of(const std::string& file) const { return temporary_ + "/" + file; }
+  // One rank, when the files are on the disk. files: the manifest's items.
+  void commit(const std::string& index, std::vector<std::string> files);
+  // One rank, after commit: removes all whole checkpoints but this one, the newest, and so many that `keep` are left.
+  // 0: keeps all. What cannot be removed is logged.
+  void remove_older(int32_t keep) noexcept;
+  // After an error: removes this rank's file, or, on one rank, all. What cannot be removed is no checkpoint either: it
+  // has no manifest, or its temporary name.
+  void undo(const std::string& file) noexcept;
+  void undo() noexcept;
+
+ private:
+  Disk& disk_;
+  const std::string folder_, nonce_;
+  const int64_t step_;
+  const std::string final_, temporary_;
+  bool is_committed_ = false;
+};
+
+}  // namespace gsel::checkpoint

@@ -1,0 +1,315 @@
+// checkpoint/tools.cc: see tools.h.
+#include "checkpoint/tools.h"
+
+#include <gsel/checkpoint.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "base/os.h"
+#include "base/text.h"
+#include "checkpoint/file_plan.h"
+
+namespace gsel::checkpoint {
+namespace {
+
+constexpr int32_t kMostFiles = 65536;
+
+class Meter {
+ public:
+  Meter(const Progress& progress, uint64_t total) : progress_(progress), total_(total) { add(0); }
+  void add(uint64_t bytes) {
+    done_ += bytes;
+    if (progress_ && !progress_(done_, total_))
+      fail(GSEL_ERR_ABORTED, "the progress callback ended the call after {} of {} bytes", done_, total_);
+  }
+
+ private:
+  const Progress& progress_;
+  const uint64_t total_;
+  uint64_t done_ = 0;
+};
+
+// Calls use(part) with parts of a region that fit into the buffer.
+template <class Use>
+void by_parts(const Region& region, Use&& use) {
+  for (int64_t first = 0; first < region.count(); first += kBlockElems)
+    use(region.part(first, std::min(kBlockElems, region.count() - first)));
+}
+
+void verify_file(Contents& contents, const ManifestFile& file, Meter& meter) {
+  const std::string path = contents.path_of(file.name);
+  const auto opened = contents.disk().open(path);
+  BlockComparer blocks(path, file.sums);
+  Sum whole;
+  std::vector<char> buffer;
+  for (uint64_t at = 0; at < file.sums.bytes; at += buffer.size()) {
+    buffer.resize(std::min(kBlockBytes, file.sums.bytes - at));
+    opened->read(at, buffer.data(), buffer.size());
+    blocks.add(at, buffer.data(), buffer.size());
+    whole.add(buffer.data(), buffer.size());
+    meter.add(buffer.size());
+  }
+  if (whole.text() != file.sums.whole)
+    throw Error(GSEL_ERR_PARSE,
+                fmt::format("{} has the sum {}, and the manifest says {}", path, whole.text(), file.sums.whole))
+        .at({path, 0, 0, {}});
+}
+
+void verify(Contents& contents, Meter& meter) {
+  for (const ManifestFile& file : contents.manifest().files) verify_file(contents, file, meter);
+  for (const Slice& slice : contents.index().slices) contents.check(slice);
+}
+
+// ---- diff -----------------------------------------------------------------------------------------------------------
+
+class Comparing {
+ public:
+  Comparing(Contents& first, Contents& second, const Progress& progress)
+      : first_(first), second_(second), meter_(progress, common_bytes()) {}
+
+  std::vector<Difference> run() {
+    numbers();
+    for (size_t t = 0; t < tensors(first_).size(); ++t) {
+      const IndexTensor& tensor = tensors(first_)[t];
+      if (const auto other = find(second_, tensor.name))
+        compare(static_cast<int32_t>(t), *other, tensor);
+      else
+        found_.push_back({GSEL_CHECKPOINT_DIFFERS_ONLY_FIRST, tensor.name, shape_text(tensor), {}});
+    }
+    for (const IndexTensor& tensor : tensors(second_))
+      if (!find(first_, tensor.name))
+        found_.push_back({GSEL_CHECKPOINT_DIFFERS_ONLY_SECOND, tensor.name, {}, shape_text(tensor)});
+    return std::move(found_);
+  }
+
+ private:
+  using ByName = std::map<std::string_view, int32_t>;
+
+  static const std::vector<IndexTensor>& tensors(const Contents& of) { return of.index().tensors; }
+  static std::string shape_text(const IndexTensor& tensor) {
+    return fmt::format("[{}]", fmt::join(tensor.shape, ", "));
+  }
+  static ByName by_name(const Contents& of) {
+    ByName names;
+    for (const IndexTensor& tensor : tensors(of)) names.emplace(tensor.name, static_cast<int32_t>(names.size()));
+    return names;
+  }
+  std::optional<int32_t> find(const Contents& in, const std::string& name) const {
+    const ByName& names = &in == &first_ ? first_names_ : second_names_;
+    const auto found = names.find(name);
+    return found == names.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  uint64_t common_bytes() const {
+    uint64_t bytes = 0;
+    for (const IndexTensor& tensor : tensors(first_))
+      if (find(second_, tensor.name)) bytes += bytes_of(tensor);
+    return bytes;
+  }
+
+  void numbers() {
+    const auto compare = [&](const char* name, const auto& a, const auto& b) {
+      if (a != b) found_.push_back({GSEL_CHECKPOINT_DIFFERS_NUMBER, name, fmt::format("{}", a), fmt::format("{}", b)});
+    };
+    const TrainingNumbers &a = first_.index().numbers, &b = second_.index().numbers;
+    const auto rate = [](const TrainingNumbers& of) {
+      return of.learning_rate ? fmt::format("{}", *of.learning_rate) : std::string("as configured");
+    };
+    compare("step", a.step, b.step);
+    compare("updates", a.updates, b.updates);
+    compare("optimizer", first_.index().optimizer, second_.index().optimizer);
+    compare("learning_rate", rate(a), rate(b));
+    compare("loss_scale", a.loss_scale, b.loss_scale);
+    compare("good_steps", a.good_steps, b.good_steps);
+    compare("overflows_left", a.overflows_left, b.overflows_left);
+  }
+
+  void compare(int32_t a, int32_t b, const IndexTensor& tensor) {
+    const IndexTensor& other = tensors(second_)[static_cast<size_t>(b)];
+    if (other.shape != tensor.shape) {
+      found_.push_back({GSEL_CHECKPOINT_DIFFERS_SHAPE, tensor.name, shape_text(tensor), shape_text(other)});
+      meter_.add(bytes_of(tensor));
+      return;
+    }
+    Difference difference{GSEL_CHECKPOINT_DIFFERS_VALUES, tensor.name, {}, {}};
+    by_parts(Region(tensor.shape), [&](const Region& part) {
+      const auto count = static_cast<size_t>(part.count());
+      x_.resize(count), y_.resize(count);
+      first_.read(a, part, x_.data());
+      second_.read(b, part, y_.data());
+      compare(part.range().begin, difference);
+      meter_.add(sizeof(float) * count);
+    });
+    if (difference.count > 0) found_.push_back(std::move(difference));
+  }
+
+  // By bits, so that a NaN equals itself and -0 is not 0.
+  void compare(int64_t begin, Difference& difference) {
+    if (std::memcmp(x_.data(), y_.data(), sizeof(float) * x_.size()) == 0) return;
+    for (size_t i = 0; i < x_.size(); ++i) {
+      if (std::memcmp(&x_[i], &y_[i], sizeof(float)) == 0) continue;
+      if (difference.count++ == 0) {
+        difference.element = begin + static_cast<int64_t>(i);
+        difference.first = fmt::format("{}", x_[i]);
+        difference.second = fmt::format("{}", y_[i]);
+      }
+      const double by = std::fabs(double{x_[i]} - double{y_[i]});
+      difference.largest = std::isnan(by) ? std::numeric_limits<double>::infinity() : std::max(difference.largest, by);
+    }
+  }
+
+  Contents &first_, &second_;
+  const ByName first_names_ = by_name(first_), second_names_ = by_name(second_);
+  Meter meter_;
+  std::vector<float> x_, y_;
+  std::vector<Difference> found_;
+};
+
+// ---- new files ------------------------------------------------------------------------------------------------------
+
+void copy(Contents& from, int32_t tensor, const Region& region, FileWriter& to, Meter& meter) {
+  std::vector<float> buffer;
+  by_parts(region, [&](const Region& part) {
+    buffer.resize(static_cast<size_t>(part.count()));
+    from.read(tensor, part, buffer.data());
+    to.put(buffer.data(), sizeof(float) * buffer.size());
+    meter.add(sizeof(float) * buffer.size());
+  });
+}
+
+uint64_t random_number() {
+  uint64_t number = 0;
+  os::random_bytes(&number, sizeof number);
+  return number;
+}
+
+constexpr std::string_view kParamRole = "param:";
+
+}  // namespace
+
+uint64_t verify(Contents& contents, const Progress& progress) {
+  const uint64_t bytes = contents.file_bytes();
+  Meter meter(progress, bytes);
+  verify(contents, meter);
+  return bytes;
+}
+
+std::vector<Difference> diff(Contents& first, Contents& second, const Progress& progress) {
+  return Comparing(first, second, progress).run();
+}
+
+// "format" is what other readers of such files ask for.
+uint64_t consolidate(Contents& contents, const std::string& file, bool params_only, const Progress& progress) {
+  Disk& disk = contents.disk();
+  check_path(file, "path");
+  SafetensorsHeader header;
+  header.metadata = {{"format", "pt"}, {"step", std::to_string(contents.index().numbers.step)}};
+  std::vector<int32_t> tensors;
+  uint64_t bytes = 0;
+  for (size_t t = 0; t < contents.index().tensors.size(); ++t) {
+    const IndexTensor& tensor = contents.index().tensors[t];
+    if (params_only && !tensor.name.starts_with(kParamRole)) continue;
+    tensors.push_back(static_cast<int32_t>(t));
+    header.tensors.push_back({params_only ? tensor.name.substr(kParamRole.size()) : tensor.name, stored_type(GSEL_F32),
+                              tensor.shape, bytes, bytes + bytes_of(tensor)});
+    bytes += bytes_of(tensor);
+  }
+  if (disk.exists(file)) throw Error(GSEL_ERR_STATE, file + " is there already").at({file, 0, 0, {}});
+  Meter meter(progress, contents.file_bytes() + bytes);
+  verify(contents, meter);
+  const std::string folder = parent_of(file);
+  const std::string temporary = fmt::format("{}/.saving-{:016x}", folder, random_number());
+  try {
+    FileWriter to(disk, temporary, header);
+    for (const int32_t tensor : tensors)
+      copy(contents, tensor, Region(contents.index().tensors[static_cast<size_t>(tensor)].shape), to, meter);
+    to.finish();
+    disk.rename(temporary, file);
+  } catch (...) {
+    try {
+      disk.remove(temporary);
+    } catch (const Error&) {  // the first failure is the one to tell
+    }
+    throw;
+  }
+  disk.sync_folder(folder);
+  return bytes;
+}
+
+// File i of n has the elements [i T / n, (i + 1) T / n) of the T elements of all tensors.
+namespace {
+
+// States of the embedder's that are each rank's own stay in the files of as many ranks.
+void add_users(Contents& contents, std::vector<FilePlan>& files) {
+  const Index& index = contents.index();
+  for (const IndexUser& user : index.users) {
+    if (user.is_of_rank && index.n_ranks != static_cast<int32_t>(files.size()))
+      fail(GSEL_ERR_UNSUPPORTED, "{} is each rank's own, of {} ranks; it cannot be divided among {} files",
+           in_quotes(user.name), index.n_ranks, files.size());
+    for (size_t f = 0; f < (user.is_of_rank ? files.size() : 1); ++f)
+      files[f].add_user(user.name, contents.find_user(user, static_cast<int32_t>(f)).bytes);
+  }
+}
+
+void copy_users(Contents& contents, int32_t rank, FileWriter& to) {
+  for (const IndexUser& user : contents.index().users) {
+    if (!user.is_of_rank && rank != 0) continue;
+    const FileRead read = contents.find_user(user, rank);
+    std::vector<char> bytes(read.bytes);
+    contents.read(name_of_file(rank), read.offset, bytes.data(), bytes.size());
+    to.put(bytes.data(), bytes.size());
+  }
+}
+
+}  // namespace
+
+uint64_t reshard(Contents& contents, const std::string& folder, int32_t n, const Progress& progress) {
+  check_path(folder, "folder");
+  if (n < 1 || n > kMostFiles) fail(GSEL_ERR_ARG, "n is {}; expected 1 to {} files", n, kMostFiles);
+  const Index& index = contents.index();
+  std::vector<FilePlan> files;
+  for (int32_t i = 0; i < n; ++i) files.emplace_back(name_of_file(i), index.numbers.step);
+  int64_t total = 0;
+  for (const IndexTensor& tensor : index.tensors) total += Region(tensor.shape).count();
+  const auto begin_of = [&](size_t i) { return static_cast<int64_t>(static_cast<__int128>(total) * i / n); };
+  int64_t at = 0;  // of all elements
+  size_t file = 0;
+  for (size_t t = 0; t < index.tensors.size(); ++t) {
+    const Region whole(index.tensors[t].shape);
+    for (int64_t first = 0; first < whole.count();) {
+      while (begin_of(file + 1) <= at) ++file;
+      const int64_t count = std::min(whole.count() - first, begin_of(file + 1) - at);
+      files[file].add(static_cast<int32_t>(t), index.tensors[t].name, whole.part(first, count));
+      first += count, at += count;
+    }
+  }
+  add_users(contents, files);
+  const uint64_t bytes = sizeof(float) * static_cast<uint64_t>(total);
+  Meter meter(progress, contents.file_bytes() + bytes);
+  verify(contents, meter);
+  NewCheckpoint made(contents.disk(), folder, index.numbers.step, random_number());
+  made.begin(bytes);
+  try {
+    std::vector<std::string> in_manifest, in_index;
+    for (const FilePlan& plan : files) {
+      if (plan.header.tensors.empty()) continue;
+      FileWriter to(contents.disk(), made.path_of(plan.name), plan.header);
+      for (const Slice& slice : plan.slices) copy(contents, slice.tensor, slice.region, to, meter);
+      copy_users(contents, static_cast<int32_t>(&plan - files.data()), to);
+      in_manifest.push_back(ManifestFile{plan.name, to.finish()}.text());
+      in_index.push_back(Index::text_of(plan.slices, index.tensors));
+    }
+    Index of_these = index;
+    of_these.n_ranks = n;
+    made.commit(of_these.text(in_index), std::move(in_manifest));
+  } catch (...) {
+    made.undo();
+    throw;
+  }
+  return bytes;
+}
+
+}  // namespace gsel::checkpoint
