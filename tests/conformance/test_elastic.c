@@ -1,6 +1,7 @@
 /* Training that goes on with other ranks (gsel_trainer_rebind, gsel_trainer_join): a rank is killed at each of its
- * callbacks in turn; the others shrink, rebind, and end with the losses and parameters of one rank that trained alone,
- * so that no sample is lost or seen twice. The optimizer is Lion, whose sums are exact here (support/layouts.h). */
+ * callbacks in turn, in some cases at every second or third; the others shrink, rebind, and end with the losses and
+ * parameters of one rank that trained alone, so that no sample is lost or seen twice. The optimizer is Lion, whose sums
+ * are exact here (support/layouts.h). */
 #include <ftw.h>
 #include <stdbool.h>
 #include <sys/wait.h>
@@ -164,7 +165,7 @@ static void strike_at_each_callback(const struct case_of* of, outcome* expected,
   char config[1024], folder[64];
   struct change c = {plain(NULL, NULL), of->afterwards, NULL, victim, 0, NULL, NULL, NULL, of->lost};
   int32_t* shared = (int32_t*)shared_memory(SHARED_BYTES);
-  const int stride = 1 + (int)(of - kCases) % 3; /* the first cases at each, the others at some */
+  const int stride = 1 + (int)(of - kCases) % 3; /* 1, 2 or 3, by the case, for the time that it takes */
   snprintf(config, sizeof config, "%s" LION "%s", of->sections, of->more);
   c.t.config = config;
   c.t.expected = expected;

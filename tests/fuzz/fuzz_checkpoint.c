@@ -10,7 +10,7 @@
 
 #include "fuzz/fuzz.h"
 
-static char folder[] = "/tmp/gsel-fuzz-checkpoint-XXXXXX";
+static char folder[] = "/tmp/gsel-fuzz-checkpoint-XXXXXX"; /* mkdtemp fills in the X */
 
 static void remove_folder(void) {
   static const char* const names[] = {"manifest.json", "index.json", "rank-00000.safetensors"};
