@@ -4,7 +4,7 @@
 #include <dlfcn.h>
 #include <sys/socket.h>
 
-#include <atomic>
+#include <mutex>
 
 #include "support/hosts.h"
 
@@ -12,10 +12,19 @@ using namespace gsel::test;
 
 namespace {
 
-std::atomic<int> calls_to_live{-1};  // of the functions below; negative: without end
+std::mutex life;
+int calls_to_live = -1;  // of the functions below, in every thread; negative: without end
 
+// Dies under the lock: who has set calls_to_live to -1 is not killed any more.
 void pass() {
-  if (calls_to_live >= 0 && calls_to_live-- == 0) kill(getpid(), SIGKILL);
+  const std::lock_guard<std::mutex> lock(life);
+  if (calls_to_live >= 0 && calls_to_live-- == 0)
+    for (kill(getpid(), SIGKILL);;) pause();
+}
+
+void set_calls_to_live(int calls) {
+  const std::lock_guard<std::mutex> lock(life);
+  calls_to_live = calls;
 }
 
 template <class Function>
@@ -109,11 +118,11 @@ void lives_on(rank_run* run) {
   err = nullptr;
 
   if (run->rank == death->middle) {
-    calls_to_live = death->calls;
+    set_calls_to_live(death->calls);
     reach_step(&death->begun, 1);
   }
   gsel_status status = make(comm, *death, run->world_size, &made, &err);
-  calls_to_live = -1;
+  set_calls_to_live(-1);
   while (run->rank == death->middle && death->after_us >= 0) pause();
   if (run->rank == death->middle) reach_step(&death->survived, 1);
   if (death->makes == Makes::shrink) rank_ok(run, status, err);
@@ -218,7 +227,7 @@ void tells(rank_run* run) {
   gsel_comm* comm = nullptr;
   rank_ok(run, join(run, &comm, &err), err);
   if (run->rank == 2) await_step(&death->begun, 3);
-  if (run->rank == 0) calls_to_live = death->calls;
+  if (run->rank == 0) set_calls_to_live(death->calls);
   if (run->rank != 2) __atomic_add_fetch(&death->begun, 1, __ATOMIC_SEQ_CST);
   if (run->rank == 2) kill(getpid(), SIGKILL);
   int32_t x = 1;
