@@ -47,6 +47,38 @@ void test_those_who_live_go_on(void**) {
   test_survivors<0b011111>("001122");  // all but one
 }
 
+// The ranks of the second host stop, until the others have done without them and end them.
+void outlives_silence(rank_run* run) {
+  run->timeout_s = 3;  // that a shrink waits for those who do not answer
+  setenv("GSEL_HOST_TIMEOUT", "1", 1);
+  gsel_error* err = nullptr;
+  gsel_comm *comm = nullptr, *left = nullptr;
+  rank_ok(run, join(run, &comm, &err), err);
+  const auto pid = static_cast<int32_t>(getpid());
+  int32_t pids[4] = {}, x = 1;
+  rank_ok(run, gsel_allgather(comm, &pid, pids, 1, GSEL_I32, &err), err);
+  if (run->rank >= 2) {
+    usleep(300'000);  // all have the numbers
+    raise(SIGSTOP);
+    return;
+  }
+  usleep(600'000);
+  rank_fails(run, gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err, GSEL_ERR_PEER, "rank 2 on ", 2);
+  rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_PEER, "is silent for 1 s", 2);
+  rank_ok(run, gsel_comm_shrink(comm, &left, &err), err);
+  rank_check(run, gsel_comm_world_size(left) == 2);
+  x = 1;
+  rank_ok(run, gsel_allreduce(left, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err);
+  rank_check(run, x == 2);
+  kill(pids[2 + run->rank], SIGKILL);
+  gsel_comm_free(left);
+  gsel_comm_free(comm);
+}
+
+void test_a_silent_host_is_left_behind(void**) {
+  on_hosts_but("0011", outlives_silence, {2, 3});
+}
+
 // One after the other dies, and each time the others shrink.
 void dwindles(rank_run* run) {
   Both both;
@@ -259,6 +291,7 @@ void test_a_forked_child_is_not_its_parent(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(test_those_who_live_go_on),
+      cmocka_unit_test(test_a_silent_host_is_left_behind),
       cmocka_unit_test(test_communicators_are_shrunk_again_and_again),
       cmocka_unit_test(test_ranks_that_live_are_left_out),
       cmocka_unit_test(test_who_leaves_the_newest_has_left),

@@ -121,29 +121,29 @@ void emit(struct rewrite* w, gsel_instr instr) {
   w->out[w->n_out++] = instr;
 }
 
-static int has_root(gsel_instr_kind kind) {
-  return kind == GSEL_INSTR_BROADCAST || kind == GSEL_INSTR_REDUCE;
-}
-
-static int is_collective(gsel_instr_kind kind) {
-  return has_root(kind) || kind == GSEL_INSTR_ALLREDUCE || kind == GSEL_INSTR_ALLGATHER ||
-         kind == GSEL_INSTR_REDUCE_SCATTER;
-}
-
-static gsel_instr bucket_instr(const struct rewrite* w, gsel_instr_kind kind, int32_t bucket) {
-  const gsel_instr instr = {
-      kind, -1, -1, -1, w->buckets[bucket].id, is_collective(kind) ? w->axis : -1, has_root(kind) ? 0 : -1, 0};
+static gsel_instr bucket_instr(const struct rewrite* w, gsel_instr_kind kind, int32_t bucket, gsel_axis axis,
+                               int32_t root) {
+  const gsel_instr instr = {kind, -1, -1, -1, w->buckets[bucket].id, axis, root, 0};
   return instr;
 }
 
 void emit_bucket(struct rewrite* w, gsel_instr_kind kind, int32_t bucket) {
-  emit(w, bucket_instr(w, kind, bucket));
-  if (is_collective(kind)) w->buckets[bucket].under_way = kind;
-  if (kind == GSEL_INSTR_WAIT) w->buckets[bucket].under_way = 0;
+  emit(w, bucket_instr(w, kind, bucket, -1, -1));
+}
+
+void emit_collective(struct rewrite* w, gsel_instr_kind kind, int32_t bucket) {
+  emit(w, bucket_instr(w, kind, bucket, w->axis, -1));
+  w->buckets[bucket].under_way = kind;
+}
+
+void emit_rooted(struct rewrite* w, gsel_instr_kind kind, int32_t bucket) {
+  emit(w, bucket_instr(w, kind, bucket, w->axis, 0));
+  w->buckets[bucket].under_way = kind;
 }
 
 void emit_settle(struct rewrite* w, int32_t bucket) {
   if (w->buckets[bucket].under_way) emit_bucket(w, GSEL_INSTR_WAIT, bucket);
+  w->buckets[bucket].under_way = 0;
 }
 
 int writes_gradients(const gsel_instr* instr) {
@@ -168,7 +168,8 @@ void broadcast_at_start(struct rewrite* w) {
   for (int pass = 0; pass < 2; ++pass)
     for (int32_t b = 0; b < w->n_buckets && !w->status; ++b) {
       if (w->buckets[b].flags & GSEL_BUCKET_SHARD_PARAM) continue;
-      const gsel_instr instr = bucket_instr(w, pass ? GSEL_INSTR_WAIT : GSEL_INSTR_BROADCAST, b);
+      const gsel_instr instr =
+          pass ? bucket_instr(w, GSEL_INSTR_WAIT, b, -1, -1) : bucket_instr(w, GSEL_INSTR_BROADCAST, b, w->axis, 0);
       rewrite_fail(w, w->api->setup(w->pass, &instr), NULL, NULL);
     }
 }

@@ -62,8 +62,11 @@ void* rewrite_alloc(struct rewrite* w, int64_t n, size_t bytes);
 
 /* Appends to the new step. */
 void emit(struct rewrite* w, gsel_instr instr);
-/* The same for a bucket's instruction: sets the axis and, if it needs one, the root (coordinate 0). */
+/* The same for a bucket's instruction; emit_collective for an asynchronous collective over the axis, and emit_rooted
+ * for one whose root is coordinate 0. */
 void emit_bucket(struct rewrite* w, gsel_instr_kind kind, int32_t bucket);
+void emit_collective(struct rewrite* w, gsel_instr_kind kind, int32_t bucket);
+void emit_rooted(struct rewrite* w, gsel_instr_kind kind, int32_t bucket);
 /* Appends a WAIT if the bucket has a collective under way. */
 void emit_settle(struct rewrite* w, int32_t bucket);
 

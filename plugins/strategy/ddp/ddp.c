@@ -47,9 +47,9 @@ static void write_step(struct rewrite* w) {
   for (int32_t i = 0; i < w->end_of_backward; ++i) {
     emit(w, w->base[i]);
     for (; overlap && next < w->n_completions && w->completions[next].position == i; ++next)
-      emit_bucket(w, GSEL_INSTR_ALLREDUCE, w->completions[next].bucket);
+      emit_collective(w, GSEL_INSTR_ALLREDUCE, w->completions[next].bucket);
   }
-  for (; next < w->n_completions; ++next) emit_bucket(w, GSEL_INSTR_ALLREDUCE, w->completions[next].bucket);
+  for (; next < w->n_completions; ++next) emit_collective(w, GSEL_INSTR_ALLREDUCE, w->completions[next].bucket);
   write_end_of_step(w, step);
 }
 

@@ -171,15 +171,15 @@ static void step(struct rewrite* w, int32_t bucket) {
 
 static void write_step(struct dp* d) {
   struct rewrite* w = &d->w;
-  for (int32_t b = 0; b < w->n_buckets; ++b) emit_bucket(w, GSEL_INSTR_BROADCAST, b);
+  for (int32_t b = 0; b < w->n_buckets; ++b) emit_rooted(w, GSEL_INSTR_BROADCAST, b);
   for (int32_t b = 0; b < w->n_buckets; ++b) emit_settle(w, b);
   int32_t next = 0;
   for (int32_t i = 0; i < w->end_of_backward; ++i) {
     write_instr(d, w->base[i]);
     for (; d->overlap && next < w->n_completions && w->completions[next].position == i; ++next)
-      emit_bucket(w, GSEL_INSTR_REDUCE, w->completions[next].bucket);
+      emit_rooted(w, GSEL_INSTR_REDUCE, w->completions[next].bucket);
   }
-  for (; next < w->n_completions; ++next) emit_bucket(w, GSEL_INSTR_REDUCE, w->completions[next].bucket);
+  for (; next < w->n_completions; ++next) emit_rooted(w, GSEL_INSTR_REDUCE, w->completions[next].bucket);
   write_end_of_step(w, step);
 }
 

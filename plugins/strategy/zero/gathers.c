@@ -86,7 +86,7 @@ static void gather_next(struct gathers* g) {
   const struct span* span = &g->spans[g->next++];
   g->open[span->bucket] = span->last;
   g->ahead += g->w->buckets[span->bucket].elems;
-  emit_bucket(g->w, GSEL_INSTR_ALLGATHER, span->bucket);
+  emit_collective(g->w, GSEL_INSTR_ALLGATHER, span->bucket);
 }
 
 /* A bucket must have been released, and its reduction must have ended, before it is gathered again. */

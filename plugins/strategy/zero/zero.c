@@ -103,7 +103,7 @@ static void reduce(struct zero* z, int32_t position) {
     if (!is_reduced(z, w->completions[z->under_way].bucket)) emit_settle(w, w->completions[z->under_way].bucket);
   for (int32_t i = first; i < z->next; ++i) {
     emit_settle(w, w->completions[i].bucket); /* a gather for the next micro-batch */
-    emit_bucket(w, GSEL_INSTR_REDUCE_SCATTER, w->completions[i].bucket);
+    emit_collective(w, GSEL_INSTR_REDUCE_SCATTER, w->completions[i].bucket);
     if (!z->overlap) emit_settle(w, w->completions[i].bucket);
   }
 }
@@ -111,7 +111,7 @@ static void reduce(struct zero* z, int32_t position) {
 static void step(struct rewrite* w, int32_t bucket) {
   emit_bucket(w, GSEL_INSTR_STEP, bucket);
   if (w->buckets[bucket].flags & GSEL_BUCKET_SHARD_PARAM) return;
-  emit_bucket(w, GSEL_INSTR_ALLGATHER, bucket);
+  emit_collective(w, GSEL_INSTR_ALLGATHER, bucket);
   if (!((struct zero*)w)->overlap) emit_settle(w, bucket);
 }
 
