@@ -728,6 +728,7 @@ func (s *State) Write(i int, from int64, src []float32) (written int64, err erro
 
 type TrainingNumbers struct {
 	Step, Updates            int64
+	FirstSample, Seed        int64
 	LossScale                float64
 	GoodSteps, OverflowsLeft int64
 	LearningRate             float64

@@ -142,6 +142,7 @@ func (s *State) Write(i int, from int64, src []float32) (written int64, err erro
 // TrainingNumbers is the numbers that training goes on from; see gsel_training_numbers.
 type TrainingNumbers struct {
 	Step, Updates            int64 // the next step, from 0; steps that were not skipped
+	FirstSample, Seed        int64 // number of the next step's first sample; of the random numbers of a step
 	LossScale                float64
 	GoodSteps, OverflowsLeft int64
 	LearningRate             float64 // as set by SetLearningRate; negative: that of the configuration
@@ -153,14 +154,15 @@ func (s *State) Numbers() (TrainingNumbers, error) {
 	err := s.with(context.Background(), func(p *C.gsel_state, err **C.gsel_error) C.gsel_status {
 		return C.gsel_state_numbers(p, &n, err)
 	})
-	return TrainingNumbers{Step: int64(n.step), Updates: int64(n.updates), LossScale: float64(n.loss_scale),
+	return TrainingNumbers{Step: int64(n.step), Updates: int64(n.updates), FirstSample: int64(n.first_sample),
+		Seed: int64(n.seed), LossScale: float64(n.loss_scale),
 		GoodSteps: int64(n.good_steps), OverflowsLeft: int64(n.overflows_left), LearningRate: float64(n.learning_rate)}, err
 }
 
 // SetNumbers sets them; every rank the same.
 func (s *State) SetNumbers(numbers TrainingNumbers) error {
 	n := C.gsel_training_numbers{struct_size: C.sizeof_gsel_training_numbers, step: C.int64_t(numbers.Step),
-		updates: C.int64_t(numbers.Updates), loss_scale: C.double(numbers.LossScale), good_steps: C.int64_t(numbers.GoodSteps),
+		updates: C.int64_t(numbers.Updates), first_sample: C.int64_t(numbers.FirstSample), seed: C.int64_t(numbers.Seed), loss_scale: C.double(numbers.LossScale), good_steps: C.int64_t(numbers.GoodSteps),
 		overflows_left: C.int64_t(numbers.OverflowsLeft), learning_rate: C.double(numbers.LearningRate)}
 	return s.with(context.Background(), func(p *C.gsel_state, err **C.gsel_error) C.gsel_status {
 		return C.gsel_state_set_numbers(p, &n, err)

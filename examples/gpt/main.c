@@ -38,8 +38,14 @@ struct session {
   struct device_text on_device;
   struct record record;
   uint64_t sent_before[SENT_KINDS]; /* by this rank, to set up */
+  int64_t earlier_steps;            /* of the run that left the checkpoint */
+  int64_t saved_at;                 /* the step of the newest checkpoint */
   int32_t rank;                     /* -1 before it is known */
 };
+
+static int64_t steps_done(const struct session* s) {
+  return s->earlier_steps + s->record.steps;
+}
 
 /* Says what failed, and on which rank. Always -1. */
 static int failed(const struct session* s, const char* what, const char* why) {
@@ -157,6 +163,19 @@ static int load_weights(struct session* s) {
   return 0;
 }
 
+/* Where an earlier run has stopped, if it has left a checkpoint. */
+static int go_on(struct session* s) {
+  gsel_checkpoint_report report = GSEL_CHECKPOINT_REPORT_INIT;
+  const gsel_str folder = GSEL_STR(s->options.checkpoints);
+  if (!folder.data) return 0;
+  const gsel_status status = gsel_trainer_load(s->trainer, folder, &report, &s->err);
+  if (status == GSEL_ERR_NOT_FOUND) return gsel_error_free(s->err), s->err = NULL, 0;
+  if (status) return call_failed(s, "");
+  s->earlier_steps = s->saved_at = report.step;
+  if (s->rank == 0) printf("goes on after step %" PRId64 " of %s\n", report.step, s->options.checkpoints);
+  return 0;
+}
+
 static int start(struct session* s) {
   char why[512];
   const gsel_str path = GSEL_STR(s->options.config);
@@ -164,7 +183,8 @@ static int start(struct session* s) {
   const int on_gpu = is_on_gpu(s->config);
   if (on_gpu) choose_kernels(s);
   if (on_gpu && device_refusal(&s->options.sizes)) return failed(s, "", device_refusal(&s->options.sizes));
-  if (on_gpu && s->options.check) return failed(s, "--check", "checks on memory of the host; on a GPU set [train] check = \"kernels\"");
+  if (on_gpu && s->options.check)
+    return failed(s, "--check", "checks on memory of the host; on a GPU set [train] check = \"kernels\"");
   if (join(s, on_gpu)) return -1;
   if (text_load(&s->text, s->options.data, s->options.sizes.context, seed_of(s->config), why, sizeof why))
     return failed(s, "", why);
@@ -177,7 +197,7 @@ static int start(struct session* s) {
   options.data = fill;
   options.data_user_data = s;
   if (gsel_trainer_create(s->comm, s->gpt.model, &options, &s->trainer, &s->err)) return call_failed(s, "");
-  if (load_weights(s)) return -1;
+  if (load_weights(s) || go_on(s)) return -1;
   if (record_init(&s->record, gsel_comm_world_size(s->comm))) return failed(s, "", "out of memory");
   count_sent(s, s->sent_before);
   return 0;
@@ -202,12 +222,13 @@ static void add_step(struct totals* t, const struct step_record* step, double to
 static void show_progress(const struct session* s, const struct totals* t, double passed) {
   const int terminal = isatty(STDOUT_FILENO);
   const double done = (double)s->record.steps, percent = 100 / t->seconds;
-  const double part = s->options.steps ? done / (double)s->options.steps : passed / s->options.seconds;
+  const double asked = (double)(s->options.steps - s->earlier_steps);
+  const double part = s->options.steps ? done / asked : passed / s->options.seconds;
   const double left = part < 1 ? passed / part - passed : 0;
   printf("%sstep %5" PRId64
          "   loss %.4f nats/byte   %6.0f tokens/s   compute %2.0f %%, waiting %2.0f %%, "
          "optimizer %2.0f %%   %4.0f s left%s",
-         terminal ? "\r" : "", s->record.steps, s->record.of_step[s->record.steps - 1].loss, t->tokens / passed,
+         terminal ? "\r" : "", steps_done(s), s->record.of_step[s->record.steps - 1].loss, t->tokens / passed,
          t->compute * percent, t->waiting * percent, t->optimizer * percent, left, terminal ? " " : "\n");
   fflush(stdout);
 }
@@ -215,7 +236,7 @@ static void show_progress(const struct session* s, const struct totals* t, doubl
 /* Rank 0 has the clock; the others learn from it whether there is another step, so that all stop at the same one. */
 static int another_step(struct session* s, double passed, int* more) {
   if (s->options.steps) {
-    *more = s->record.steps < s->options.steps;
+    *more = steps_done(s) < s->options.steps;
     return 0;
   }
   int32_t flag = s->record.steps == 0 || passed < s->options.seconds;
@@ -226,7 +247,7 @@ static int another_step(struct session* s, double passed, int* more) {
 
 static int one_step(struct session* s, struct totals* totals, gsel_step_report* report) {
   char what[32];
-  snprintf(what, sizeof what, "step %" PRId64, s->record.steps + 1);
+  snprintf(what, sizeof what, "step %" PRId64, steps_done(s) + 1);
   const double begin = now(), cpu_begin = cpu_time();
   if (gsel_trainer_step(s->trainer, report, &s->err)) return call_failed(s, what);
   if (!isfinite(report->loss))
@@ -243,6 +264,24 @@ static int one_step(struct session* s, struct totals* totals, gsel_step_report* 
   return record_add_step(&s->record, &step) ? failed(s, what, "out of memory") : 0;
 }
 
+/* In the background each so many steps, when the one before is on the disk; the last two are kept. */
+static int save(struct session* s) {
+  gsel_checkpoint_options options = GSEL_CHECKPOINT_OPTIONS_INIT;
+  const gsel_str folder = GSEL_STR(s->options.checkpoints);
+  options.keep = 2;
+  if (gsel_trainer_save_wait(s->trainer, NULL, &s->err)) return call_failed(s, "save");
+  if (gsel_trainer_save_begin(s->trainer, folder, &options, NULL, &s->err)) return call_failed(s, "save");
+  s->saved_at = steps_done(s);
+  return 0;
+}
+
+/* The state after the last step, on the disk. */
+static int save_last(struct session* s) {
+  if (!s->options.checkpoints) return 0;
+  if (s->saved_at != steps_done(s) && save(s)) return -1;
+  return gsel_trainer_save_wait(s->trainer, NULL, &s->err) ? call_failed(s, "save") : 0;
+}
+
 static int train(struct session* s) {
   const int speaks = s->rank == 0 && !s->options.quiet;
   const double begin = now();
@@ -253,12 +292,14 @@ static int train(struct session* s) {
     if (another_step(s, now() - begin, &more)) return -1;
     if (!more) break;
     if (one_step(s, &totals, &report)) return -1;
+    if (s->options.checkpoints && steps_done(s) % s->options.save_every == 0 && save(s)) return -1;
     if (speaks && (now() - shown >= 1 || s->record.steps == 1)) {
       shown = now();
       show_progress(s, &totals, shown - begin);
     }
   }
   const double seconds = now() - begin;
+  if (save_last(s)) return -1;
   s->record.tokens_per_s = totals.tokens / seconds;
   if (s->rank == 0)
     printf("%strained %" PRId64 " steps, %.0f tokens in %.1f s on %" PRId32 " rank%s: %.0f tokens/s, last loss %.4f\n",
@@ -345,7 +386,7 @@ static int write_record(struct session* s) {
   struct rank_record own = {.peak_rss_bytes = record_peak_rss()};
   gsel_step_report report = GSEL_STEP_REPORT_INIT;
   if (!s->options.json) return 0;
-  if (gsel_trainer_report(s->trainer, &report, &s->err)) return call_failed(s, "");
+  if (s->record.steps && gsel_trainer_report(s->trainer, &report, &s->err)) return call_failed(s, "");
   own.peak_bytes = report.peak_bytes;
   count_sent(s, own.bytes_sent);
   for (int i = 0; i < SENT_KINDS; ++i) own.bytes_sent[i] -= s->sent_before[i];

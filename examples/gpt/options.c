@@ -11,6 +11,7 @@ static const char usage[] =
     "usage: gpt --data FILE [--config gsel.toml] [--steps N | --seconds S] [--sample N] [--json FILE]\n"
     "           [--program PREFIX] [--check] [--quiet] [--layers N] [--width N] [--heads N] [--context N]\n"
     "           [--attention KIND] [--products KIND] [--tied] [--weights PATH] [--export FILE] [--map FILE]\n"
+    "           [--checkpoints FOLDER] [--save-every N]\n"
     "  trains a small GPT on the bytes of FILE; alone, or on N ranks as: gsel run -n N -- gpt ...\n"
     "  --config   how it is trained: strategy, optimizer, batch (default: gsel run's --config, else defaults)\n"
     "  --steps    stop after N steps (default 300); --seconds: stop after S seconds\n"
@@ -26,6 +27,9 @@ static const char usage[] =
     "them\n"
     "             to FILE at the end; --map: the configuration whose [weights] says how they lie there (default: "
     "--config)\n"
+    "  --checkpoints  go on from the newest checkpoint in FOLDER, and save there each N steps (default 100) and at "
+    "the\n"
+    "             end; with gsel run --restarts a run that fails goes on by itself\n"
     "  on a GPU: gsel run --devices ..., or [select] accelerator = \"cuda\" in the configuration; in bf16: [train]\n"
     "             precision = \"bf16\"\n";
 
@@ -56,8 +60,9 @@ static int64_t* count_of(struct options* o, const char* option) {
   const struct {
     const char* name;
     int64_t* count;
-  } counts[] = {{"--steps", &o->steps},       {"--sample", &o->sample},     {"--layers", &o->sizes.layers},
-                {"--width", &o->sizes.width}, {"--heads", &o->sizes.heads}, {"--context", &o->sizes.context}};
+  } counts[] = {{"--steps", &o->steps},          {"--sample", &o->sample},     {"--layers", &o->sizes.layers},
+                {"--width", &o->sizes.width},    {"--heads", &o->sizes.heads}, {"--context", &o->sizes.context},
+                {"--save-every", &o->save_every}};
   for (size_t i = 0; i < sizeof counts / sizeof *counts; ++i)
     if (!strcmp(option, counts[i].name)) return counts[i].count;
   return NULL;
@@ -87,6 +92,7 @@ static int take(struct options* o, const char* option, const char* value) {
   if (!strcmp(option, "--weights")) return o->weights = value, 0;
   if (!strcmp(option, "--export")) return o->export_to = value, 0;
   if (!strcmp(option, "--map")) return o->map = value, 0;
+  if (!strcmp(option, "--checkpoints")) return o->checkpoints = value, 0;
   if (!strcmp(option, "--attention")) return read_attention(o, value);
   if (!strcmp(option, "--products")) return read_products(o, value);
   if (!strcmp(option, "--seconds"))
@@ -95,8 +101,9 @@ static int take(struct options* o, const char* option, const char* value) {
 }
 
 static int takes_value(const char* option) {
-  static const char* const others[] = {"--config",    "--data",     "--json",    "--program", "--seconds",
-                                       "--attention", "--products", "--weights", "--export",  "--map"};
+  static const char* const others[] = {"--config",  "--data",      "--json",       "--program",
+                                       "--seconds", "--attention", "--products",   "--weights",
+                                       "--export",  "--map",       "--checkpoints"};
   for (size_t i = 0; i < sizeof others / sizeof *others; ++i)
     if (!strcmp(option, others[i])) return 1;
   struct options unused;
@@ -104,7 +111,7 @@ static int takes_value(const char* option) {
 }
 
 int options_parse(struct options* o, int argc, char** argv) {
-  *o = (struct options){.sizes = GPT_DEFAULT_SIZES};
+  *o = (struct options){.save_every = 100, .sizes = GPT_DEFAULT_SIZES};
   for (int i = 1; i < argc; ++i) {
     if (takes_value(argv[i])) {
       if (i + 1 == argc) return wrong(argv[i], "needs a value");

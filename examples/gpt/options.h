@@ -9,10 +9,12 @@
 struct options {
   const char* config; /* NULL: what gsel run --config names, else defaults */
   const char* data;
-  const char* json;    /* NULL: write none */
-  const char* program; /* NULL: write none */
+  const char* json;                      /* NULL: write none */
+  const char* program;                   /* NULL: write none */
   const char *weights, *export_to, *map; /* NULL: begin with initial values; write none; the map of `config` */
-  int64_t steps;       /* 0: until `seconds` have passed */
+  const char* checkpoints;               /* folder; NULL: none are read or written */
+  int64_t save_every;                    /* steps */
+  int64_t steps;                         /* 0: until `seconds` have passed */
   double seconds;
   int64_t sample; /* bytes of text to write at the end */
   int quiet;

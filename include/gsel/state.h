@@ -77,9 +77,11 @@ GSEL_API gsel_status gsel_state_read(gsel_state *state, int32_t i, int64_t first
 GSEL_API gsel_status gsel_state_write(gsel_state *state, int32_t i, int64_t first, int64_t count, const float *src,
                                       int64_t *written, gsel_error **err);
 
-/* The numbers that training goes on from. Samples of a step and random numbers are functions of train.seed and step.
+/* The numbers that training goes on from.
  *   step           the next one, from 0
  *   updates        steps that were not skipped
+ *   first_sample   number of the next step's first sample; each step has as many as train.batch says
+ *   seed           of the random numbers of a step, which follow from it and from step; at first train.seed
  *   loss_scale     of the next step; good_steps, overflows_left: how it changes (train.loss_scale)
  *   learning_rate  as set by gsel_trainer_set_learning_rate; negative: that of the configuration */
 typedef struct gsel_training_numbers {
@@ -87,6 +89,8 @@ typedef struct gsel_training_numbers {
   uint32_t reserved;
   int64_t step;
   int64_t updates;
+  int64_t first_sample;
+  int64_t seed;
   double loss_scale;
   int64_t good_steps;
   int64_t overflows_left;

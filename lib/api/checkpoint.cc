@@ -76,8 +76,9 @@ gsel_status gsel_trainer_save(gsel_trainer* trainer, gsel_str folder, const gsel
                               gsel_checkpoint_report* report, gsel_error** err) {
   return gsel::guard(err, [&] {
     if (report) gsel::stated_size(report, "gsel_checkpoint_report");
-    const gsel_checkpoint_report done =
-        gsel::checkpoint::save(gsel::required(trainer, "trainer").impl(), target_of(folder, options));
+    gsel_trainer& of = gsel::required(trainer, "trainer");
+    const gsel_checkpoint_report done = gsel::checkpoint::save(of.impl(), target_of(folder, options),
+                                                               gsel::checkpoint::real_disk(), of.background_save.get());
     if (report) gsel::write_struct(report, done, "gsel_checkpoint_report");
   });
 }

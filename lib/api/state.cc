@@ -147,6 +147,8 @@ gsel_status gsel_state_numbers(const gsel_state* state, gsel_training_numbers* o
     gsel_training_numbers all{};
     all.step = numbers.step;
     all.updates = numbers.updates;
+    all.first_sample = numbers.first_sample;
+    all.seed = numbers.seed;
     all.loss_scale = numbers.loss_scale;
     all.good_steps = numbers.good_steps;
     all.overflows_left = numbers.overflows_left;
@@ -159,18 +161,23 @@ gsel_status gsel_state_set_numbers(gsel_state* state, const gsel_training_number
   return gsel::guard(err, [&] {
     gsel_state& of = current(state);
     const auto given = gsel::read_struct(numbers, "gsel_training_numbers");
-    if (given.step < 0 || given.updates < 0 || given.updates > given.step || given.good_steps < 0 ||
-        given.overflows_left < 0)
+    if (given.step < 0 || given.updates < 0 || given.updates > given.step || given.first_sample < 0 || given.seed < 0 ||
+        given.good_steps < 0 || given.overflows_left < 0)
       gsel::fail(GSEL_ERR_ARG,
-                 "step {}, updates {}, good_steps {}, overflows_left {}; expected none below 0, and updates of step at "
-                 "most",
-                 given.step, given.updates, given.good_steps, given.overflows_left);
+                 "step {}, updates {}, first_sample {}, seed {}, good_steps {}, overflows_left {}; expected none below "
+                 "0, and updates of step at most",
+                 given.step, given.updates, given.first_sample, given.seed, given.good_steps, given.overflows_left);
+    if (given.step > gsel::kMostSteps || given.first_sample > gsel::kMostFirstSample)
+      gsel::fail(GSEL_ERR_ARG, "step {}, first_sample {}; expected at most {} and {}", given.step, given.first_sample,
+                 gsel::kMostSteps, gsel::kMostFirstSample);
     if (!(given.loss_scale > 0) || !std::isfinite(given.loss_scale) || !std::isfinite(given.learning_rate))
       gsel::fail(GSEL_ERR_ARG, "loss_scale is {} and learning_rate {}; expected finite numbers, the first positive",
                  given.loss_scale, given.learning_rate);
     gsel::TrainingNumbers all;
     all.step = given.step;
     all.updates = given.updates;
+    all.first_sample = given.first_sample;
+    all.seed = given.seed;
     all.loss_scale = given.loss_scale;
     all.good_steps = given.good_steps;
     all.overflows_left = given.overflows_left;

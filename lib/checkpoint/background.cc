@@ -76,11 +76,10 @@ int32_t BackgroundSave::state() const noexcept {
 }
 
 // Threads of different ranks end at different moments, so that all ranks have to agree.
-void BackgroundSave::refuse_second(Communicator& comm) {
+void BackgroundSave::refuse_under_way(Communicator& comm) const {
   on_all_ranks(comm, "checkpoint", [&] {
     if (state() == GSEL_SAVE_UNDER_WAY)
       fail(GSEL_ERR_STATE, "a save is under way; wait for it with gsel_trainer_save_wait");
-    wait();
   });
 }
 
@@ -96,7 +95,8 @@ gsel_checkpoint_report BackgroundSave::begin(Trainer& trainer, const SaveTarget&
   check_target(target);
   const double began = os::now_seconds();
   StateDict dict = trainer.begin_state(JointCall::save);
-  refuse_second(trainer.comm());
+  refuse_under_way(trainer.comm());
+  on_all_ranks(trainer.comm(), "checkpoint", [&] { wait(); });
   const SavedState state = saved_state(dict, trainer.user_states());
   on_all_ranks(trainer.comm(), "checkpoint", [&] { snapshot_.reserve(state); });
   const TrainingNumbers numbers = trainer.numbers();

@@ -49,13 +49,14 @@ class BackgroundSave {
   // A collective: returns once the state is copied. GSEL_ERR_STATE while one is under way on some rank; the error of
   // an earlier one that nobody has asked for; those of begin_save.
   gsel_checkpoint_report begin(Trainer& trainer, const SaveTarget& target, Disk& disk = real_disk());
+  // A collective. GSEL_ERR_STATE: a save is under way on some rank.
+  void refuse_under_way(Communicator& comm) const;
   // GSEL_SAVE_*
   int32_t state() const noexcept;
   // Waits, and takes the outcome: its error is thrown, once. nullopt: no save was begun, or its outcome was taken.
   std::optional<gsel_checkpoint_report> wait();
 
  private:
-  void refuse_second(Communicator& comm);
   void write() noexcept;  // on the thread
   void give_up() noexcept;
   Communicator& own_comm(Communicator& comm);

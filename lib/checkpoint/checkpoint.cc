@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
+#include "checkpoint/background.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"
 #include "checkpoint/save.h"
@@ -13,10 +14,11 @@ void check_target(const SaveTarget& target) {
   if (target.keep < 0) fail(GSEL_ERR_ARG, "gsel_checkpoint_options.keep is {}; expected 0 or more", target.keep);
 }
 
-gsel_checkpoint_report save(Trainer& trainer, const SaveTarget& target, Disk& disk) {
+gsel_checkpoint_report save(Trainer& trainer, const SaveTarget& target, Disk& disk, BackgroundSave* other) {
   check_target(target);
   const double began = os::now_seconds();
   StateDict state = trainer.begin_state(JointCall::save);
+  if (other) other->refuse_under_way(trainer.comm());
   const TrainingNumbers numbers = trainer.numbers();
   const uint64_t bytes = begin_save(trainer.comm(), saved_state(state, trainer.user_states()), numbers,
                                     trainer.optimizer_name(), target, disk)
@@ -45,7 +47,7 @@ gsel_checkpoint_report load(Trainer& trainer, const std::string& path, Disk& dis
             seconds,
             0};
   } catch (const Error& e) {
-    if (is_writing) trainer.end_all("a checkpoint was loaded in part: " + e.message());
+    if (is_writing) trainer.end_with_mixture("a checkpoint was loaded in part: " + e.message());
     throw;
   }
 }

@@ -14,7 +14,11 @@ namespace gsel::checkpoint {
 // Refuses what cannot be a target. GSEL_ERR_ARG.
 void check_target(const SaveTarget& target);
 
-gsel_checkpoint_report save(Trainer& trainer, const SaveTarget& target, Disk& disk = real_disk());
+class BackgroundSave;
+
+// other: refused while it is under way on some rank; nullptr: there is none.
+gsel_checkpoint_report save(Trainer& trainer, const SaveTarget& target, Disk& disk = real_disk(),
+                            BackgroundSave* other = nullptr);
 gsel_checkpoint_report load(Trainer& trainer, const std::string& path, Disk& disk = real_disk());
 
 }  // namespace gsel::checkpoint

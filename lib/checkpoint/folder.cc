@@ -12,7 +12,7 @@ namespace gsel::checkpoint {
 namespace {
 
 constexpr uint64_t kMostManifestBytes = uint64_t{1} << 28;
-constexpr uint64_t kMostIndexBytes = uint64_t{1} << 30;
+constexpr uint64_t kMostIndexBytes = uint64_t{1} << 28;
 constexpr uint64_t kSpareBytes = uint64_t{1} << 20;  // on the disk, for the index and what the file system needs
 constexpr const char* kTrashPrefix = ".trash-";
 constexpr const char* kStepPrefix = "step-";
@@ -40,10 +40,15 @@ std::string whole_manifest(Disk& disk, const std::string& path) {
   return text;
 }
 
-// The newest first.
+bool is_name_of_step(std::string_view name) {
+  return name.starts_with(kStepPrefix) && name.size() == name_of_step(0).size() &&
+         name.find_first_not_of("0123456789", std::string_view(kStepPrefix).size()) == name.npos;
+}
+
+// The newest first: all names are of one length.
 std::vector<std::string> names_of_steps(Disk& disk, const std::string& folder) {
   std::vector<std::string> names = disk.names(folder);
-  std::erase_if(names, [](const std::string& name) { return !name.starts_with(kStepPrefix); });
+  std::erase_if(names, [](const std::string& name) { return !is_name_of_step(name); });
   std::ranges::reverse(names);
   return names;
 }
@@ -89,6 +94,9 @@ std::string parent_of(std::string path) {
 
 CheckpointTexts find_checkpoint(Disk& disk, const std::string& given) {
   CheckpointTexts texts{given, {}, {}};
+  if (!disk.exists(given))
+    throw Error(GSEL_ERR_NOT_FOUND, given + " does not exist; expected a checkpoint, or a folder with some")
+        .at({given, 0, 0, {}});
   if (disk.exists(given + "/" + kManifestName)) {
     texts.manifest = whole_manifest(disk, given);
   } else {
@@ -98,10 +106,11 @@ CheckpointTexts find_checkpoint(Disk& disk, const std::string& given) {
         texts.manifest = whole_manifest(disk, texts.path);
         break;
       } catch (const Error& e) {
+        log(GSEL_LOG_WARN, "checkpoint", "{}/{} is no whole checkpoint, and is left out: {}", given, name, e.message());
         if (!why) why = e;
       }
     if (texts.manifest.empty() && why)
-      throw Error(GSEL_ERR_NOT_FOUND, given + " has no whole checkpoint").at({given, 0, 0, {}}).because(*why);
+      throw Error(GSEL_ERR_PARSE, given + " has no whole checkpoint").at({given, 0, 0, {}}).because(*why);
     if (texts.manifest.empty())
       throw Error(GSEL_ERR_NOT_FOUND, given + " has no checkpoint; expected one, or a folder with some")
           .at({given, 0, 0, {}});
@@ -143,7 +152,7 @@ void NewCheckpoint::begin(uint64_t bytes) {
     disk_.make_folder(folder_);
     disk_.sync_folder(parent_of(folder_));
   }
-  if (disk_.exists(final_))
+  if (disk_.exists(final_) && is_whole(disk_, final_))
     throw Error(GSEL_ERR_STATE, final_ + " is there already; remove it, or save into another folder")
         .at({final_, 0, 0, {}});
   if (const uint64_t free = disk_.free_bytes(folder_); free < bytes + kSpareBytes)
@@ -160,19 +169,48 @@ void NewCheckpoint::commit(const std::string& index, std::vector<std::string> fi
   files.push_back(ManifestFile{kIndexName, sums.sums()}.text());
   put_file(disk_, path_of(kManifestName), Manifest::text(step_, files));
   disk_.sync_folder(temporary_);
+  set_damaged_aside();
   disk_.rename(temporary_, final_);
+  has_its_name_ = true;
+  disk_.sync_folder(folder_);
   is_committed_ = true;
-  disk_.sync_folder(folder_);
-  const std::string latest = folder_ + "/.latest-" + nonce_;
-  put_file(disk_, latest, name_of_step(step_) + "\n");
-  disk_.rename(latest, folder_ + "/" + kLatestName);
-  disk_.sync_folder(folder_);
+  has_latest_ = name_latest();
 }
 
-// A folder loses its name before its files go, so that what has a checkpoint's name is whole. Files that an earlier
-// call left over go as well.
+// What has the name of this step and is no whole checkpoint.
+void NewCheckpoint::set_damaged_aside() {
+  if (!disk_.exists(final_)) return;
+  const std::string aside = fmt::format("{}/.damaged-{}-{}", folder_, name_of_step(step_), nonce_);
+  disk_.rename(final_, aside);
+  log(GSEL_LOG_WARN, "checkpoint", "{} was no whole checkpoint, and is called {} now", final_, aside);
+}
+
+// For people: a checkpoint is whole without it.
+bool NewCheckpoint::name_latest() noexcept {
+  const std::string latest = folder_ + "/.latest-" + nonce_;
+  bool is_there = false;
+  try {
+    is_there = true;
+    put_file(disk_, latest, name_of_step(step_) + "\n");
+    disk_.rename(latest, folder_ + "/" + kLatestName);
+    is_there = false;
+    disk_.sync_folder(folder_);
+    return true;
+  } catch (...) {
+    log(GSEL_LOG_WARN, "checkpoint", "{}/{} does not name {}: {}", folder_, kLatestName, name_of_step(step_),
+        current_error().message());
+    try {
+      if (is_there) disk_.remove(latest);
+    } catch (...) {  // there is none
+    }
+    return false;
+  }
+}
+
+// Where the disk has just failed, nothing is removed. A folder loses its name before its files go, so that what has a
+// checkpoint's name is whole. Files that an earlier call left over go as well.
 void NewCheckpoint::remove_older(int32_t keep) noexcept {
-  if (keep <= 0) return;
+  if (keep <= 0 || !has_latest_) return;
   try {
     int32_t kept = 1;  // this one
     bool is_newest = true, removes = false;
@@ -204,7 +242,9 @@ void NewCheckpoint::undo(const std::string& file) noexcept {
 
 void NewCheckpoint::undo() noexcept {
   try {
-    if (!is_committed_) remove_folder(disk_, temporary_);
+    if (is_committed_) return;
+    if (has_its_name_) disk_.rename(final_, temporary_);
+    remove_folder(disk_, temporary_);
   } catch (...) {
   }
 }

@@ -51,11 +51,12 @@ class NewCheckpoint {
   // nonce: the same on all ranks.
   NewCheckpoint(Disk& disk, const std::string& folder, int64_t step, uint64_t nonce);
 
-  // One rank. The folders, if there is room for so many bytes of tensors. GSEL_ERR_STATE: there is one of this step.
+  // One rank. The folders, if there is room for so many bytes of tensors. GSEL_ERR_STATE: there is a whole one of this
+  // step.
   void begin(uint64_t bytes);
   // Of a file, while the checkpoint is written.
   std::string path_of(const std::string& file) const { return temporary_ + "/" + file; }
-  // One rank, when the files are on the disk. files: the manifest's items.
+  // One rank, when the files are on the disk. files: the manifest's items. After an error, undo leaves no checkpoint.
   void commit(const std::string& index, std::vector<std::string> files);
   // One rank, after commit: removes all whole checkpoints but this one, the newest, and so many that `keep` are left.
   // 0: keeps all. What cannot be removed is logged.
@@ -66,11 +67,14 @@ class NewCheckpoint {
   void undo() noexcept;
 
  private:
+  void set_damaged_aside();
+  bool name_latest() noexcept;
+
   Disk& disk_;
   const std::string folder_, nonce_;
   const int64_t step_;
   const std::string final_, temporary_;
-  bool is_committed_ = false;
+  bool has_its_name_ = false, is_committed_ = false, has_latest_ = false;
 };
 
 }  // namespace gsel::checkpoint

@@ -104,6 +104,8 @@ std::string Index::text(const std::vector<std::string>& items) const {
             {"step", numbers.step},
             {"ranks", n_ranks},
             {"updates", numbers.updates},
+            {"first_sample", numbers.first_sample},
+            {"seed", numbers.seed},
             {"optimizer", optimizer},
             {"loss_scale", numbers.loss_scale},
             {"good_steps", numbers.good_steps},
@@ -138,8 +140,10 @@ Index Index::parse(std::string_view text, const std::string& file) {
   check_format(object);
   Index index;
   TrainingNumbers& numbers = index.numbers;
-  numbers.step = static_cast<int64_t>(object.number("step", 0, INT64_MAX, 0));
+  numbers.step = static_cast<int64_t>(object.number("step", 0, kMostSteps, 0));
   numbers.updates = static_cast<int64_t>(object.number("updates", 0, INT64_MAX, 0));
+  numbers.first_sample = static_cast<int64_t>(object.number("first_sample", 0, kMostFirstSample, 0));
+  numbers.seed = static_cast<int64_t>(object.number("seed", 0, INT64_MAX, 0));
   index.optimizer = object.require_text("optimizer");
   numbers.loss_scale = object.amount("loss_scale", 1);
   numbers.good_steps = static_cast<int64_t>(object.number("good_steps", 0, INT64_MAX, 0));
@@ -159,6 +163,11 @@ Index Index::parse(std::string_view text, const std::string& file) {
     IndexTensor tensor{item.require_text("name"), {}};
     const JsonArray shape = item.array("shape");
     for (size_t d = 0; d < shape.size(); ++d) tensor.shape.push_back(whole_number(item, "shape", shape, d));
+    try {
+      Region whole(tensor.shape);
+    } catch (const Error& e) {
+      item.refuse("shape", "has too many elements: " + e.message());
+    }
     item.finish();
     if (!by_name.emplace(tensor.name, static_cast<int32_t>(index.tensors.size())).second)
       item.refuse("name", "is another tensor's");

@@ -22,11 +22,7 @@ class Loading {
       : comm_(comm), state_(state), users_(users), disk_(disk), optimizer_(optimizer), given_(path) {}
 
   Loaded run(const std::function<void()>& begins_to_write) {
-    std::string said;
-    together([&] {
-      if (comm_.rank() == 0) said = find();
-    });
-    said = from_first(std::move(said));
+    const std::string said = found_by_first();
     together([&] { prepare(said); });
     begins_to_write();
     together([&] { read_all(); });
@@ -38,6 +34,25 @@ class Loading {
   template <class Work>
   void together(Work&& work) {
     on_all_ranks(comm_, "trainer's state", work);
+  }
+
+  // What find() gives rank 0. That there is no checkpoint is the same error on every rank.
+  std::string found_by_first() {
+    std::string said;
+    std::optional<Error> missing;
+    together([&] {
+      if (comm_.rank() == 0) try {
+          said = find();
+        } catch (const Error& e) {
+          if (e.code() != GSEL_ERR_NOT_FOUND) throw;
+          missing = e;
+        }
+    });
+    said = from_first(std::move(said));
+    if (!said.empty()) return said;
+    const std::string why = from_first(missing ? missing->message() : "");
+    if (missing) throw *missing;
+    throw Error(GSEL_ERR_NOT_FOUND, why).at({given_, 0, 0, {}});
   }
 
   // The checkpoint's path, manifest and index, each after its length.

@@ -59,17 +59,34 @@ class Saving : public BegunSave {
   bool writes(const UserState& user) const { return user.is_of_rank || is_first(); }
   bool has_file() const { return !file_.header.tensors.empty(); }
 
-  // The first rank's.
+  // The first rank's. All ranks have to save alike.
   uint64_t agreed_nonce() {
     uint64_t nonce = 0;
     os::random_bytes(&nonce, sizeof nonce);
-    const std::vector<uint64_t> all = gather_numbers(comm_, {nonce, static_cast<uint64_t>(keep_)});
-    for (size_t rank = 1; 2 * rank < all.size(); ++rank)
-      if (all[2 * rank + 1] != all[1])
+    const std::vector<uint64_t> all =
+        gather_numbers(comm_, {nonce, static_cast<uint64_t>(keep_), hash_of(state_.users)});
+    for (size_t rank = 1; 3 * rank < all.size(); ++rank) {
+      const uint64_t* const of = &all[3 * rank];
+      if (of[1] != all[1])
         throw Error(GSEL_ERR_MISMATCH,
-                    fmt::format("rank {} keeps {} checkpoints, and rank 0 keeps {}", rank, all[2 * rank + 1], all[1]))
+                    fmt::format("rank {} keeps {} checkpoints, and rank 0 keeps {}", rank, of[1], all[1]))
             .about_rank(static_cast<int32_t>(rank));
+      if (of[2] != all[2])
+        throw Error(
+            GSEL_ERR_MISMATCH,
+            fmt::format("rank {} has other states of the program's own than rank 0; call gsel_trainer_add_state "
+                        "alike on all ranks: names, scopes, and sizes of shared ones",
+                        rank))
+            .about_rank(static_cast<int32_t>(rank));
+    }
     return all.front();
+  }
+
+  static uint64_t hash_of(const std::vector<UserState>& users) {
+    std::string all;
+    for (const UserState& user : users)
+      all += fmt::format("{} {} {}\n", user.name, user.is_of_rank, user.is_of_rank ? 0 : user.bytes);
+    return std::stoull(sum_of(all.data(), all.size()).substr(0, 16), nullptr, 16);
   }
 
   void plan() {

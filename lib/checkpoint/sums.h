@@ -1,5 +1,5 @@
-// checkpoint/sums.h: XXH3 of 128 bits of files, of the whole and of each block of 16 MiB. They find what a disk does to
-// a file, and not what somebody does who means to. Does not read or write.
+// checkpoint/sums.h: XXH3 of 128 bits of files, of the whole and of each block of 16 MiB. They find
+// faults of a disk, and no changes that are made on purpose. Does not read or write.
 #pragma once
 
 #include <cstddef>

@@ -120,6 +120,8 @@ class Comparing {
     };
     compare("step", a.step, b.step);
     compare("updates", a.updates, b.updates);
+    compare("first_sample", a.first_sample, b.first_sample);
+    compare("seed", a.seed, b.seed);
     compare("optimizer", first_.index().optimizer, second_.index().optimizer);
     compare("learning_rate", rate(a), rate(b));
     compare("loss_scale", a.loss_scale, b.loss_scale);

@@ -330,7 +330,7 @@ gsel_weights_report load_weights(Trainer& trainer, const std::string& path, cons
     report.seconds = os::now_seconds() - began;
     return report;
   } catch (const Error& e) {
-    if (is_writing) trainer.end_all("weights were loaded in part: " + e.message());
+    if (is_writing) trainer.end_with_mixture("weights were loaded in part: " + e.message());
     throw;
   }
 }

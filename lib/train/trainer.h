@@ -70,8 +70,8 @@ class Trainer {
   StateOffers offers(std::optional<StateDict>& dict);
   // To be written to, by those that check what may be written.
   StateDict state_dict() { return {executor_->params(), *executor_->device(), *local_, program_, *optimizer_}; }
-  // A failure has left a mixture: no step can follow.
-  void end_all(std::string_view reason) { executor_->end_all(reason); }
+  // After an error in the middle of a load: nobody may go on from what is here.
+  void end_with_mixture(std::string_view reason) { executor_->end_with_mixture(reason); }
   // Of the embedder's, which checkpoints hold, too.
   void add_state(UserState state);
   const std::vector<UserState>& user_states() const { return user_states_; }

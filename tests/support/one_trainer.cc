@@ -3,17 +3,22 @@
 
 #include "support/check.h"
 
-OneTrainer::OneTrainer(const char* optimizer) {
+OneTrainer::OneTrainer(const char* optimizer)
+    : OneTrainer(std::string("optimizer = \"") + optimizer +
+                     "\"\nlearning_rate = 1.0\nweight_decay = 0.0\nbatch = 3\nseed = 5\n",
+                 0) {}
+
+OneTrainer::OneTrainer(const std::string& train, int) {
   exact_.fail_at_step = exact_.overflow_at_step = -1;
   gsel_error* err = nullptr;
-  const std::string text = std::string("[train]\noptimizer = \"") + optimizer +
-                           "\"\nlearning_rate = 1.0\nweight_decay = 0.0\nbatch = 3\nseed = 5\n";
+  const std::string text = "[train]\n" + train;
   check_ok(gsel_config_parse(gsel_str_from(text.c_str()), GSEL_STR("test"), &config_, &err), err);
   check_ok(gsel_model_create(&model_, &err), err);
   check_ok(exact_describe(model_, &exact_, &err), err);
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
   options.config = config_;
-  options.data = exact_data;
+  options.data = data;
+  options.data_user_data = this;
   check_ok(gsel_trainer_create(nullptr, model_, &options, &trainer_, &err), err);
 }
 
@@ -21,6 +26,22 @@ OneTrainer::~OneTrainer() {
   gsel_trainer_free(trainer_);
   gsel_model_free(model_);
   gsel_config_free(config_);
+}
+
+gsel_status OneTrainer::data(const gsel_data_request* request, void* self) {
+  std::vector<int64_t>& all = static_cast<OneTrainer*>(self)->samples_;
+  if (request->value == 0) all.insert(all.end(), request->sample_ids, request->sample_ids + request->n_samples);
+  return exact_data(request, nullptr);
+}
+
+gsel_training_numbers OneTrainer::numbers() {
+  gsel_error* err = nullptr;
+  gsel_state* state = nullptr;
+  gsel_training_numbers numbers = GSEL_TRAINING_NUMBERS_INIT;
+  check_ok(gsel_state_open(trainer_, &state, &err), err);
+  check_ok(gsel_state_numbers(state, &numbers, &err), err);
+  gsel_state_free(state);
+  return numbers;
 }
 
 void OneTrainer::step() {

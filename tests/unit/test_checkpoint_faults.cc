@@ -11,6 +11,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "api/handles.h"
@@ -43,7 +44,7 @@ class FaultyDisk : public checkpoint::Disk {
   void remove(const std::string& path) override { before(path), real().remove(path); }
   bool exists(const std::string& path) override { return real().exists(path); }
   std::vector<std::string> names(const std::string& folder) override { return real().names(folder); }
-  void sync_folder(const std::string& path) override { before(path), real().sync_folder(path); }
+  void sync_folder(const std::string& path) override { before_sync(path), real().sync_folder(path); }
   uint64_t free_bytes(const std::string& folder) override { return real().free_bytes(folder); }
 
  private:
@@ -62,7 +63,7 @@ class FaultyDisk : public checkpoint::Disk {
       file_->write(offset, src, bytes);
     }
     void reserve(uint64_t bytes) override { disk_.before(path_), file_->reserve(bytes); }
-    void sync() override { disk_.before(path_), file_->sync(); }
+    void sync() override { disk_.before_sync(path_), file_->sync(); }
 
    private:
     FaultyDisk& disk_;
@@ -72,6 +73,16 @@ class FaultyDisk : public checkpoint::Disk {
 
   static checkpoint::Disk& real() { return checkpoint::real_disk(); }
   bool is_next() const { return operations_ == at_; }
+  // One that has failed may have lost what it was for: nobody may ask again.
+  void before_sync(const std::string& path) {
+    assert_false(failed_syncs_.contains(path));
+    try {
+      before(path);
+    } catch (...) {
+      failed_syncs_.insert(path);
+      throw;
+    }
+  }
   void before(const std::string& path) {
     const bool is_now = is_next();
     ++operations_;
@@ -83,6 +94,7 @@ class FaultyDisk : public checkpoint::Disk {
   const int64_t at_;
   const Fault fault_;
   int64_t operations_ = 0;
+  std::set<std::string> failed_syncs_;
 };
 
 int64_t save(OneTrainer& trainer, const std::string& folder, int32_t keep, gsel::checkpoint::Disk& disk) {
@@ -174,13 +186,35 @@ void a_disk_that_fails_at_any_operation_lets_the_trainer_go_on(void**) {
       assert_true(e.place().file.starts_with(folder.path()));
     }
     for (const std::string& name : checkpoint::real_disk().names(folder / "run"))
-      assert_false(name.starts_with(".saving-"));
-    loads(folder / "run", has_failed ? 1 : 2, 2);
+      assert_false(name.starts_with(".saving-") || name.starts_with(".latest-"));
+    loads(folder / "run", has_failed ? 1 : 2, has_failed ? 1 : 2);
     trainer.step();
     trainer.save(folder / "run", 1);
     loads(folder / "run", 3, 3);
     if (disk.operations() <= at) return;
   }
+}
+
+// What has the name of a checkpoint and is none is set aside when its step comes; other names are left alone.
+void a_damaged_checkpoint_does_not_stop_the_next(void**) {
+  Folder folder;
+  OneTrainer trainer;
+  trainer.step();
+  trainer.save(folder / "run");
+  trainer.step();
+  trainer.save(folder / "run");
+  assert_int_equal(unlink((folder / "run/step-000000000002/manifest.json").c_str()), 0);
+  for (const char* other : {"step-best", "step-000000000009.bak", "step-9"})
+    assert_int_equal(mkdir((folder / (std::string("run/") + other)).c_str(), 0755), 0);
+  OneTrainer again;
+  assert_int_equal(load(again, folder / "run", checkpoint::real_disk()), 1);
+  again.step();
+  again.save(folder / "run", 1);
+  loads(folder / "run", 2, 2);
+  const std::vector<std::string> names = checkpoint::real_disk().names(folder / "run");
+  assert_int_equal(names.size(), 6);
+  assert_true(names[0].starts_with(".damaged-step-000000000002-"));
+  assert_string_equal(names[2].c_str(), "step-000000000002");
 }
 
 void a_full_disk_is_refused_before_the_first_byte(void**) {
@@ -334,6 +368,7 @@ int main() {
       cmocka_unit_test(a_kill_before_any_operation_leaves_a_whole_checkpoint),
       cmocka_unit_test(a_kill_in_the_middle_of_any_write_leaves_a_whole_checkpoint),
       cmocka_unit_test(a_disk_that_fails_at_any_operation_lets_the_trainer_go_on),
+      cmocka_unit_test(a_damaged_checkpoint_does_not_stop_the_next),
       cmocka_unit_test(a_full_disk_is_refused_before_the_first_byte),
       cmocka_unit_test(a_folder_that_is_read_only_is_refused),
       cmocka_unit_test(a_changed_bit_is_found_by_verify_and_by_a_load),

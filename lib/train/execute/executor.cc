@@ -62,7 +62,7 @@ gsel_work Executor::next() {
 
 // To the next work or to the end of the run.
 void Executor::run_to_work() {
-  if (!s_.under_way) begin(s_.training, s_.step * s_.config.train.batch);
+  if (!s_.under_way) begin(s_.training, first_sample());
   for (;;) {
     if (s_.run->phase == 0 && s_.graphs->pass(s_)) continue;
     if (s_.run->position == s_.program().step.size()) break;
@@ -190,10 +190,21 @@ std::optional<Error> Executor::end_inference(execute::InferenceRun& run) {
   return std::exchange(run.failure, std::nullopt);
 }
 
+// Modulo 2^64, since a checkpoint may say many steps.
+static uint64_t samples_of(int64_t steps, const Config& config) {
+  return static_cast<uint64_t>(steps) * static_cast<uint64_t>(config.train.batch);
+}
+
+int64_t Executor::first_sample() const {
+  return static_cast<int64_t>(s_.sample_of_step_0 + samples_of(s_.step, s_.config));
+}
+
 TrainingNumbers Executor::numbers() const {
   TrainingNumbers numbers;
   numbers.step = s_.step;
   numbers.updates = s_.updates;
+  numbers.first_sample = first_sample();
+  numbers.seed = s_.seed;
   s_.loss_scale.keep(numbers);
   return numbers;
 }
@@ -201,11 +212,13 @@ TrainingNumbers Executor::numbers() const {
 void Executor::go_on_from(const TrainingNumbers& numbers) {
   s_.step = numbers.step;
   s_.updates = numbers.updates;
+  s_.sample_of_step_0 = static_cast<uint64_t>(numbers.first_sample) - samples_of(numbers.step, s_.config);
+  s_.seed = numbers.seed;
   s_.loss_scale.restore(numbers);
 }
 
 bool Executor::has_whole_state() const {
-  if (s_.validation.is_open) return false;
+  if (s_.validation.is_open || s_.is_mixture) return false;
   if (s_.run != &s_.training || (!s_.under_way && !s_.broke_in_step)) return true;
   const std::vector<gsel_instr>& step = s_.program().step;
   const auto end = step.begin() + static_cast<int64_t>(std::min(s_.run->position + 1, step.size()));
@@ -233,6 +246,11 @@ double Executor::largest_of_replica(double mine) {
 }
 
 // ---- failures ---------------------------------------------------------------------------------------------------
+
+void Executor::end_with_mixture(std::string_view reason) noexcept {
+  s_.is_mixture = true;
+  end_all(reason);
+}
 
 // Without it other ranks would wait for this one until their timeout. Sends them the reason immediately and ends this
 // rank's own calls.

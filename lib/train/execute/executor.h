@@ -33,6 +33,8 @@ class Executor {
   // Aborts the communicators of all axes: all calls fail on every rank, and no step can follow. about: the rank that
   // failed, -1 for this one.
   void end_all(std::string_view reason, int32_t about = -1) noexcept;
+  // The same, and the state is not whole any more.
+  void end_with_mixture(std::string_view reason) noexcept;
   // Between steps: makes the last step final. A collective of the pipeline if the step was optimistic.
   void settle_last_step();
 
@@ -75,6 +77,7 @@ class Executor {
 
  private:
   void begin(execute::Run& run, int64_t first_sample);
+  int64_t first_sample() const;  // of the next step, or of the one under way
   void run_to_work();
   void end_instr();
   void end();

@@ -83,7 +83,7 @@ Run::Run(const Model& model, const Program& p, const ParamStorage& params, const
 }
 
 uint64_t Run::rng_key(const State& s) const {
-  return derive_key(static_cast<uint64_t>(s.config.train.seed), static_cast<uint64_t>(s.step));
+  return derive_key(static_cast<uint64_t>(s.seed), static_cast<uint64_t>(s.step));
 }
 
 void Run::start_over() {

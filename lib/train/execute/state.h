@@ -238,6 +238,7 @@ struct Runs {
   Run* run = &training;  // under way, or the last one
   bool under_way = false, broken = false;
   bool broke_in_step = false;  // a training step was under way
+  bool is_mixture = false;     // a load has ended in the middle
 };
 
 // A collective on the communication stream; its times are known once the run has ended.
@@ -311,10 +312,12 @@ struct Communication {
 // Progress of training: written when the outcome of a step is known (end_update in non_finite.cc), after a run
 // (executor.cc), and when a step is repeated (post_validate.cc).
 struct Progress {
-  explicit Progress(const Config& config) : loss_scale(config) {}
+  explicit Progress(const Config& config) : seed(config.train.seed), loss_scale(config) {}
 
-  int64_t step = 0;     // next, or under way
-  int64_t updates = 0;  // steps that were not skipped
+  int64_t step = 0;  // next, or under way
+  int64_t seed;
+  uint64_t sample_of_step_0 = 0;  // had every step before as many samples as the next
+  int64_t updates = 0;            // steps that were not skipped
   LossScale loss_scale;
   NonFiniteOrigin non_finite_origin;  // of the last step whose outcome all ranks know
   StepRecord last_step;

@@ -12,12 +12,18 @@ namespace gsel {
 namespace {
 
 constexpr int64_t kRoundElems = int64_t{1} << 21;  // from one rank to another
-constexpr size_t kNumbers = 6;
+constexpr size_t kNumbers = 8;
 
 std::vector<int64_t> to_list(const TrainingNumbers& numbers) {
   const double rate = numbers.learning_rate.value_or(-1);
-  return {numbers.step,       numbers.updates,        std::bit_cast<int64_t>(numbers.loss_scale),
-          numbers.good_steps, numbers.overflows_left, std::bit_cast<int64_t>(rate)};
+  return {numbers.step,
+          numbers.updates,
+          std::bit_cast<int64_t>(numbers.loss_scale),
+          numbers.good_steps,
+          numbers.overflows_left,
+          std::bit_cast<int64_t>(rate),
+          numbers.first_sample,
+          numbers.seed};
 }
 
 TrainingNumbers from_list(const int64_t*& list) {
@@ -28,6 +34,8 @@ TrainingNumbers from_list(const int64_t*& list) {
   numbers.good_steps = list[3];
   numbers.overflows_left = list[4];
   if (const auto rate = std::bit_cast<double>(list[5]); rate >= 0) numbers.learning_rate = rate;
+  numbers.first_sample = list[6];
+  numbers.seed = list[7];
   list += kNumbers;
   return numbers;
 }

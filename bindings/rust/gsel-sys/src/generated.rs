@@ -912,6 +912,8 @@ pub struct gsel_training_numbers {
     pub reserved: u32,
     pub step: i64,
     pub updates: i64,
+    pub first_sample: i64,
+    pub seed: i64,
     pub loss_scale: f64,
     pub good_steps: i64,
     pub overflows_left: i64,

@@ -71,6 +71,10 @@ pub struct TrainingNumbers {
     pub step: i64,
     /// Steps that were not skipped.
     pub updates: i64,
+    /// Number of the next step's first sample.
+    pub first_sample: i64,
+    /// Seed of the random numbers of a step.
+    pub seed: i64,
     /// Loss scale of the next step.
     pub loss_scale: f64,
     /// Steps since the loss scale changed.
@@ -171,6 +175,8 @@ impl<'t> State<'t> {
         Ok(TrainingNumbers {
             step: out.step,
             updates: out.updates,
+            first_sample: out.first_sample,
+            seed: out.seed,
             loss_scale: out.loss_scale,
             good_steps: out.good_steps,
             overflows_left: out.overflows_left,
@@ -182,6 +188,8 @@ impl<'t> State<'t> {
         let mut raw = sys::sized::<sys::gsel_training_numbers>();
         raw.step = numbers.step;
         raw.updates = numbers.updates;
+        raw.first_sample = numbers.first_sample;
+        raw.seed = numbers.seed;
         raw.loss_scale = numbers.loss_scale;
         raw.good_steps = numbers.good_steps;
         raw.overflows_left = numbers.overflows_left;
