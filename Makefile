@@ -16,7 +16,8 @@
 #   make bench-go   what a call from Go costs over C; writes bench/results/go.md
 #   make bench-gpu  on a machine with a card: kernels beside a copy, calls beside NCCL's own, a step of examples/gpt beside
 #                   a loop by hand and PyTorch; writes bench/results/gpu-NAME.md with the card's name
-#   make bench-checkpoint  saves and loads beside the disk, the loss of a rank; writes bench/results/checkpoint.md
+#   make bench-checkpoint  saves and loads beside the disk and PyTorch (python3-torch), the loss of a rank; writes
+#                   bench/results/checkpoint.md
 #   make bench-executor  host time of the executor for an instruction; writes bench/results/executor.md
 #   make bench-device  kernels of the cuda device beside a copy, on the screen
 #   make bench-tensor  a model that two ranks share: decoding, training; writes bench/results/tensor.md

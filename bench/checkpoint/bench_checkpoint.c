@@ -1,6 +1,7 @@
-/* bench_checkpoint.c: bench_checkpoint FOLDER [GIB [ROUNDS]]: what a save and a load of a state of GIB GiB cost on the
- * disk of FOLDER, beside plain writes and reads of as many bytes, and how long a save in the background keeps training
- * waiting, beside memcpy of as many bytes into memory whose pages are there. One rank, adamw; medians of interleaved
+/* bench_checkpoint.c: bench_checkpoint FOLDER [GIB [ROUNDS [COMMAND]]]: what a save and a load of a state of GIB GiB
+ * cost on the disk of FOLDER, beside plain writes and reads of as many bytes, and how long a save in the background
+ * keeps training waiting, beside memcpy of as many bytes into memory whose pages are there. COMMAND, called as `COMMAND
+ * FOLDER ELEMS` in each round, does the same with PyTorch: torch_checkpoint.py. One rank, adamw; medians of interleaved
  * rounds. Reads are of a cold cache where this process may drop it (root), which the table says. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -147,14 +148,30 @@ static int drop_cache(void) {
 
 /* ---- rounds ---- */
 
-enum { PLAIN_WRITE, PLAIN_WRITE_4, SAVE, PLAIN_READ, PLAIN_READ_4, LOAD, MEMCPY, COPY, BLOCKED, BACKGROUND, MEASURES };
+enum {
+  PLAIN_WRITE,
+  PLAIN_WRITE_4,
+  SAVE,
+  TORCH_SAVE,
+  PLAIN_READ,
+  PLAIN_READ_4,
+  LOAD,
+  TORCH_LOAD,
+  MEMCPY,
+  COPY,
+  BLOCKED,
+  BACKGROUND,
+  MEASURES
+};
 static const char* const kNames[MEASURES] = {
     "plain write, O_DIRECT, 8 MiB pieces, fsync",
     "the same by 4 threads",
     "gsel_trainer_save",
+    "torch.distributed.checkpoint, one file, fsync of it",
     "plain read, O_DIRECT, 8 MiB pieces",
     "the same by 4 threads",
     "gsel_trainer_load",
+    "torch.distributed.checkpoint, into tensors that are there",
     "memcpy into touched pages",
     "copy of a save in the background",
     "the same, all that training waits",
@@ -193,7 +210,22 @@ static void save_and_load(gsel_trainer* trainer, const char* folder, double* tim
   remove_all(path);
 }
 
-static void one_round(gsel_trainer* trainer, const char* folder, size_t bytes, char* from, char* to, double* times) {
+static char torch_version[64]; /* "" where it is not installed */
+
+static void save_and_load_torch(const char* command, const char* folder, int64_t elems, double* times) {
+  char line[4096];
+  snprintf(line, sizeof line, "%s '%s' %lld", command, folder, (long long)elems);
+  FILE* out = popen(line, "r");
+  if (!out) fail("popen");
+  if (!fgets(line, sizeof line, out)) line[0] = 0;
+  const int failed = pclose(out) != 0;
+  const int read = sscanf(line, "%lf %lf %63s", &times[TORCH_SAVE], &times[TORCH_LOAD], torch_version);
+  if (!failed && (read == 3 || !strcmp(line, "not installed\n"))) return;
+  fprintf(stderr, "bench_checkpoint: %s has failed\n", command);
+  exit(1);
+}
+
+static void one_round(gsel_trainer* trainer, const char* folder, size_t bytes, double* times) {
   char path[4096];
   snprintf(path, sizeof path, "%s/plain", folder);
   times[PLAIN_WRITE] = plain_seconds(path, bytes, 1, 0);
@@ -202,9 +234,20 @@ static void one_round(gsel_trainer* trainer, const char* folder, size_t bytes, c
   times[PLAIN_READ_4] = plain_seconds(path, bytes, 4, 1);
   remove(path);
   save_and_load(trainer, folder, times);
+}
+
+/* By at most 1 GiB, which no cache holds, so that the memory of all that is measured fits. */
+static double memcpy_seconds(size_t bytes) {
+  const size_t most = (size_t)1 << 30, some = bytes < most ? bytes : most;
+  char *from = malloc(some), *to = malloc(some);
+  if (!from || !to) fail("memory");
+  memset(from, 1, some), memset(to, 2, some);
   const double began = now();
-  memcpy(to, from, bytes);
-  times[MEMCPY] = now() - began;
+  for (size_t at = 0; at < bytes; at += some) memcpy(to, from, bytes - at < some ? bytes - at : some);
+  const double took = now() - began;
+  if (to[some / 2] != 1) exit(1);
+  free(from), free(to);
+  return took;
 }
 
 int main(int argc, char** argv) {
@@ -212,7 +255,7 @@ int main(int argc, char** argv) {
   const int rounds = argc > 3 ? atoi(argv[3]) : 5;
   static double times[MEASURES][MOST_ROUNDS];
   if (argc < 2 || !(gib >= 0.01 && gib <= 1024) || rounds < 1 || rounds > MOST_ROUNDS) {
-    fprintf(stderr, "usage: bench_checkpoint FOLDER [GIB [ROUNDS]]\n");
+    fprintf(stderr, "usage: bench_checkpoint FOLDER [GIB [ROUNDS [COMMAND]]]\n");
     return 2;
   }
   const int64_t elems = (int64_t)(gib * (double)((size_t)1 << 30)) / 12;
@@ -220,24 +263,31 @@ int main(int argc, char** argv) {
   gsel_error* err = NULL;
   gsel_model* model;
   gsel_trainer* trainer = make_trainer(&model, elems);
-  char *from = malloc(bytes), *to = malloc(bytes);
-  if (!from || !to) fail("memory");
-  memset(from, 1, bytes), memset(to, 2, bytes);
   const int is_cold = drop_cache() == 0;
   for (int i = -1; i < rounds; ++i) { /* the first one touches the memory of the copy */
-    double once[MEASURES];
+    double once[MEASURES] = {0};
     check(gsel_trainer_step(trainer, NULL, &err), &err);
-    one_round(trainer, argv[1], bytes, from, to, once);
+    one_round(trainer, argv[1], bytes, once);
+    once[MEMCPY] = memcpy_seconds(bytes);
+    if (argc > 4 && i >= 0) save_and_load_torch(argv[4], argv[1], elems, once);
     for (int m = 0; m < MEASURES && i >= 0; ++m) times[m][i] = once[m];
   }
   printf("| %.2f GiB, %d rounds, reads %s | s, median (least-most) | GB/s |\n|---|--:|--:|\n", gib, rounds,
          is_cold ? "of a cold cache" : "of a warm cache");
   for (int m = 0; m < MEASURES; ++m) {
+    if ((m == TORCH_SAVE || m == TORCH_LOAD) && !*torch_version) {
+      if (argc > 4) printf("| %s | not installed | |\n", kNames[m]);
+      continue;
+    }
     qsort(times[m], (size_t)rounds, sizeof(double), ascending);
     printf("| %s | %.2f (%.2f-%.2f) | %.2f |\n", kNames[m], times[m][rounds / 2], times[m][0], times[m][rounds - 1],
            1e-9 * (double)bytes / times[m][rounds / 2]);
   }
-  free(from), free(to);
+  if (*torch_version)
+    printf(
+        "\nPyTorch %s, without a process group: writes and reads through the page cache, syncs its files and not the "
+        "folder.\n",
+        torch_version);
   gsel_trainer_free(trainer);
   gsel_model_free(model);
   return 0;

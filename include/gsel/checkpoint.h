@@ -44,10 +44,10 @@ GSEL_API void gsel_checkpoint_options_init(gsel_checkpoint_options *options, siz
  *   options  may be NULL
  *   report   may be NULL
  * Errors: GSEL_ERR_ARG; GSEL_ERR_STATE (a step is in progress or has failed, a save is under way in the background on
- * some rank, or there is a whole checkpoint of this step);
- * GSEL_ERR_UNSUPPORTED (8-bit states, compressed gradients); GSEL_ERR_IO with the file, on the other ranks
- * GSEL_ERR_PEER with the same text: the trainer can go on; GSEL_ERR_MISMATCH if another rank makes another call, keeps
- * another number or has other states of the program's own; those of the collectives. Since 0.1. */
+ * some rank, or there is a whole checkpoint of this step); GSEL_ERR_UNSUPPORTED (low-rank compression beside other axes
+ * than data); GSEL_ERR_IO with the file, on other ranks GSEL_ERR_PEER with the same text: the trainer can go on;
+ * GSEL_ERR_MISMATCH if another rank makes another call, keeps another number or has other states of the program's own;
+ * those of the collectives. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_save(gsel_trainer *trainer, gsel_str folder, const gsel_checkpoint_options *options,
                                        gsel_checkpoint_report *report, gsel_error **err);
 
@@ -86,9 +86,9 @@ GSEL_API gsel_status gsel_trainer_save_wait(gsel_trainer *trainer, gsel_checkpoi
  * Errors: GSEL_ERR_NOT_FOUND on every rank (there is no such folder, or no checkpoint in it: training begins with its
  * first step); GSEL_ERR_ARG; GSEL_ERR_STATE; GSEL_ERR_UNSUPPORTED, as of gsel_trainer_save; GSEL_ERR_PARSE with file and
  * place (also where a folder has checkpoints of which none is whole); GSEL_ERR_MISMATCH (another model, with the
- * differences; or another rank makes another call); GSEL_ERR_IO. Of these, on the other ranks GSEL_ERR_PEER with the
- * same text. Nothing is changed by them, except that after an error while the tensors themselves are read, also a wrong
- * sum, trainer and communicator are broken on every rank. Since 0.1. */
+ * differences; states that this layout cannot hold; or another rank makes another call); GSEL_ERR_IO. Of these, on other
+ * ranks GSEL_ERR_PEER with the same text. Nothing is changed by them, except that after an error while the tensors
+ * themselves are read, also a wrong sum, trainer and communicator are broken on every rank. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_load(gsel_trainer *trainer, gsel_str path, gsel_checkpoint_report *report,
                                        gsel_error **err);
 

@@ -15,7 +15,7 @@ typedef struct gsel_state gsel_state;
  *   out  given to the caller, free with gsel_state_free before the trainer; of use until the next step, evaluation,
  *        load or rebind of the trainer, after which its calls fail with GSEL_ERR_STATE
  * Errors: GSEL_ERR_ARG; GSEL_ERR_STATE (a step is in progress or has failed); GSEL_ERR_UNSUPPORTED (8-bit states,
- * compressed gradients); GSEL_ERR_MISMATCH if another rank makes another call; those of the collectives. Since 0.1. */
+ * low-rank compression); GSEL_ERR_MISMATCH if another rank makes another call; those of the collectives. Since 0.1. */
 GSEL_API gsel_status gsel_state_open(gsel_trainer *trainer, gsel_state **out, gsel_error **err);
 GSEL_API void gsel_state_free(gsel_state *state);
 
@@ -156,7 +156,7 @@ GSEL_API void gsel_rebind_report_init(gsel_rebind_report *report, size_t struct_
  * A save in the background is waited for, and its outcome dropped. While the state moves, memory for both trainers is
  * needed. States of the program's own are left to the program.
  * Errors: those of gsel_trainer_create; GSEL_ERR_NOT_FOUND (a part of the state is on no rank: names it, and what to
- * set); with a folder those of gsel_trainer_load; GSEL_ERR_UNSUPPORTED (8-bit states, compressed gradients). Since 0.1. */
+ * set); with a folder those of gsel_trainer_load; GSEL_ERR_UNSUPPORTED (8-bit states, low-rank compression). Since 0.1. */
 GSEL_API gsel_status gsel_trainer_rebind(gsel_trainer *trainer, gsel_comm *comm, const gsel_rebind_options *options,
                                          gsel_rebind_report *report, gsel_error **err);
 

@@ -2,34 +2,17 @@
 #include "checkpoint/block_writer.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 
+#include "base/align.h"
 #include "base/threads.h"
 
 namespace gsel::checkpoint {
-namespace {
-
-constexpr size_t kAlign = 4096;
-
-char* aligned_memory(size_t bytes) {
-  void* const memory = std::aligned_alloc(kAlign, bytes);
-  if (!memory) throw std::bad_alloc();
-  return static_cast<char*>(memory);
-}
-
-}  // namespace
-
-void BlockWriter::Free::operator()(char* memory) const {
-  std::free(memory);
-}
-
 BlockWriter::BlockWriter(DiskFile& file, uint64_t expected, int32_t threads)
     : file_(file),
-      block_bytes_(std::clamp<uint64_t>((expected + kAlign - 1) / kAlign * kAlign, kAlign, kBlockBytes)),
+      block_bytes_(std::clamp<uint64_t>(round_up(expected, kDirectAlign), kDirectAlign, kBlockBytes)),
       most_threads_(threads) {
-  filling_.memory.reset(aligned_memory(block_bytes_));
+  filling_.memory = aligned_memory(block_bytes_);
 }
 
 BlockWriter::~BlockWriter() {
@@ -68,7 +51,7 @@ void BlockWriter::submit() {
   changed_.notify_all();
   if (empty_.empty() && n_blocks_ <= most_threads_) {
     ++n_blocks_;
-    filling_.memory.reset(aligned_memory(block_bytes_));
+    filling_.memory = aligned_memory(block_bytes_);
     return;
   }
   changed_.wait(lock, [this] { return failure_ || !empty_.empty(); });

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "checkpoint/aligned.h"
 #include "checkpoint/disk.h"
 
 namespace gsel::checkpoint {
@@ -30,11 +30,8 @@ class BlockWriter {
   void finish();  // all is written, and not yet synced
 
  private:
-  struct Free {
-    void operator()(char* memory) const;
-  };
   struct Block {
-    std::unique_ptr<char, Free> memory;
+    AlignedMemory memory;
     uint64_t offset = 0;
     size_t bytes = 0;
   };

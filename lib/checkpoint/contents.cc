@@ -115,9 +115,12 @@ void Contents::read(int32_t tensor, const Region& region, float* dst) {
 }
 
 void Contents::read(const std::string& file, uint64_t offset, void* dst, size_t bytes) {
-  Source& from = source(file);
-  from.file->read(offset, dst, bytes);
-  from.sums->add(offset, dst, bytes);
+  source(file).file->read(offset, dst, bytes);
+  compare(file, offset, dst, bytes);
+}
+
+void Contents::compare(const std::string& file, uint64_t offset, const void* data, size_t bytes) {
+  source(file).sums->add(offset, data, bytes);
 }
 
 }  // namespace gsel::checkpoint

@@ -41,6 +41,9 @@ class Contents {
   void read(int32_t tensor, const Region& region, float* dst);
   // The same bytes of a file; compares the sums of blocks that are read whole, in ascending order. GSEL_ERR_PARSE.
   void read(const std::string& file, uint64_t offset, void* dst, size_t bytes);
+  // The two halves of that, for who reads on another thread. The file lives as long as this does.
+  DiskFile& open(const std::string& file) { return *source(file).file; }
+  void compare(const std::string& file, uint64_t offset, const void* data, size_t bytes);
   // Where the bytes of a state of the embedder's are; rank: whose file has them. GSEL_ERR_PARSE.
   FileRead find_user(const IndexUser& user, int32_t rank);
   // Whether the slice is in its file; errors as of find.

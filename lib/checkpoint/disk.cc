@@ -10,12 +10,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 
+#include "base/align.h"
 #include "base/error.h"
 #include "base/os.h"
+#include "checkpoint/aligned.h"
 
 namespace gsel::checkpoint {
 namespace {
@@ -24,7 +25,6 @@ namespace {
   throw Error(GSEL_ERR_IO, fmt::format("{} cannot be {}: {}", path, what, errno_text(number))).at({path, 0, 0, {}});
 }
 
-constexpr uintptr_t kDirectAlign = 4096;
 constexpr size_t kLongRead = size_t{1} << 20, kBounceBytes = size_t{8} << 20;
 
 class RealFile : public DiskFile {
@@ -88,26 +88,24 @@ class RealFile : public DiskFile {
   }
 
  private:
-  struct Free {
-    void operator()(char* memory) const { std::free(memory); }
-  };
-
-  // Around the page cache, whose fresh pages cost more than the disk: through memory that is used again. False: it
-  // cannot be, or the file is shorter, which the plain way tells.
+  // Around the page cache, whose fresh pages cost more than the disk: aligned blocks into aligned memory, and the rest
+  // through memory that is used again. False: it cannot be, or the file is shorter, which the plain way tells.
   bool read_direct(uint64_t offset, char* dst, size_t bytes) {
     if (!can_be_direct_) return false;
-    if (!bounce_) bounce_.reset(static_cast<char*>(std::aligned_alloc(kDirectAlign, kBounceBytes)));
-    if (!bounce_) return false;
     while (bytes > 0) {
       const size_t skip = offset % kDirectAlign;
-      const uint64_t begin = offset - skip;
-      const size_t wanted =
-          std::min<size_t>((skip + bytes + kDirectAlign - 1) / kDirectAlign * kDirectAlign, kBounceBytes);
-      const ssize_t n = pread(direct_.get(), bounce_.get(), wanted, static_cast<off_t>(begin));
+      const bool is_alike = reinterpret_cast<uintptr_t>(dst) % kDirectAlign == skip;
+      const bool is_straight = is_alike && skip == 0 && bytes >= kDirectAlign;
+      if (!is_straight && !bounce_) bounce_ = aligned_memory(kBounceBytes);
+      const size_t wanted = is_straight ? bytes / kDirectAlign * kDirectAlign
+                            : is_alike  ? kDirectAlign
+                                        : std::min<size_t>(round_up(skip + bytes, kDirectAlign), kBounceBytes);
+      char* const to = is_straight ? dst : bounce_.get();
+      const ssize_t n = pread(direct_.get(), to, wanted, static_cast<off_t>(offset - skip));
       if (n < 0 && errno == EINTR) continue;
       if (n < 0 || static_cast<size_t>(n) <= skip) return can_be_direct_ = false;
       const size_t some = std::min(static_cast<size_t>(n) - skip, bytes);
-      std::memcpy(dst, bounce_.get() + skip, some);
+      if (!is_straight) std::memcpy(dst, to + skip, some);
       dst += some, offset += some, bytes -= some;
     }
     return true;
@@ -117,7 +115,7 @@ class RealFile : public DiskFile {
   const os::Fd fd_;
   os::Fd direct_;
   std::atomic<bool> can_be_direct_{false};
-  std::unique_ptr<char, Free> bounce_;
+  AlignedMemory bounce_;
 };
 
 class RealDisk : public Disk {

@@ -14,7 +14,7 @@ class DiskFile {
  public:
   virtual ~DiskFile() = default;  // closes
   virtual uint64_t bytes() const = 0;
-  // All of them; fewer are an error.
+  // All of them; fewer are an error. One thread at a time.
   virtual void read(uint64_t offset, void* dst, size_t bytes) = 0;
   // Several threads may, at different places.
   virtual void write(uint64_t offset, const void* src, size_t bytes) = 0;

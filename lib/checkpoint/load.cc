@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "checkpoint/contents.h"
 #include "checkpoint/file_plan.h"
+#include "checkpoint/read_ahead.h"
 #include "train/ranks/agree.h"
 
 namespace gsel::checkpoint {
@@ -89,6 +90,8 @@ class Loading {
     match();
     for (const UserState& user : users_) plan_user(user);
     for (size_t part = 0; part < state_.held().size(); ++part) plan(part);
+    for (const StatePart& held : state_.held())
+      if (state_.is_in_bytes(held)) check_blocks(held);
     for (auto& [file, reads] : reads_)
       std::ranges::stable_sort(reads, {}, [](const PartRead& read) { return read.from.offset; });
   }
@@ -111,7 +114,13 @@ class Loading {
         wrong.push_back(in_quotes(tensor.name) + " is not in it");
         continue;
       }
-      if (const auto& shape = index.tensors[found->second].shape; shape != tensor.shape)
+      const auto& shape = index.tensors[found->second].shape;
+      if (shape != tensor.shape && is_of_other_ranks(tensor, shape))
+        wrong.push_back(
+            fmt::format("{} is what compression has left over on each of {} ranks in it, and there are {} "
+                        "now; load it with as many ranks",
+                        in_quotes(tensor.name), shape.front(), tensor.shape.front()));
+      else if (shape != tensor.shape)
         wrong.push_back(fmt::format("{} has shape {} in it, and {} in this model", in_quotes(tensor.name),
                                     shape_text(shape), shape_text(tensor.shape)));
       there.erase(found);
@@ -124,6 +133,11 @@ class Loading {
     throw Error(GSEL_ERR_MISMATCH, fmt::format("{} is of another model: {}{}", loaded_.path, fmt::join(wrong, "; "),
                                                more ? fmt::format("; and {} more", more) : std::string()))
         .at({loaded_.path, 0, 0, {}});
+  }
+
+  static bool is_of_other_ranks(const StateTensor& tensor, const std::vector<int64_t>& shape) {
+    return tensor.state == StateTensor::kLowRankError && shape.size() == tensor.shape.size() &&
+           std::equal(shape.begin() + 1, shape.end(), tensor.shape.begin() + 1);
   }
 
   void match_user(const UserState& user, std::vector<std::string>& wrong) const {
@@ -151,6 +165,10 @@ class Loading {
     user_reads_.push_back(read);
   }
 
+  int32_t tensor_of(const StatePart& held) const {
+    return static_cast<int32_t>(of_tensor_[static_cast<size_t>(held.tensor)]);
+  }
+
   struct PartRead {
     FileRead from;
     size_t part = 0;  // index in held()
@@ -159,29 +177,76 @@ class Loading {
   void plan(size_t part) {
     const StatePart& held = state_.held()[part];
     loaded_.bytes_held += sizeof(float) * static_cast<uint64_t>(held.region.count());
-    contents_->find(static_cast<int32_t>(of_tensor_[static_cast<size_t>(held.tensor)]), held.region,
-                    [&](const std::string& file, const FileRead& read) {
-                      reads_[file].push_back({read, part});
-                    });
+    contents_->find(tensor_of(held), held.region, [&](const std::string& file, const FileRead& read) {
+      reads_[file].push_back({read, part});
+    });
+  }
+
+  // Ranks that divided a block of an 8-bit state had a scale for each part of it, and this rank has one. Such blocks
+  // are looked at before anything is written.
+  void check_blocks(const StatePart& held) {
+    const int32_t tensor = tensor_of(held);
+    bool is_divided_alike = true;
+    std::vector<int64_t> begins;  // of elements that another slice may have written
+    for (const Slice& slice : contents_->slices(tensor))
+      for (size_t d = 0; d < slice.region.shape().size(); ++d)
+        is_divided_alike &= are_same(slice.region.intervals(d), held.region.intervals(d));
+    contents_->find(tensor, held.region,
+                    [&](const std::string&, const FileRead& read) { begins.push_back(read.local); });
+    if (!is_divided_alike)
+      for (int64_t at = 0; at < held.region.count(); at = state_.block_of(held, at).end) check_block(held, at);
+    else
+      for (const int64_t at : begins)
+        if (state_.block_of(held, at).begin != at) check_block(held, at);
+  }
+
+  static bool are_same(const Region::Intervals& a, const Region::Intervals& b) {
+    return std::ranges::equal(
+        a, b, [](const gsel_range& x, const gsel_range& y) { return x.begin == y.begin && x.end == y.end; });
+  }
+
+  void check_block(const StatePart& held, int64_t at) {
+    const gsel_range block = state_.block_of(held, at);
+    const StatePart part = held.some(block.begin, block.end - block.begin);
+    std::vector<float> values(static_cast<size_t>(part.region.count()));
+    contents_->read(tensor_of(held), part.region, values.data());
+    if (state_.can_hold(part, values.data())) return;
+    const std::string& name = state_.tensors()[static_cast<size_t>(held.tensor)].name;
+    throw Error(GSEL_ERR_MISMATCH,
+                fmt::format("{}: {}, elements {} to {}: the ranks that saved had divided this block of 8-bit states, "
+                            "with a scale for each part, and one rank is to hold it with one scale; load it under the "
+                            "layout that saved, or one that divides parameters where that did",
+                            loaded_.path, in_quotes(name), part.region.range().begin, part.region.range().end))
+        .at({loaded_.path, 0, 0, name});
   }
 
   void read_all() {
     for (size_t u = 0; u < users_.size(); ++u)
       contents_->read(name_of_file(writer_of(users_[u])), user_reads_[u].offset, users_[u].data, users_[u].bytes);
-    std::vector<float> buffer;
+    std::vector<FilePiece> pieces;
+    for_each_piece([&](const std::string& file, const FileRead& piece, size_t) {
+      pieces.push_back({&contents_->open(file), piece.offset, static_cast<size_t>(piece.bytes)});
+    });
+    ReadAhead ahead(std::move(pieces));
+    for_each_piece([&](const std::string& file, const FileRead& piece, size_t part) {
+      const char* const data = ahead.next();
+      contents_->compare(file, piece.offset, data, static_cast<size_t>(piece.bytes));
+      state_.write(state_.held()[part].some(piece.local, static_cast<int64_t>(piece.bytes / sizeof(float))),
+                   reinterpret_cast<const float*>(data));
+      loaded_.bytes_read += piece.bytes;
+    });
+  }
+
+  // In the order of the bytes in the files.
+  template <class Use>
+  void for_each_piece(Use&& use) const {
     for (const auto& [file, reads] : reads_)
-      for (const PartRead& read : reads) {
-        const StatePart& part = state_.held()[read.part];
-        const auto count = static_cast<int64_t>(read.from.bytes / sizeof(float));
-        for (int64_t first = 0; first < count; first += kBlockElems) {
-          const int64_t some = std::min(kBlockElems, count - first), local = read.from.local + first;
-          buffer.resize(static_cast<size_t>(some));
-          contents_->read(file, read.from.offset + sizeof(float) * static_cast<uint64_t>(first), buffer.data(),
-                          sizeof(float) * buffer.size());
-          state_.write(part.some(local, some), buffer.data());
-          loaded_.bytes_read += sizeof(float) * buffer.size();
+      for (const auto& [from, part] : reads)
+        for (uint64_t done = 0; done < from.bytes;) {
+          const uint64_t bytes = ReadAhead::piece_bytes(from.offset + done, from.bytes - done);
+          use(file, FileRead{from.offset + done, bytes, from.local + static_cast<int64_t>(done / sizeof(float))}, part);
+          done += bytes;
         }
-      }
   }
 
   Communicator& comm_;

@@ -63,7 +63,7 @@ Trainer::Trainer(Communicator& comm, std::shared_ptr<Model> model, Config config
   refuse_budget(own, programs, optimizer);
   on_all_ranks(comm_, "trainer", [&] {
     make_executor(std::move(own), programs, optimizer);
-    if (config_.train.redundancy > 0) refuse_formless_state();
+    if (config_.train.redundancy > 0) refuse_state_of_layout();
   });
   executor_->run_setup();
 }
@@ -445,23 +445,40 @@ void Trainer::set_learning_rate(double rate) {
 
 // ---- checkpoints ----------------------------------------------------------------------------------------------------
 
+bool Trainer::is_low_rank() const {
+  return std::ranges::any_of(program_.buckets,
+                             [](const ProgramBucket& b) { return b.compression == GSEL_COMPRESS_LOW_RANK; });
+}
+
 void Trainer::refuse_formless_state() const {
+  if (is_low_rank() && program_.mesh.size[GSEL_AXIS_DATA] != comm_.world_size())
+    fail(GSEL_ERR_UNSUPPORTED,
+         "gradients are compressed in low rank, and mesh.data is {} of {} ranks; checkpoints have what compression has "
+         "left over where all ranks are on the data axis; use another compression, or none",
+         program_.mesh.size[GSEL_AXIS_DATA], comm_.world_size());
+}
+
+void Trainer::refuse_state_of_layout() const {
   if (optimizer_->has_8bit_states())
+    fail(
+        GSEL_ERR_UNSUPPORTED,
+        "train.optimizer = \"{}\" keeps states in 8 bits, in blocks that ranks divide; only checkpoints have them; use "
+        "adamw",
+        config_.train.optimizer);
+  if (is_low_rank())
     fail(GSEL_ERR_UNSUPPORTED,
-         "train.optimizer = \"{}\" keeps states in 8 bits, in blocks that depend on how ranks divide them, and "
-         "checkpoints have f32 alone; use adamw",
-         config_.train.optimizer);
-  if (std::ranges::any_of(program_.buckets, [](const ProgramBucket& b) { return b.compression != GSEL_COMPRESS_NONE; }))
-    fail(GSEL_ERR_UNSUPPORTED,
-         "gradients are compressed, and what compression has left over on each rank is in no checkpoint; turn "
-         "compression off");
+         "gradients are compressed in low rank, and what that has left over is each rank's own; only checkpoints have "
+         "it; use another compression, or none");
 }
 
 StateDict Trainer::begin_state(JointCall call) {
   refuse_in_child();
   refuse_under_way(call == JointCall::save ? "save" : call == JointCall::load ? "load" : "read the state");
   if (executor_->broken()) fail(GSEL_ERR_STATE, "an earlier step failed; free the trainer");
-  refuse_formless_state();
+  if (call == JointCall::save || call == JointCall::load)
+    refuse_formless_state();
+  else
+    refuse_state_of_layout();
   if (call == JointCall::load) version_ = next_version();
   begin_joint_call(comm_, *executor_, call);
   executor_->settle_last_step();
@@ -499,7 +516,7 @@ std::unique_ptr<Trainer> Trainer::remade(Communicator& comm, const Config* confi
 }
 
 StateOffers Trainer::offers(std::optional<StateDict>& dict) {
-  refuse_formless_state();
+  refuse_state_of_layout();
   StateOffers offers;
   if (executor_->has_whole_state()) {
     dict.emplace(state_dict());

@@ -69,7 +69,9 @@ class Trainer {
   // is filled, and must outlive the offers.
   StateOffers offers(std::optional<StateDict>& dict);
   // To be written to, by those that check what may be written.
-  StateDict state_dict() { return {executor_->params(), *executor_->device(), *local_, program_, *optimizer_}; }
+  StateDict state_dict() {
+    return {executor_->params(), *executor_->device(), *local_, program_, *optimizer_, executor_->low_rank_state()};
+  }
   // After an error in the middle of a load: nobody may go on from what is here.
   void end_with_mixture(std::string_view reason) { executor_->end_with_mixture(reason); }
   // Of the embedder's, which checkpoints hold, too.
@@ -91,7 +93,10 @@ class Trainer {
   void refuse_under_way(const char* what) const;
   static void refuse_sample(int64_t first_sample);
   void refuse_push(const DataSource& data) const;
+  // What checkpoints have no form for, and what other ranks could not take over.
   void refuse_formless_state() const;
+  void refuse_state_of_layout() const;
+  bool is_low_rank() const;
   void begin_step();
   void end_step();
   const Param& checked_param(int32_t param) const;

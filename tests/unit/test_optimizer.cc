@@ -182,7 +182,7 @@ void states_take_the_bytes_their_rule_needs(void**) {
   assert_int_equal(bytes("sgd", 0.5, 1000, 3), 4000);
   assert_int_equal(bytes("sgd", 0, 1000, 3), 0);
   assert_int_equal(bytes("sign_sgd", 0.5, 1000, 3), 0);
-  assert_int_equal(bytes("adamw_8bit", 0, 1001, 3), 2 * (1004 + 4 * (3 + 3)));
+  assert_int_equal(bytes("adamw_8bit", 0, 1001, 3), 2 * (1004 + 4 * (3 + 3 + 1)));
   assert_int_equal(bytes("adamw_8bit", 0, 0, 0), 0);
 }
 

@@ -225,6 +225,14 @@ bool Executor::has_whole_state() const {
   return std::none_of(step.begin(), end, [](const gsel_instr& instr) { return instr.kind == GSEL_INSTR_STEP; });
 }
 
+std::vector<LowRankState> Executor::low_rank_state() const {
+  std::vector<LowRankState> all;
+  for (const execute::BucketState& bucket : s_.buckets)
+    if (bucket.compressor)
+      for (const LowRankState& kept : bucket.compressor->kept()) all.push_back(kept);
+  return all;
+}
+
 void Executor::settle_last_step() {
   if (!s_.validation.is_open || s_.under_way || s_.broken) return;
   s_.run = &s_.training;

@@ -61,6 +61,8 @@ class Executor {
   const MemoryPartBytes& forecast() const { return s_.forecast; }
 
   ParamStorage& params() { return s_.params; }
+  // Of all buckets, between steps.
+  std::vector<LowRankState> low_rank_state() const;
   Ledger& ledger() { return s_.ledger; }
   const Ledger& ledger() const { return s_.ledger; }
   // Free between steps.

@@ -10,10 +10,11 @@
 namespace gsel::execute {
 
 void StepGraphs::make_memory(const Model& model, const Program& program, const HeldMemory& memory) {
-  size_t runs = 0;
-  for (size_t b = 0; b < program.buckets.size(); ++b) runs += memory.params.layout(static_cast<int32_t>(b)).runs.size();
+  size_t calls = 0;
+  for (size_t b = 0; b < program.buckets.size(); ++b)
+    calls += Optimizer::most_calls(memory.params.layout(static_cast<int32_t>(b)).runs.size());
   factors_at_ = (model.layers().size() * sizeof(uint64_t) + 63) / 64 * 64;
-  copied_bytes_ = factors_at_ + runs * GSEL_STEP_FACTOR_BYTES;
+  copied_bytes_ = factors_at_ + calls * GSEL_STEP_FACTOR_BYTES;
   on_host_ = Memory(device_, copied_bytes_, GSEL_MEMORY_PINNED);
   on_device_ = Memory(device_, copied_bytes_ + 2 * sizeof(double));
   const auto checks = static_cast<size_t>(

@@ -67,9 +67,11 @@ class LowRankCompressor : public Compressor {
   static uint64_t bytes(const LowRankLayout& layout, bool keeps_two);
 
   void end_step(bool taken) override;
+  std::vector<LowRankState> kept() const override;
 
  private:
   struct Matrix {
+    int32_t param = 0;
     int64_t first = 0;  // in the bucket
     int64_t rows = 0, cols = 0;
     float* left = nullptr;
@@ -143,7 +145,7 @@ LowRankCompressor::LowRankCompressor(std::shared_ptr<DeviceContext> device, Ledg
   int64_t error = 0, right = 0;
   for (const BucketMatrix& m : layout_.matrices) {
     const uint64_t key = derive_key(derive_key(seed, "low rank"), program.params[m.param].name);
-    matrices_.push_back({m.first, m.rows, m.cols, left, error, right, key});
+    matrices_.push_back({m.param, m.first, m.rows, m.cols, left, error, right, key});
     run(GSEL_LOW_RANK_START, matrices_.back(), nullptr, kept_[0], kept_[0], 1, 1, device_->compute());
     left += m.rows * layout_.rank;
     error += m.elems();
@@ -178,6 +180,13 @@ void LowRankCompressor::copy(float* to, const float* from, int64_t elems, gsel_s
 
 void LowRankCompressor::end_step(bool taken) {
   if (std::exchange(changed_, false) && taken && keeps_two_) now_ = 1 - now_;
+}
+
+std::vector<LowRankState> LowRankCompressor::kept() const {
+  std::vector<LowRankState> kept;
+  for (const Matrix& m : matrices_)
+    kept.push_back({m.param, kept_[now_].errors + m.error, kept_[now_].rights + m.right, m.cols, layout_.rank});
+  return kept;
 }
 
 void LowRankCompressor::compress(Communicator& comm, float* gradients, double scale, gsel_stream* stream) {

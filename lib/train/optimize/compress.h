@@ -11,6 +11,14 @@
 
 namespace gsel {
 
+// What low-rank compression carries over to the next step of a matrix, on the device.
+struct LowRankState {
+  int32_t param = 0;
+  float* error = nullptr;   // [rows][cols], this rank's own
+  float* factor = nullptr;  // [cols][columns], equal on all ranks of the axis
+  int64_t cols = 0, columns = 0;
+};
+
 class Compressor {
  public:
   virtual ~Compressor() = default;
@@ -25,6 +33,8 @@ class Compressor {
   // When all begun reductions of a step are done. taken: false if the step was skipped; kept state is then reset to its
   // value before the step, in programs that can skip a step.
   virtual void end_step(bool taken) { static_cast<void>(taken); }
+  // Between steps; valid until the next one.
+  virtual std::vector<LowRankState> kept() const { return {}; }
 
  protected:
   Compressor(const Program& program, int32_t bucket);

@@ -8,11 +8,10 @@
 #include <numbers>
 
 #include "base/foreign.h"
+#include "train/optimize/byte_blocks.h"
 
 namespace gsel {
 namespace {
-
-constexpr int64_t kBlock = 256;  // elements per scale of 8-bit state, see gsel/plugin.h
 
 struct Kind {
   std::string_view name;
@@ -50,15 +49,6 @@ void check_schedule(const Config& config) {
     refuse("train.decay_steps", fmt::format("falls in the last train.decay_steps, which is {}; expected 1 to {}, the "
                                             "steps from train.warmup_steps to train.total_steps",
                                             train.decay_steps, most));
-}
-
-uint64_t codes_bytes(int64_t count) {
-  return (static_cast<uint64_t>(count) + 3) / 4 * 4;
-}
-
-// Blocks of a run; each has a scale.
-int64_t blocks_of(int64_t count) {
-  return (count + kBlock - 1) / kBlock;
 }
 
 // `rounded` advanced by `first` 16-bit elements.
@@ -99,8 +89,9 @@ std::string Optimizer::state_name(int i) const {
 uint64_t Optimizer::state_bytes(int i, int64_t count, int64_t n_runs) const {
   if (i >= n_states_ || count == 0) return 0;
   if (kind_ != GSEL_OPTIMIZER_ADAMW_8BIT) return sizeof(float) * static_cast<uint64_t>(count);
-  // Upper bound for runs of any sizes.
-  return codes_bytes(count) + sizeof(float) * static_cast<uint64_t>(count / kBlock + n_runs);
+  // Upper bound for runs of any sizes, the first of which may begin inside a block.
+  return static_cast<uint64_t>(codes_bytes(count)) +
+         sizeof(float) * static_cast<uint64_t>(count / kByteBlock + n_runs + 1);
 }
 
 double Optimizer::learning_rate(int64_t step) const {
@@ -134,7 +125,8 @@ void Optimizer::step(const DeviceContext& device, const BucketShard& shard, cons
     step_built_in(device, shard, scale);
 }
 
-// With 8-bit state each run begins a block, so that it is a call.
+// With 8-bit state a call begins a block: one call for each run, and one for the end of a block that another rank
+// begins.
 template <class IsSame, class Visit>
 void Optimizer::visit_calls(const BucketShard& shard, const StepScale& scale, IsSame&& is_same, Visit&& visit) const {
   const bool bytes = kind_ == GSEL_OPTIMIZER_ADAMW_8BIT;
@@ -148,11 +140,15 @@ void Optimizer::visit_calls(const BucketShard& shard, const StepScale& scale, Is
   step.epsilon = config_.train.epsilon;
   step.param16_dtype = shard.rounded_dtype;
   int64_t block = 0;
+  int64_t done = 0;  // elements of the run
   for (size_t i = 0; i < shard.runs.size();) {
     const ParamRun& run = shard.runs[i];
-    const int64_t first = run.first;
+    const int64_t first = run.first + done;
     const Rates rates = rates_of(run, scale);
-    int64_t count = shard.runs[i++].count;
+    int64_t count = run.count - done;
+    if (bytes && done == 0 && run.param_first % kByteBlock != 0) count = first_byte_block(run);
+    done = first + count < run.first + run.count ? done + count : 0;
+    i += done == 0;
     while (!bytes && i < shard.runs.size() && shard.runs[i].first == first + count && is_same(run, shard.runs[i]))
       count += shard.runs[i++].count;
     auto state = [&](int which) {
@@ -175,7 +171,7 @@ void Optimizer::visit_calls(const BucketShard& shard, const StepScale& scale, Is
     step.weight_decay = rates.decay;
     step.param16 = rounded_at(shard, first);
     visit(step, run);
-    block += blocks_of(count);
+    block += (count + kByteBlock - 1) / kByteBlock;
   }
 }
 

@@ -59,8 +59,8 @@ class Optimizer {
   // Whether states have another form than one f32 for each element.
   bool has_8bit_states() const { return kind_ == GSEL_OPTIMIZER_ADAMW_8BIT; }
   // Bytes of state array i over a shard of count elements in n_runs runs; zeroed before the first step. 8-bit state is
-  // [count] codes, padded to a multiple of 4, then a scale for each block of 256 elements. Each run begins a block, so
-  // that state does not depend on how parameters were put in buckets.
+  // [count] codes, padded to a multiple of 4, then a scale for each block of 256 elements: byte_blocks.h. Blocks do not
+  // depend on how parameters were put in buckets.
   uint64_t state_bytes(int i, int64_t count, int64_t n_runs) const;
   bool needs_whole_params() const { return user_ && user_->needs == GSEL_NEEDS_WHOLE_PARAM; }
   bool is_users() const { return user_.has_value(); }
@@ -82,9 +82,10 @@ class Optimizer {
   bool has_graphs(const DeviceContext& device) const {
     return !user_ && device.table().step_factors && device.table().update_scale;
   }
-  // In a graph. The factors of each kernel, [GSEL_STEP_FACTOR_BYTES] for each run of a shard at most, differ from
+  // In a graph. The factors of each kernel, [GSEL_STEP_FACTOR_BYTES] for each of most_calls() of a shard, differ from
   // launch to launch: write_factors writes those of a step to memory of the host and returns where it ended;
   // step_in_graph enqueues kernels that read them from memory of the device, and the result of update_scale.
+  static size_t most_calls(size_t n_runs) { return n_runs + 1; }
   char* write_factors(const DeviceContext& device, const BucketShard& shard, int64_t step, char* to) const;
   const char* step_in_graph(const DeviceContext& device, const BucketShard& shard, const char* factors,
                             const double* update_scale) const;

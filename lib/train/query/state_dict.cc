@@ -18,8 +18,14 @@ StatePart StatePart::some(int64_t from, int64_t count) const {
 }
 
 StateDict::StateDict(ParamStorage& params, const DeviceContext& device, const Model& model, const Program& program,
-                     const Optimizer& optimizer)
-    : params_(params), device_(device), model_(model), program_(program), n_states_(optimizer.n_states()) {
+                     const Optimizer& optimizer, std::vector<LowRankState> low_rank)
+    : params_(params),
+      device_(device),
+      model_(model),
+      program_(program),
+      n_states_(optimizer.n_states()),
+      has_bytes_(optimizer.has_8bit_states()),
+      low_rank_(std::move(low_rank)) {
   for (size_t p = 0; p < model.params().size(); ++p) {
     const Param& param = model.params()[p];
     std::vector<int32_t>& tensors = tensor_of_.emplace_back();
@@ -36,6 +42,29 @@ StateDict::StateDict(ParamStorage& params, const DeviceContext& device, const Mo
       add_bucket(bucket);
     else
       add_params(bucket, buckets[b].params, false);
+  }
+  add_low_rank();
+}
+
+// Each rank of the data axis has all of a parameter, since low-rank reductions sum whole gradients.
+void StateDict::add_low_rank() {
+  const int64_t ranks = program_.mesh.size[GSEL_AXIS_DATA],
+                rank = program_.mesh.coordinate(program_.rank, GSEL_AXIS_DATA);
+  for (size_t m = 0; m < low_rank_.size(); ++m) {
+    const LowRankState& of = low_rank_[m];
+    const Param& param = model_.params()[static_cast<size_t>(of.param)];
+    const auto add = [&](const char* role, int32_t state, std::vector<int64_t> shape, Region region) {
+      held_.push_back(
+          {static_cast<int32_t>(tensors_.size()), std::move(region), 0, false, 0, false, static_cast<int32_t>(m)});
+      tensors_.push_back({std::string(role) + ":" + param.name, of.param, state, std::move(shape)});
+    };
+    std::vector<int64_t> shape = param.whole_dims;
+    shape.insert(shape.begin(), ranks);
+    std::vector<Region::Intervals> own(shape.size());
+    own.front() = {{rank, rank + 1}};
+    add("low_rank_error", StateTensor::kLowRankError, shape, Region(shape, own, std::nullopt));
+    shape = {of.cols, of.columns};
+    add("low_rank_factor", StateTensor::kLowRankFactor, shape, Region(shape));
   }
 }
 
@@ -67,6 +96,7 @@ void StateDict::add_bucket(int32_t bucket) {
 
 bool StateDict::is_divided(const StatePart& part, gsel_axis axis) const {
   const StateTensor& tensor = tensors_[static_cast<size_t>(part.tensor)];
+  if (part.matrix >= 0) return axis == GSEL_AXIS_DATA && tensor.state == StateTensor::kLowRankError;
   if (axis == program_.mesh.sharing_axis() && !model_.params()[tensor.param].shard.is_whole()) return true;
   if (static_cast<size_t>(part.bucket) >= program_.buckets.size()) return false;  // frozen
   const ProgramBucket& bucket = program_.buckets[part.bucket];
@@ -89,16 +119,30 @@ std::vector<StatePart> StateDict::own() const {
       copies *= mesh.size[axis];
       index = index * mesh.size[axis] + mesh.coordinate(program_.rank, axis);
     }
-    const gsel_range range = shard_range(part.region.count(), copies, index);
+    const gsel_range range = own_range(part, copies, index);
     if (range.begin == range.end) continue;
     own.push_back(part.some(range.begin, range.end - range.begin));
   }
   return own;
 }
 
+// Whole blocks of 8-bit states, so that a reader sees in the regions where ranks have divided a block.
+gsel_range StateDict::own_range(const StatePart& part, int64_t copies, int64_t index) const {
+  gsel_range range = shard_range(part.region.count(), copies, index);
+  if (!is_in_bytes(part)) return range;
+  for (int64_t* bound : {&range.begin, &range.end})
+    if (*bound > 0 && *bound < part.region.count()) *bound = block_of(part, *bound).begin;
+  return range;
+}
+
 template <class Use>
 void StateDict::with_memory(const StatePart& part, bool writes, Use&& use) {
   const int32_t state = tensors_[static_cast<size_t>(part.tensor)].state;
+  if (part.matrix >= 0) {
+    const LowRankState& of = low_rank_[static_cast<size_t>(part.matrix)];
+    use((state == StateTensor::kLowRankError ? of.error : of.factor) + part.first, GSEL_F32);
+    return;
+  }
   if (!part.is_of_shard) {
     const gsel_dtype dtype = params_.layout(part.bucket).dtype;
     use(static_cast<char*>(params_.whole_params(part.bucket)) + static_cast<uint64_t>(part.first) * dtype_bytes(dtype),
@@ -117,6 +161,7 @@ void StateDict::with_memory(const StatePart& part, bool writes, Use&& use) {
 }
 
 void StateDict::read(const StatePart& part, float* dst) {
+  if (is_in_bytes(part)) return read_bytes(part, dst);
   const auto count = static_cast<size_t>(part.region.count());
   with_memory(part, false, [&](const void* memory, gsel_dtype dtype) {
     if (dtype == GSEL_F32) return device_.copy(dst, memory, count * sizeof(float), GSEL_COPY_TO_HOST);
@@ -155,6 +200,7 @@ int64_t StateDict::write_whole(int32_t tensor, int64_t first, int64_t count, con
 }
 
 void StateDict::write(const StatePart& part, const float* src) {
+  if (is_in_bytes(part)) return write_bytes(part, src);
   const auto count = static_cast<size_t>(part.region.count());
   with_memory(part, true, [&](void* memory, gsel_dtype dtype) {
     if (dtype == GSEL_F32) return device_.copy(memory, src, count * sizeof(float), GSEL_COPY_TO_DEVICE);
@@ -163,6 +209,112 @@ void StateDict::write(const StatePart& part, const float* src) {
       narrow[i] = dtype == GSEL_BF16 ? BF16::narrow(src[i]).bits : F16::narrow(src[i]).bits;
     device_.copy(memory, narrow.data(), count * sizeof(uint16_t), GSEL_COPY_TO_DEVICE);
   });
+}
+
+// ---- states in 8 bits -----------------------------------------------------------------------------------------------
+
+bool StateDict::is_in_bytes(const StatePart& part) const {
+  const int32_t state = tensors_[static_cast<size_t>(part.tensor)].state;
+  return has_bytes_ && state >= 0 && state < n_states_;
+}
+
+gsel_range StateDict::block_of(const StatePart& part, int64_t local) const {
+  const ByteBlock block = byte_block_at(params_.runs(part.bucket), part.first + local);
+  const int64_t begin = block.first - part.first;
+  return {std::max<int64_t>(begin, 0), std::min(begin + block.count, part.region.count())};
+}
+
+bool StateDict::can_hold(const StatePart& block, const float* values) const {
+  uint8_t codes[kByteBlock];
+  float scale = 0;
+  return encode_block(tensors_[static_cast<size_t>(block.tensor)].state == 0, values, block.region.count(), codes,
+                      scale);
+}
+
+template <class Use>
+void StateDict::with_bytes(const StatePart& part, bool writes, Use&& use) {
+  const BucketShard shard = params_.shard(part.bucket);
+  auto* const codes =
+      static_cast<char*>(shard.states[static_cast<size_t>(tensors_[static_cast<size_t>(part.tensor)].state)]);
+  use(codes, reinterpret_cast<float*>(codes + codes_bytes(shard.count)));
+  params_.done_with(part.bucket, writes);
+}
+
+void StateDict::read_bytes(const StatePart& part, float* dst) {
+  const int64_t count = part.region.count(), end = part.first + count;
+  if (count == 0) return;
+  const std::span<const ParamRun> runs = params_.runs(part.bucket);
+  const int64_t first_scale = byte_block_at(runs, part.first).scale;
+  std::vector<uint8_t> codes(static_cast<size_t>(count));
+  std::vector<float> scales(static_cast<size_t>(byte_block_at(runs, end - 1).scale - first_scale + 1));
+  with_bytes(part, false, [&](const char* from, const float* scales_from) {
+    device_.copy(codes.data(), from + part.first, codes.size(), GSEL_COPY_TO_HOST);
+    device_.copy(scales.data(), scales_from + first_scale, scales.size() * sizeof(float), GSEL_COPY_TO_HOST);
+  });
+  const bool is_signed = tensors_[static_cast<size_t>(part.tensor)].state == 0;
+  for (int64_t at = part.first; at < end;) {
+    const ByteBlock block = byte_block_at(runs, at);
+    const int64_t some = std::min(end, block.first + block.count) - at, local = at - part.first;
+    decode_block(is_signed, codes.data() + local, scales[static_cast<size_t>(block.scale - first_scale)], some,
+                 dst + local);
+    at += some;
+  }
+}
+
+// Blocks of which all elements are given follow each other, and are copied to the device at once.
+void StateDict::write_bytes(const StatePart& part, const float* src) {
+  const int64_t end = part.first + part.region.count();
+  std::vector<uint8_t> codes;
+  std::vector<float> scales;
+  ByteBlock first;
+  const auto store = [&](const ByteBlock& from, const uint8_t* some_codes, size_t n_codes, const float* some_scales,
+                         size_t n_scales) {
+    with_bytes(part, true, [&](char* to, float* scales_to) {
+      device_.copy(to + from.first, some_codes, n_codes, GSEL_COPY_TO_DEVICE);
+      device_.copy(scales_to + from.scale, some_scales, n_scales * sizeof(float), GSEL_COPY_TO_DEVICE);
+    });
+  };
+  for (int64_t at = part.first; at < end;) {
+    const ByteBlock block = byte_block_at(params_.runs(part.bucket), at);
+    const int64_t some = std::min(end, block.first + block.count) - at;
+    const float* const values = src + (at - part.first);
+    at += some;
+    uint8_t own[kByteBlock];
+    float scale = 0;
+    if (some < block.count) {
+      const float* const all = collect(part, block, at - some, some, values);
+      if (!all) continue;
+      encode(part, block, all, own, scale);
+      store(block, own, static_cast<size_t>(block.count), &scale, 1);
+      partial_.erase({part.bucket, tensors_[static_cast<size_t>(part.tensor)].state, block.scale});
+      continue;
+    }
+    if (scales.empty()) first = block;
+    encode(part, block, values, own, scale);
+    codes.insert(codes.end(), own, own + block.count);
+    scales.push_back(scale);
+  }
+  if (!scales.empty()) store(first, codes.data(), codes.size(), scales.data(), scales.size());
+}
+
+// All elements of the block, or nullptr: some are still to come.
+const float* StateDict::collect(const StatePart& part, const ByteBlock& block, int64_t at, int64_t count,
+                                const float* values) {
+  PartialBlock& partial = partial_[{part.bucket, tensors_[static_cast<size_t>(part.tensor)].state, block.scale}];
+  std::copy_n(values, count, partial.values + (at - block.first));
+  partial.written += count;
+  return partial.written < block.count ? nullptr : partial.values;
+}
+
+void StateDict::encode(const StatePart& part, const ByteBlock& block, const float* values, uint8_t* codes,
+                       float& scale) const {
+  const StateTensor& tensor = tensors_[static_cast<size_t>(part.tensor)];
+  if (encode_block(tensor.state == 0, values, block.count, codes, scale)) return;
+  const int64_t begin = part.region.range().begin + block.first - part.first;
+  throw Error(GSEL_ERR_MISMATCH,
+              fmt::format("{}, elements {} to {}: these values have no common scale, and 8-bit states have one for "
+                          "each block of {}",
+                          tensor.name, begin, begin + block.count, kByteBlock));
 }
 
 // Each element is one rank's, and zero bits on the others, so that sums of the bits are these.

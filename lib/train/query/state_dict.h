@@ -1,14 +1,17 @@
 // train/query/state_dict.h: what a trainer holds between steps, by name: parameters as f32 (master copies where they
 // are kept in 16 bits) and the optimizer's states, each with its shape in the model and the regions that this rank has
-// under the program's placement. Reads and writes them in host memory. No names of buckets, stages or ranks, so that
-// any other placement of the same model finds its own. Does not know files.
+// under the program's placement. Reads and writes them in host memory, 8-bit states as the f32 values that they stand
+// for. No names of buckets, stages or ranks, so that any other placement of the same model finds its own. What low-rank
+// compression has left over on each rank has the data ranks as first dimension. Does not know files.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "base/region.h"
 #include "train/execute/executor.h"
+#include "train/optimize/byte_blocks.h"
 
 namespace gsel {
 
@@ -16,8 +19,9 @@ namespace gsel {
 struct StateTensor {
   std::string name;  // "param:NAME", or of a state "exp_avg:NAME"
   int32_t param = 0;
-  int32_t state = -1;  // index of the optimizer's state; -1: the parameter
+  int32_t state = -1;  // index of the optimizer's state; -1: the parameter; or one of these
   std::vector<int64_t> shape;
+  static constexpr int32_t kLowRankError = kMostStates, kLowRankFactor = kMostStates + 1;
 };
 
 // Elements of a tensor that this rank holds. They are consecutive in its memory, in the region's order.
@@ -28,6 +32,7 @@ struct StatePart {
   bool is_of_shard = false;  // of what this rank steps of the bucket; else of the whole bucket
   int64_t first = 0;         // element there
   bool is_rounded = false;   // 16-bit parameters, which follow from the master copies: to be written, never read
+  int32_t matrix = -1;       // of the low-rank states
 
   // Its elements [from, from + count).
   StatePart some(int64_t from, int64_t count) const;
@@ -35,9 +40,10 @@ struct StatePart {
 
 class StateDict {
  public:
-  // All must outlive it.
+  // All must outlive it. low_rank: of the compressors, without which their states are not in it; on the data axis
+  // alone.
   StateDict(ParamStorage& params, const DeviceContext& device, const Model& model, const Program& program,
-            const Optimizer& optimizer);
+            const Optimizer& optimizer, std::vector<LowRankState> low_rank = {});
 
   const std::vector<StateTensor>& tensors() const { return tensors_; }
   // Everything that must be written for this rank to go on; what replicas hold is each one's.
@@ -45,9 +51,14 @@ class StateDict {
   // A part of what it holds, so that over all ranks each element is in one of them. A pure function of the program.
   std::vector<StatePart> own() const;
 
-  // Between steps. Copies region.count() elements to and from host memory; waits for the device.
+  // Between steps. Copies region.count() elements to and from host memory; waits for the device. A block of an 8-bit
+  // state is kept as f32 until all its elements are written. GSEL_ERR_MISMATCH: 8 bits cannot hold these values.
   void read(const StatePart& part, float* dst);
   void write(const StatePart& part, const float* src);
+  bool is_in_bytes(const StatePart& part) const;
+  // Of an 8-bit state: the elements of a held part that have one scale with this one, and whether they can.
+  gsel_range block_of(const StatePart& part, int64_t local) const;
+  bool can_hold(const StatePart& block, const float* values) const;
   // Elements [first, first + count) of a whole tensor: those that this rank writes in own(), into dst, whose others
   // stay; and all that it has, from src. Return how many.
   int64_t read_own(int32_t tensor, int64_t first, int64_t count, float* dst);
@@ -57,6 +68,15 @@ class StateDict {
   void add_bucket(int32_t bucket);
   void add_params(int32_t bucket, const std::vector<int32_t>& params, bool is_rounded);
   void add_runs(int32_t bucket, int32_t state, bool is_rounded);
+  void add_low_rank();
+  void read_bytes(const StatePart& part, float* dst);
+  void write_bytes(const StatePart& part, const float* src);
+  const float* collect(const StatePart& part, const ByteBlock& block, int64_t at, int64_t count, const float* values);
+  void encode(const StatePart& part, const ByteBlock& block, const float* values, uint8_t* codes, float& scale) const;
+  // The codes and scales of a shard's state; calls with their addresses on the device.
+  template <class Use>
+  void with_bytes(const StatePart& part, bool writes, Use&& use);
+  gsel_range own_range(const StatePart& part, int64_t copies, int64_t index) const;
   Region local_region(int32_t param) const;
   bool is_divided(const StatePart& part, gsel_axis axis) const;
   // Calls with the address of the part's first element and its type there.
@@ -67,10 +87,17 @@ class StateDict {
   const DeviceContext& device_;
   const Model& model_;
   const Program& program_;
-  int32_t n_states_;
+  const int32_t n_states_;
+  const bool has_bytes_;
+  const std::vector<LowRankState> low_rank_;
   std::vector<StateTensor> tensors_;
   std::vector<std::vector<int32_t>> tensor_of_;  // by parameter: of its values, then of each state
   std::vector<StatePart> held_;
+  struct PartialBlock {
+    float values[kByteBlock];
+    int64_t written = 0;
+  };
+  std::map<std::array<int64_t, 3>, PartialBlock> partial_;  // by bucket, state and scale
 };
 
 // A collective: elements [first, first + count) of a whole tensor, on every rank that gives dst. tensor: its index.
