@@ -12,8 +12,8 @@ out=$(cd "$2" && pwd)
 for program in gsel gpt gpt-compare bench_device bench_executor bench_nccl bench_gpt allreduce_cuda; do
   [ ! -e "$build/bin/$program" ] || cp -L "$build/bin/$program" "$out/bin/"
 done
-for test in gpu_cuda_masks conformance_device cuda_gpt_kernels cuda_gpt cuda_train cuda_train_own cuda_train_pipeline \
-  cuda_train_tensor; do
+for test in gpu_cuda_masks conformance_device cuda_gpt_kernels cuda_gpt_products cuda_gpt_ring cuda_gpt cuda_train \
+  cuda_train_graph cuda_train_own cuda_train_pipeline cuda_train_tensor; do
   cp -L "$build/tests/$test" "$out/tests/"
 done
 cp -P "$build"/lib/libgsel.so* "$out/lib/"

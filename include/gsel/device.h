@@ -278,6 +278,13 @@ typedef struct gsel_device_v1 {
    * gsel_update_scale. Since plugin ABI 1.10; NULL: a graph has no optimizer steps. */
   gsel_status (*step_factors)(void *ctx, const gsel_optimizer_step *step, void *out, gsel_error **err);
   gsel_status (*update_scale)(void *ctx, const gsel_update_scale *scale, gsel_stream *stream, gsel_error **err);
+
+  /* Sums of numbers that stay on the device: writes the sum of numbers[ends[n_ends - 1]] to out, an f64. Group i goes up
+   * to ends[i]; numbers of a group are added in order, then groups are, all in f64. numbers and out are memory of the
+   * device or page-locked memory; ends is page-locked memory, and keeps its values until the stream has passed the call.
+   * n_ends may be 0. Since plugin ABI 1.10; NULL: the host waits in each step for its loss and its norm. */
+  gsel_status (*sum_numbers)(void *ctx, const double *numbers, const int32_t *ends, int32_t n_ends, double *out,
+                             gsel_stream *stream, gsel_error **err);
 } gsel_device_v1;
 
 GSEL_EXTERN_C_END

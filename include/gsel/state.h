@@ -108,6 +108,8 @@ GSEL_API gsel_status gsel_state_set_numbers(gsel_state *state, const gsel_traini
  *   data   `bytes` bytes of host memory, borrowed until gsel_trainer_free: read by a save, written by a load
  *   scope  GSEL_STATE_SHARED: the same on every rank; the first rank's is saved, and a load gives it to all.
  *          GSEL_STATE_OF_RANK: each rank's own; loads with as many ranks as there were
+ * After gsel_trainer_join a shared state is written to `data` in this call, as the ranks that were there have it;
+ * GSEL_ERR_MISMATCH if they have another size.
  * Every rank adds the same entries. A load fails with GSEL_ERR_MISMATCH, and changes nothing, if the checkpoint has no
  * such entry or one of another size; what nobody has added is left alone. Not a collective. GSEL_ERR_ARG. Since 0.1. */
 #define GSEL_STATE_SHARED 0
@@ -153,8 +155,10 @@ GSEL_API void gsel_rebind_report_init(gsel_rebind_report *report, size_t struct_
  *   trainer  stays what it was after an error
  *   comm     borrowed until gsel_trainer_free; the one from before may be freed afterwards
  *   options, report  may be NULL
- * A save in the background is waited for, and its outcome dropped. While the state moves, memory for both trainers is
- * needed. States of the program's own are left to the program.
+ * A save in the background is waited for, or ended if the trainer's communicator is broken; its outcome is dropped.
+ * While the state moves, memory for both trainers is needed. States of the program's own are left to the program, and
+ * shared ones are sent to ranks that join.
+ * A rank may die in here: then GSEL_ERR_PEER, here or in the next step; shrink comm, and rebind to what that gives.
  * Errors: those of gsel_trainer_create; GSEL_ERR_NOT_FOUND (a part of the state is on no rank: names it, and what to
  * set); with a folder those of gsel_trainer_load; GSEL_ERR_UNSUPPORTED (8-bit states, low-rank compression). Since 0.1. */
 GSEL_API gsel_status gsel_trainer_rebind(gsel_trainer *trainer, gsel_comm *comm, const gsel_rebind_options *options,

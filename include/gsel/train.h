@@ -294,7 +294,8 @@ GSEL_API gsel_status gsel_trainer_counts(const gsel_trainer *trainer, gsel_instr
 /* One part of the memory of this rank's trainer: the bytes forecast from the program, and the most bytes allocated. */
 typedef struct gsel_memory_part {
   uint32_t struct_size;
-  int32_t offloaded;             /* 0: the device's memory; 1: offload memory */
+  int32_t offloaded;             /* 0: the device's memory; 1: offload memory, or copies of train.redundancy in host
+                                  * memory */
   const char *name;              /* "parameters", "gradients", "optimizer state", "values and windows" (the arena: what
                                   * lives for a part of a step), ... */
   uint64_t forecast_bytes;

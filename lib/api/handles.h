@@ -114,8 +114,11 @@ struct gsel_trainer {
         made(std::make_unique<gsel::Trainer>(given ? *given : *own, std::forward<Args>(args)...)),
         program(new gsel_program{made->program()}) {}
   gsel::Trainer& impl() { return *made; }
-  // Waits; the outcome is nobody's.
-  void end_background_save() { background_save = std::make_unique<gsel::checkpoint::BackgroundSave>(); }
+  // Waits, unless ranks of the save are lost; the outcome is nobody's.
+  void end_background_save() {
+    if (made->is_cut_off()) background_save->abandon("the trainer goes on with other ranks");
+    background_save = std::make_unique<gsel::checkpoint::BackgroundSave>();
+  }
   void replace(std::unique_ptr<gsel::Trainer> other) {
     program.reset(new gsel_program{other->program()});
     made = std::move(other);

@@ -136,6 +136,7 @@ gsel_status gsel_state_write(gsel_state* state, int32_t i, int64_t first, int64_
     gsel_state& of = current(state);
     check_range(first, count, elems_of(tensor_of(of, i)));
     if (count > 0) gsel::required(src, "src");
+    of.trainer().mark_written();
     const int64_t n = of.dict.write_whole(i, first, count, src);
     if (written) *written = n;
   });

@@ -185,8 +185,8 @@ constexpr ConfigKey kTrainKeys[] = {
      "0",
      kAtMostOne,
      {},
-     "1: each rank keeps in host memory what it and the rank before it hold, so that gsel_trainer_rebind needs no "
-     "checkpoint after one rank is lost",
+     "1: each rank keeps in host memory what it and one other rank hold, of another host if there is one, so that "
+     "gsel_trainer_rebind needs no checkpoint after one rank is lost",
      [](Config& c, const Scalar& v) { c.train.redundancy = v.integer; }},
     {"train.redundancy_every",
      KeyType::integer,

@@ -143,6 +143,10 @@ void BackgroundSave::give_up() noexcept {
   state_.store(GSEL_SAVE_NONE, std::memory_order_release);
 }
 
+void BackgroundSave::abandon(std::string_view reason) noexcept {
+  if (comm_ && state() == GSEL_SAVE_UNDER_WAY) comm_->abort(reason);
+}
+
 std::optional<gsel_checkpoint_report> BackgroundSave::wait() {
   if (os::fork_generation() != fork_generation_)
     fail(GSEL_ERR_FORKED, "the trainer belongs to the parent process, which waits for its save");

@@ -55,6 +55,8 @@ class BackgroundSave {
   int32_t state() const noexcept;
   // Waits, and takes the outcome: its error is thrown, once. nullopt: no save was begun, or its outcome was taken.
   std::optional<gsel_checkpoint_report> wait();
+  // Ends one that is under way, for a rank that would write a part of it is lost: a stopped one for an unknown time.
+  void abandon(std::string_view reason) noexcept;
 
  private:
   void write() noexcept;  // on the thread

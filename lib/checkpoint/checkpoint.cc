@@ -28,14 +28,16 @@ gsel_checkpoint_report save(Trainer& trainer, const SaveTarget& target, Disk& di
 }
 
 // An error while tensors are read leaves a mixture, with which no rank may go on.
-gsel_checkpoint_report load(Trainer& trainer, const std::string& path, Disk& disk) {
+gsel_checkpoint_report load(Trainer& trainer, const std::string& path, Disk& disk, bool with_own) {
   check_path(path, "path");
   const double began = os::now_seconds();
   StateDict state = trainer.begin_state(JointCall::load);
+  std::vector<UserState> users = trainer.user_states();
+  if (!with_own) std::erase_if(users, [](const UserState& user) { return user.is_of_rank; });
   bool is_writing = false;
   try {
-    const Loaded loaded = load(trainer.comm(), state, trainer.user_states(), trainer.optimizer_name(), path, disk,
-                               [&is_writing] { is_writing = true; });
+    const Loaded loaded =
+        load(trainer.comm(), state, users, trainer.optimizer_name(), path, disk, [&is_writing] { is_writing = true; });
     trainer.go_on_from(loaded.numbers);
     const double seconds = os::now_seconds() - began;
     return {sizeof(gsel_checkpoint_report),

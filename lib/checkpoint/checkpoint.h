@@ -19,6 +19,7 @@ class BackgroundSave;
 // other: refused while it is under way on some rank; nullptr: there is none.
 gsel_checkpoint_report save(Trainer& trainer, const SaveTarget& target, Disk& disk = real_disk(),
                             BackgroundSave* other = nullptr);
-gsel_checkpoint_report load(Trainer& trainer, const std::string& path, Disk& disk = real_disk());
+// with_own: also the states that each rank has of its own, else they stay.
+gsel_checkpoint_report load(Trainer& trainer, const std::string& path, Disk& disk = real_disk(), bool with_own = true);
 
 }  // namespace gsel::checkpoint

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -221,8 +222,6 @@ class Loading {
   }
 
   void read_all() {
-    for (size_t u = 0; u < users_.size(); ++u)
-      contents_->read(name_of_file(writer_of(users_[u])), user_reads_[u].offset, users_[u].data, users_[u].bytes);
     std::vector<FilePiece> pieces;
     for_each_piece([&](const std::string& file, const FileRead& piece, size_t) {
       pieces.push_back({&contents_->open(file), piece.offset, static_cast<size_t>(piece.bytes)});
@@ -235,6 +234,16 @@ class Loading {
                    reinterpret_cast<const float*>(data));
       loaded_.bytes_read += piece.bytes;
     });
+    read_users();
+  }
+
+  // They are the last in their files, and sums are compared in the order of the bytes.
+  void read_users() {
+    std::vector<size_t> order(users_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::sort(order, {}, [this](size_t u) { return user_reads_[u].offset; });
+    for (const size_t u : order)
+      contents_->read(name_of_file(writer_of(users_[u])), user_reads_[u].offset, users_[u].data, users_[u].bytes);
   }
 
   // In the order of the bytes in the files.

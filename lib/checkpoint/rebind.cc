@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
@@ -12,6 +13,24 @@
 
 namespace gsel::checkpoint {
 namespace {
+
+// Tensors of the state have their meanings and their order by the optimizer.
+void check_optimizer(Communicator& comm, const std::string& had, const std::string& has) {
+  const uint64_t mine = derive_key(0, has);
+  const std::vector<uint64_t> all = gather_numbers(comm, {derive_key(0, had), mine});
+  if (had != has)
+    fail(GSEL_ERR_MISMATCH,
+         "the state is that of train.optimizer = \"{}\", and the configuration for the new ranks says \"{}\"; a change "
+         "of "
+         "ranks keeps the optimizer",
+         had, has);
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i] != mine)
+      throw Error(GSEL_ERR_MISMATCH,
+                  fmt::format("train.optimizer is \"{}\" here, and rank {} has another one; give all ranks the same",
+                              has, i / 2))
+          .about_rank(static_cast<int32_t>(i / 2));
+}
 
 gsel_rebind_report take_state(Trainer& made, StateOffers& offers, int64_t reached, const std::string& folder,
                               Disk& disk) {
@@ -34,7 +53,7 @@ gsel_rebind_report take_state(Trainer& made, StateOffers& offers, int64_t reache
               : fmt::format("of {} before step {} a part is on no rank, and no folder of checkpoints was given; "
                             "set train.redundancy = 1, or give a folder",
                             offers.missing.empty() ? "the state" : in_quotes(offers.missing), offers.newest));
-    const gsel_checkpoint_report loaded = load(made, folder, disk);
+    const gsel_checkpoint_report loaded = load(made, folder, disk, false);
     report.source = GSEL_REBIND_FROM_CHECKPOINT;
     report.step = loaded.step;
     report.bytes_moved = loaded.bytes;
@@ -45,15 +64,33 @@ gsel_rebind_report take_state(Trainer& made, StateOffers& offers, int64_t reache
   return report;
 }
 
+// The embedder's shared states, from the first rank that had a trainer to those that join.
+void give_user_states(Trainer& made, bool joins) {
+  Communicator& comm = made.comm();
+  std::string packed = joins ? std::string() : made.packed_states();
+  const auto all = gather_numbers(comm, {joins ? uint64_t{0} : 1 + packed.size()});
+  const auto first = std::ranges::find_if(all, [](uint64_t n) { return n > 0; });
+  if (first == all.end() || *first == 1 || std::ranges::find(all, uint64_t{0}) == all.end()) return;
+  const auto root = static_cast<int32_t>(first - all.begin());
+  packed.resize(*first - 1);
+  comm.collective_on_host(
+      make_collective(GSEL_COLLECTIVE_BROADCAST, packed.data(), packed.data(), packed.size(), GSEL_U8, 0, root));
+  if (joins) made.give_states(packed);
+}
+
 }  // namespace
 
 Rebound rebind(Trainer& old, Communicator& comm, const Config* config, const std::string& folder, Disk& disk) {
   if (!folder.empty()) check_path(folder, "folder");
   const double began = os::now_seconds();
   Rebound rebound{old.remade(comm, config), {}};
+  check_optimizer(comm, old.optimizer_name(), rebound.trainer->optimizer_name());
   std::optional<StateDict> dict;
-  StateOffers offers = old.offers(dict);
+  StateOffers offers;
+  on_all_ranks(comm, "list of the state", [&] { offers = old.offers(dict); });
   rebound.report = take_state(*rebound.trainer, offers, old.numbers().step, folder, disk);
+  give_user_states(*rebound.trainer, false);
+  if (rebound.report.source == GSEL_REBIND_FROM_RANKS) rebound.trainer->take_copies_of(old);
   rebound.report.seconds = os::now_seconds() - began;
   return rebound;
 }
@@ -61,8 +98,11 @@ Rebound rebind(Trainer& old, Communicator& comm, const Config* config, const std
 gsel_rebind_report join(Trainer& made, const std::string& folder, Disk& disk) {
   if (!folder.empty()) check_path(folder, "folder");
   const double began = os::now_seconds();
+  check_optimizer(made.comm(), made.optimizer_name(), made.optimizer_name());
   StateOffers offers;
+  on_all_ranks(made.comm(), "list of the state", [] {});
   gsel_rebind_report report = take_state(made, offers, 0, folder, disk);
+  give_user_states(made, true);
   report.seconds = os::now_seconds() - began;
   return report;
 }

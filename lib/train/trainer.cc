@@ -65,6 +65,10 @@ Trainer::Trainer(Communicator& comm, std::shared_ptr<Model> model, Config config
     make_executor(std::move(own), programs, optimizer);
     if (config_.train.redundancy > 0) refuse_state_of_layout();
   });
+  if (keeps_copies()) {
+    const StateDict dict = state_dict();
+    executor_->foresee(MemoryPart::copies, Mirror::forecast(comm_, dict));
+  }
   executor_->run_setup();
 }
 
@@ -441,6 +445,7 @@ void Trainer::set_learning_rate(double rate) {
   begin_joint_call(comm_, *executor_, JointCall::set_learning_rate, std::bit_cast<int64_t>(rate));
   executor_->settle_last_step();  // a repeated step uses its old rate
   optimizer_->set_learning_rate(rate);
+  if (mirror_) mirror_->set_learning_rate(executor_->numbers().step, rate);
 }
 
 // ---- checkpoints ----------------------------------------------------------------------------------------------------
@@ -490,29 +495,44 @@ StateDict Trainer::begin_state(JointCall call) {
 void Trainer::begin_step() {
   version_ = next_version();
   begin_joint_call(comm_, *executor_, JointCall::step);
-  if (config_.train.redundancy == 0 || mirror_ || comm_.world_size() == 1) return;
-  StateDict dict = state_dict();
-  mirror_.emplace(comm_, dict);
-  mirror_->keep(dict, numbers());
+  if (!keeps_copies() || (mirror_ && mirror_->revision() == executor_->numbers().revision)) return;
+  keep_copies();
 }
 
-void Trainer::end_step() {
-  if (!mirror_ || executor_->numbers().step % config_.train.redundancy_every != 0) return;
+void Trainer::keep_copies() {
   try {
     executor_->settle_last_step();
-    StateDict dict = state_dict();
-    mirror_->keep(dict, numbers());
+    if (!mirror_) {
+      mirror_.emplace(comm_, state_dict());
+      executor_->ledger().take(MemoryPart::copies, mirror_->bytes());
+    }
+    mirror_->keep(numbers());
   } catch (...) {
     executor_->end_all(current_error().message());
     throw;
   }
 }
 
+void Trainer::end_step() {
+  if (!old_copies_.empty() && ++ended_with_old_copies_ > 1) old_copies_.clear();
+  if (mirror_ && executor_->numbers().step % config_.train.redundancy_every == 0) keep_copies();
+}
+
 std::unique_ptr<Trainer> Trainer::remade(Communicator& comm, const Config* config) const {
   refuse_in_child();
   auto made = std::make_unique<Trainer>(comm, model_, config ? *config : config_, data_, optimizer_->users());
   made->user_states_ = user_states_;
+  made->given_states_ = given_states_;
   return made;
+}
+
+// A rank that has ended a step knows that every rank has begun it, and with it made its copy; two steps, since a rank
+// may end one before others have all of their copies.
+void Trainer::take_copies_of(Trainer& old) {
+  old_copies_ = std::move(old.old_copies_);
+  if (old.mirror_) old_copies_.push_back(std::move(*old.mirror_));
+  for (Mirror& copies : old_copies_) copies.close();
+  ended_with_old_copies_ = 0;
 }
 
 StateOffers Trainer::offers(std::optional<StateDict>& dict) {
@@ -524,7 +544,18 @@ StateOffers Trainer::offers(std::optional<StateDict>& dict) {
   }
   if (mirror_)
     for (HeldState& held : mirror_->held()) offers.mine.push_back(std::move(held));
+  for (const Mirror& copies : old_copies_)
+    for (HeldState& held : copies.held()) offers.mine.push_back(std::move(held));
   return offers;
+}
+
+bool Trainer::is_cut_off() const noexcept {
+  try {
+    comm_.throw_async_error();
+    return executor_->broken();
+  } catch (...) {
+    return true;
+  }
 }
 
 StateDict Trainer::begin_params(JointCall call) {
@@ -533,12 +564,16 @@ StateDict Trainer::begin_params(JointCall call) {
   if (executor_->broken()) fail(GSEL_ERR_STATE, "an earlier step failed; free the trainer");
   begin_joint_call(comm_, *executor_, call);
   executor_->settle_last_step();
+  if (call == JointCall::load_weights) mark_written();
   return {executor_->params(), *executor_->device(), *local_, program_, *optimizer_};
 }
 
 void Trainer::add_state(UserState state) {
   refuse_in_child();
-  add_user_state(user_states_, std::move(state));
+  std::vector<UserState> states = user_states_;
+  add_user_state(states, state);
+  take_given(given_states_, state);
+  user_states_ = std::move(states);
 }
 
 TrainingNumbers Trainer::numbers() const {
@@ -550,7 +585,9 @@ TrainingNumbers Trainer::numbers() const {
 void Trainer::go_on_from(const TrainingNumbers& numbers) {
   executor_->go_on_from(numbers);
   optimizer_->restore_rate(numbers.learning_rate);
+  if (mirror_) executor_->ledger().give_back(MemoryPart::copies, mirror_->bytes());
   mirror_.reset();  // of another state
+  old_copies_.clear();
 }
 
 }  // namespace gsel

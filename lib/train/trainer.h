@@ -62,6 +62,8 @@ class Trainer {
   Communicator& comm() { return comm_; }
   TrainingNumbers numbers() const;
   void go_on_from(const TrainingNumbers& numbers);
+  // Tensors are written between steps: copies that were kept before are of another state.
+  void mark_written() { executor_->mark_written(); }
   std::string optimizer_name() const { return optimizer_->is_users() ? "the embedder's" : config_.train.optimizer; }
   // The same model, data and optimizer on other ranks. A collective over comm; config: nullptr for this trainer's.
   std::unique_ptr<Trainer> remade(Communicator& comm, const Config* config) const;
@@ -72,20 +74,30 @@ class Trainer {
   StateDict state_dict() {
     return {executor_->params(), *executor_->device(), *local_, program_, *optimizer_, executor_->low_rank_state()};
   }
+  // Whether its communicator is broken.
+  bool is_cut_off() const noexcept;
   // After an error in the middle of a load: nobody may go on from what is here.
   void end_with_mixture(std::string_view reason) { executor_->end_with_mixture(reason); }
   // Of the embedder's, which checkpoints hold, too.
   void add_state(UserState state);
   const std::vector<UserState>& user_states() const { return user_states_; }
+  // Shared ones, for ranks that join; and what a rank that has joined was given, until the embedder adds them.
+  std::string packed_states() const { return pack_shared(user_states_, given_states_); }
+  void give_states(std::string_view packed) { given_states_ = unpack_shared(packed); }
+  // Copies that ranks have kept of each other before a rebind. They go once this trainer's own are on all ranks, since
+  // a rank may be lost while others still have the old trainer.
+  void take_copies_of(Trainer& old);
   // Changes whenever the state may have changed.
   uint64_t version() const { return version_; }
 
  private:
+  void keep_copies();
   void refuse_model(const gsel_optimizer_options* optimizer) const;
   void refuse_device() const;
   Compiled compile_own(const Config& config, const gsel_optimizer_options* options) const;
   void make_executor(Compiled own, const std::vector<Program>& programs, const gsel_optimizer_options* options);
   void log_notes(const Compiled& own, const std::vector<Program>& programs) const;
+  bool keeps_copies() const { return config_.train.redundancy > 0 && comm_.world_size() > 1; }
   bool in_child() const { return os::fork_generation() != fork_generation_; }
   void check_kernels(const gsel_optimizer_options* optimizer) const;
   void log_default_decay() const;
@@ -122,7 +134,10 @@ class Trainer {
   std::unique_ptr<Executor> executor_;
   std::optional<Inference> inference_;
   std::vector<UserState> user_states_;
-  std::optional<Mirror> mirror_;  // made before the first step if train.redundancy asks for it
+  std::vector<GivenState> given_states_;
+  std::optional<Mirror> mirror_;    // made before the first step if train.redundancy asks for it
+  std::vector<Mirror> old_copies_;  // see take_copies_of
+  int ended_with_old_copies_ = 0;   // steps
   uint64_t version_;
   bool pulls_evaluation_ = false;                              // under way
   mutable std::optional<gsel_step_report> pulled_evaluation_;  // ended; until read or a step begins

@@ -709,6 +709,47 @@ void test_an_update_is_scaled_by_weight_and_norm(void**) {
   }
 }
 
+// In groups, in order: no two of these sums have the same bits.
+void test_numbers_are_added_in_groups_and_in_order(void**) {
+  if (!table->sum_numbers) return;
+  gsel_error* err = nullptr;
+  void* memory = nullptr;
+  check_ok(table->alloc(ctx, GSEL_MEMORY_PINNED, 4096 * sizeof(double), &memory, &err), err);
+  auto* numbers = static_cast<double*>(memory);
+  auto* ends = reinterpret_cast<int32_t*>(numbers + 4000);
+  for (size_t i = 0; i < 4000; ++i) numbers[i] = std::ldexp(1 + static_cast<double>(i * 37 % 101) / 7, i * 13 % 40);
+  auto* out = on_device(std::vector<double>(1));
+  const std::vector<std::vector<int32_t>> all{{},
+                                              {1},
+                                              {0, 0},
+                                              {3, 3, 7},
+                                              {255},
+                                              {256},
+                                              {257},
+                                              {0, 256, 257},
+                                              {100, 600, 700},
+                                              {4000},
+                                              {1, 2, 512, 513, 513, 1024, 3999, 4000, 4000}};
+  for (const auto& groups : all) {
+    std::ranges::copy(groups, ends);
+    double sum = 0;
+    for (size_t g = 0, at = 0; g < groups.size(); ++g) {
+      double of_group = 0;
+      for (; at < static_cast<size_t>(groups[g]); ++at) of_group += numbers[at];
+      sum += of_group;
+    }
+    check_ok(table->sum_numbers(ctx, numbers, ends, static_cast<int32_t>(groups.size()), out, nullptr, &err), err);
+    assert_true(on_host(out, 1) == std::vector<double>{sum});
+  }
+  const int32_t one = 1;
+  numbers[0] = NAN;
+  std::copy_n(&one, 1, ends);
+  check_ok(table->sum_numbers(ctx, numbers, ends, 1, out, nullptr, &err), err);
+  assert_true(std::isnan(on_host(out, 1)[0]));
+  table->free(ctx, out);
+  table->free(ctx, memory);
+}
+
 // A step that reads its factors on the device is one that is given them.
 void test_steps_in_graphs_have_the_bits_of_others(void**) {
   if (!table->step_factors) return;
@@ -775,6 +816,7 @@ const CMUnitTest tests[] = {
     cmocka_unit_test(test_a_graph_keeps_what_its_sums_need),
     cmocka_unit_test(test_a_wait_ends_a_capture),
     cmocka_unit_test(test_an_update_is_scaled_by_weight_and_norm),
+    cmocka_unit_test(test_numbers_are_added_in_groups_and_in_order),
     cmocka_unit_test(test_steps_in_graphs_have_the_bits_of_others),
 };
 

@@ -1,134 +1,9 @@
 /* Training that goes on with other ranks (gsel_trainer_rebind, gsel_trainer_join): a rank is killed at each of its
- * callbacks in turn, in some cases at every second or third; the others shrink, rebind, and end with the losses and
- * parameters of one rank that trained alone, so that no sample is lost or seen twice. The optimizer is Lion, whose sums
- * are exact here (support/layouts.h). */
-#include <ftw.h>
-#include <stdbool.h>
+ * callbacks in turn; the others shrink, rebind, and end with the losses and parameters of one rank that trained alone,
+ * and no sample is lost or seen twice. */
 #include <sys/wait.h>
 
-#include "support/layouts.h"
-
-enum { STRUCK = 2, MOST_CALLBACKS = 400 };
-
-struct change {
-  trial t;
-  const char* afterwards; /* configuration of the ranks that are left; NULL: the same */
-  const char* folder;     /* of checkpoints; NULL: none */
-  int victim, at;         /* at its callback number `at` of step STRUCK; `at` past the last: after the step */
-  int32_t* sources;       /* shared: how often state came from each GSEL_REBIND_FROM_* */
-  int32_t* ended;         /* shared: the victim's step has no such callback */
-  int32_t* seen;          /* shared: by sample id, how often ranks asked for it, in steps that were not trained again */
-  int64_t lost;           /* most steps that may be lost */
-};
-
-enum { BATCH = 9, SAMPLES = STEPS * BATCH }; /* of LION */
-
-static gsel_status counted_data(const gsel_data_request* r, int32_t* seen) {
-  for (int64_t i = 0; i < r->n_samples && r->value == 0; ++i)
-    __atomic_fetch_add(&seen[r->sample_ids[i]], 1, __ATOMIC_RELAXED);
-  return exact_data(r, NULL);
-}
-
-static gsel_status step_until(session* s, const struct change* c, bool is_victim, int* number, gsel_error** err) {
-  for (;;) {
-    gsel_work work = GSEL_WORK_INIT;
-    gsel_status status = gsel_trainer_next_work(s->trainer, &work, err);
-    if (status || work.kind == GSEL_WORK_DONE) return status;
-    if (is_victim && (*number)++ == c->at) kill(getpid(), SIGKILL);
-    status = work.input ? counted_data(work.input, c->seen) : call_layer(&work, &s->m);
-    status = gsel_trainer_complete(s->trainer, work.ticket, status, gsel_str_from(""), err);
-    if (status) return status;
-  }
-}
-
-static void rebinds(rank_run* run, session* s, const struct change* c, gsel_config* config, int64_t* next) {
-  gsel_error* err = NULL;
-  gsel_comm* smaller = NULL;
-  gsel_rebind_options options = GSEL_REBIND_OPTIONS_INIT;
-  gsel_rebind_report report = GSEL_REBIND_REPORT_INIT;
-  options.config = config;
-  options.folder = gsel_str_from(c->folder);
-  rank_ok(run, gsel_comm_shrink(s->comm, &smaller, &err), err);
-  rank_ok(run, gsel_trainer_rebind(s->trainer, smaller, &options, &report, &err), err);
-  gsel_comm_free(s->comm);
-  s->comm = smaller;
-  if (gsel_comm_rank(smaller) == 0)
-    memset(&c->seen[report.step * BATCH], 0, sizeof *c->seen * (size_t)(SAMPLES - report.step * BATCH));
-  rank_ok(run, gsel_barrier(smaller, &err), err);
-  rank_check(run, report.step <= *next + 1 && report.lost_steps >= 0 && report.lost_steps <= c->lost);
-  rank_check(run, report.step >= STRUCK - c->lost && report.step <= STRUCK + 1);
-  __atomic_fetch_add(&c->sources[report.source], 1, __ATOMIC_RELAXED);
-  *next = report.step;
-}
-
-static void goes_on_without_the_victim(rank_run* run) {
-  const struct change* c = (const struct change*)run->user;
-  const outcome* expected = c->t.expected;
-  session s;
-  gsel_error* err = NULL;
-  gsel_config* afterwards = NULL;
-  float params[EXACT_ELEMS];
-  int number = 0;
-  run->user = (void*)&c->t;
-  run->timeout_s = 20;
-  rank_ok(run, open_session(run, &s, &err), err);
-  if (c->afterwards)
-    rank_ok(run, gsel_config_parse(gsel_str_from(c->afterwards), gsel_str_from("after.toml"), &afterwards, &err), err);
-  bool has_lost = false;
-  for (int64_t step = 0; step < STEPS;) {
-    const bool is_struck = run->rank == c->victim && step == STRUCK;
-    gsel_status status = step_until(&s, c, is_struck, &number, &err);
-    if (is_struck) {
-      if (number < c->at) __atomic_store_n(c->ended, 1, __ATOMIC_RELAXED);
-      kill(getpid(), SIGKILL);
-    }
-    if (status == GSEL_OK) {
-      gsel_step_report report = GSEL_STEP_REPORT_INIT;
-      rank_ok(run, gsel_trainer_report(s.trainer, &report, &err), err);
-      rank_check(run, report.step == step && memcmp(&report.loss_sum, &expected->loss[step], sizeof(double)) == 0);
-      ++step;
-      if (c->folder && !has_lost && step < STRUCK)
-        rank_ok(run, gsel_trainer_save(s.trainer, gsel_str_from(c->folder), NULL, NULL, &err), err);
-      continue;
-    }
-    rank_check(run, !has_lost && step >= STRUCK - 1); /* others may still be at the copy after the step before */
-    rank_fails(run, status, err, GSEL_ERR_PEER, "rank ", c->victim);
-    has_lost = true;
-    rebinds(run, &s, c, afterwards, &step);
-    if (run->failure[0]) return;
-  }
-  rank_check(run, has_lost);
-  read_params(run, s.trainer, params);
-  same_params(run, params, expected->params, EXACT_ELEMS);
-  gsel_config_free(afterwards);
-  close_session(&s);
-}
-
-static int remove_one(const char* path, const struct stat* status, int kind, struct FTW* at) {
-  (void)status, (void)kind, (void)at;
-  return remove(path);
-}
-
-static void lose_one(struct change* c, int ranks) {
-  rank_run* runs = ranks_prepare(ranks, c);
-  pid_t pids[8];
-  for (int r = 0; r < ranks; ++r) pids[r] = rank_fork(&runs[r], goes_on_without_the_victim);
-  for (int r = 0; r < ranks; ++r) {
-    int status = 0;
-    waitpid(pids[r], &status, 0);
-    const bool is_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-    if (is_killed != (r == c->victim) && !runs[r].failure[0])
-      snprintf(runs[r].failure, sizeof runs[r].failure, "rank %d ended with wait status 0x%x", r, (unsigned)status);
-  }
-  ranks_verdict(runs, ranks);
-}
-
-static outcome* reference(void) {
-  outcome* out = shared_outcomes();
-  trial t = plain(config_of(&kLayouts[0], ""), out);
-  as_threads(1, train, &t);
-  return out;
-}
+#include "support/elastic_trial.h"
 
 struct case_of {
   const char *name, *sections, *more, *afterwards;
@@ -159,49 +34,42 @@ static const struct case_of kCases[] = {
 };
 enum { N_CASES = sizeof kCases / sizeof *kCases };
 
-enum { SHARED_BYTES = (16 + SAMPLES) * sizeof(int32_t) };
-
 static void strike_at_each_callback(const struct case_of* of, outcome* expected, int victim) {
-  char config[1024], folder[64];
-  struct change c = {plain(NULL, NULL), of->afterwards, NULL, victim, 0, NULL, NULL, NULL, of->lost};
-  int32_t* shared = (int32_t*)shared_memory(SHARED_BYTES);
-  const int stride = 1 + (int)(of - kCases) % 3; /* 1, 2 or 3, by the case, for the time that it takes */
+  char config[1024];
   snprintf(config, sizeof config, "%s" LION "%s", of->sections, of->more);
-  c.t.config = config;
-  c.t.expected = expected;
-  c.sources = shared;
-  c.ended = shared + 8;
-  c.seen = shared + 16;
-  const bool is_pipeline = strstr(of->sections, "\"pp\"") != NULL;
-  int n = 0;
-  for (c.at = 0; !*c.ended; c.at += stride, ++n) {
-    assert_true(c.at < MOST_CALLBACKS);
-    if (of->checkpoints) {
-      snprintf(folder, sizeof folder, "/tmp/gsel-elastic-XXXXXX"); /* mkdtemp fills in the X */
-      assert_non_null(mkdtemp(folder));
-      c.folder = folder;
-    }
-    memset(c.seen, 0, sizeof *c.seen * SAMPLES);
-    lose_one(&c, of->ranks);
-    for (int i = 0; i < SAMPLES; ++i) /* none is lost, none seen twice; of a pipeline two stages read a sample */
-      assert_in_range(c.seen[i], 1, is_pipeline ? 2 : 1);
-    if (of->checkpoints) assert_int_equal(nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
-  }
-  print_message("  %s: rank %d lost at %d moments; from ranks %d times, from a checkpoint %d\n", of->name, victim, n,
-                (int)c.sources[GSEL_REBIND_FROM_RANKS], (int)c.sources[GSEL_REBIND_FROM_CHECKPOINT]);
-  assert_true(n > 2);
-  if (!of->checkpoints) assert_int_equal(c.sources[GSEL_REBIND_FROM_CHECKPOINT], 0);
-  munmap(shared, SHARED_BYTES);
+  struct change c = change_of(config, expected);
+  c.afterwards = of->afterwards;
+  c.has_folder = of->checkpoints;
+  c.lost = of->lost;
+  c.n_victims = 1;
+  c.victims[0] = victim;
+  const struct losses losses = lose_ranks_in_turn(&c, of->ranks, at_each_callback);
+  print_message("  %s: rank %d lost at %d moments; from ranks %d times, from a checkpoint %d\n", of->name, victim,
+                losses.worlds, losses.from_ranks, losses.from_checkpoint);
+  assert_true(losses.worlds - losses.ended > 2);
+  if (!of->checkpoints) assert_int_equal(losses.from_checkpoint, 0);
 }
 
 static void a_rank_is_lost_at_any_callback(void** state) {
   (void)state;
-  outcome* expected = reference();
+  outcome* expected = trained_alone();
   for (int i = 0; i < N_CASES; ++i) strike_at_each_callback(&kCases[i], expected, i % kCases[i].ranks);
   free_outcomes(expected);
 }
 
 /* ---- ranks that join ---- */
+
+/* The program's own states. Those of the ranks are theirs; the shared one is that of the ranks that were there. */
+struct own_states {
+  int64_t shared, of_rank;
+};
+static gsel_status add_own(gsel_trainer* trainer, struct own_states* own, gsel_error** err) {
+  gsel_status status = gsel_trainer_add_state(trainer, gsel_str_from("mine"), &own->of_rank, sizeof own->of_rank,
+                                              GSEL_STATE_OF_RANK, err);
+  if (status) return status;
+  return gsel_trainer_add_state(trainer, gsel_str_from("position"), &own->shared, sizeof own->shared, GSEL_STATE_SHARED,
+                                err);
+}
 
 static void more_ranks_join(rank_run* run) {
   const struct change* c = (const struct change*)run->user;
@@ -223,16 +91,23 @@ static void more_ranks_join(rank_run* run) {
   rank_ok(run, gsel_config_parse(gsel_str_from(c->t.config), gsel_str_from("grown.toml"), &s.config, &err), err);
   rank_ok(run, rank_join(run, &s.comm, &err), err);
   const bool is_new = run->rank >= 2;
+  struct own_states own = {is_new ? 1 : 4711, run->rank};
   rank_ok(run, gsel_comm_split(s.comm, is_new ? -1 : 0, run->rank, &some, &err), err);
   options.config = s.config;
   options.data = exact_data;
   if (!is_new) {
     rank_ok(run, gsel_trainer_create(some, s.model, &options, &s.trainer, &err), err);
+    rank_ok(run, add_own(s.trainer, &own, &err), err);
     for (int i = 0; i < STRUCK; ++i) rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
     rank_ok(run, gsel_trainer_rebind(s.trainer, s.comm, NULL, &report, &err), err);
   } else {
     rank_ok(run, gsel_trainer_join(s.comm, s.model, &options, NULL, &s.trainer, &report, &err), err);
+    gsel_status status = gsel_trainer_add_state(s.trainer, gsel_str_from("position"), &own, 1, GSEL_STATE_SHARED, &err);
+    rank_fails(run, status, err, GSEL_ERR_MISMATCH, "has 8 bytes on the ranks that this one has joined, and 1 here",
+               -1);
+    rank_ok(run, add_own(s.trainer, &own, &err), err);
   }
+  rank_check(run, own.shared == 4711 && own.of_rank == run->rank);
   rank_check(run, report.step == STRUCK && report.lost_steps == 0 && report.source == GSEL_REBIND_FROM_RANKS);
   rank_check(run, !is_new || report.bytes_moved > 0 || c->at); /* dp: the first ranks alone hold state */
   gsel_comm_free(some);
@@ -249,13 +124,11 @@ static void more_ranks_join(rank_run* run) {
 static void ranks_join_between_steps(void** state) {
   static const char* const sections[] = {DDP(""), ZERO("1", ""), ZERO("3", ALL_SHARDED), DP("")};
   (void)state;
-  outcome* expected = reference();
+  outcome* expected = trained_alone();
   for (size_t i = 0; i < sizeof sections / sizeof *sections; ++i) {
     char config[1024];
-    struct change c = {plain(NULL, NULL), NULL, NULL, -1, 0, NULL, NULL, NULL, 0};
+    struct change c = change_of(config, expected);
     snprintf(config, sizeof config, "%s" LION "%s", sections[i], i % 2 ? "redundancy = 1\n" : "");
-    c.t.config = config;
-    c.t.expected = expected;
     c.at = i == 3;
     as_threads(4, more_ranks_join, &c);
     as_processes(3, more_ranks_join, &c);
@@ -303,11 +176,46 @@ static void a_state_that_nobody_has_is_named(void** state) {
   ranks_verdict(runs, 3);
 }
 
+/* ---- the memory of copies ---- */
+
+static void keeps_what_is_forecast(rank_run* run) {
+  const struct change* c = (const struct change*)run->user;
+  session s;
+  gsel_error* err = NULL;
+  run->user = (void*)&c->t;
+  rank_ok(run, open_session(run, &s, &err), err);
+  for (int i = 0; i < STEPS; ++i) rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  for (int32_t i = 0; i < gsel_trainer_memory_count(s.trainer); ++i) {
+    gsel_memory_part part = GSEL_MEMORY_PART_INIT;
+    rank_ok(run, gsel_trainer_memory(s.trainer, i, &part, &err), err);
+    if (!strstr(part.name, "train.redundancy")) continue;
+    rank_check(run, part.offloaded == 1 && part.forecast_bytes == part.peak_bytes);
+    __atomic_fetch_add(&c->tally->sources[0], (int32_t)part.peak_bytes, __ATOMIC_RELAXED);
+  }
+  close_session(&s);
+}
+
+/* Two copies of what each rank has to keep and of what it keeps for another; of parameters, and of Lion's state. */
+static void copies_are_in_the_forecast_of_memory(void** state) {
+  static const char* const sections[] = {DDP(""), ZERO("3", ALL_SHARDED), PIPELINE("2", "schedule = \"gpipe\"\n")};
+  (void)state;
+  for (int i = 0; i < 6; ++i) {
+    char config[1024];
+    struct change c = change_of(config, NULL);
+    snprintf(config, sizeof config, "%s" LION "microbatch = 3\n%s", sections[i / 2], i % 2 ? "" : "redundancy = 1\n");
+    c.tally = (struct tally*)shared_memory(sizeof *c.tally);
+    as_processes(2, keeps_what_is_forecast, &c);
+    assert_int_equal(c.tally->sources[0], i % 2 ? 0 : 2 * 2 * 2 * EXACT_ELEMS * (int)sizeof(float));
+    munmap(c.tally, sizeof *c.tally);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_rank_is_lost_at_any_callback),
       cmocka_unit_test(ranks_join_between_steps),
       cmocka_unit_test(a_state_that_nobody_has_is_named),
+      cmocka_unit_test(copies_are_in_the_forecast_of_memory),
   };
   return cmocka_run_group_tests_name("elastic", tests, NULL, NULL);
 }

@@ -10,6 +10,9 @@
 #   cuda_driver, cuda_double, cuda_nccl*           they are tests of the doubles
 #   cuda_plugins, cuda_comm_faults, _train_faults  drivers and libraries that lack or refuse something; a card that fails
 #   cuda_comm*                                     two to four cards, and what the double says of unordered work
+#   cuda_train_allocations, _train_callbacks       what the double counts, and what it says of a callback
+#   cuda_train_check                               kernels that write where they may not
+#   cuda_train_device                              a machine of four cards with 4 GiB each
 set -euo pipefail
 build=$(cd "$1" && pwd) source=$(cd "$2" && pwd) double=${3:-}
 work=$(mktemp -d)
@@ -48,7 +51,7 @@ trains_as_on_the_host() {
 
 [ -n "$double" ] || check selection "$source/tests/gpu/selection.sh" "$build/bin/gsel" "$build/tests/gpu_cuda_masks"
 if [ -n "$double" ]; then check device "$build/tests/conformance_device" cuda; else check device "$build/tests/conformance_device" gpu; fi
-for test in gpt_kernels gpt train train_own train_pipeline train_tensor; do check $test "$build/tests/cuda_$test"; done
+for test in gpt_kernels gpt_products gpt_ring gpt train train_graph train_own train_pipeline train_tensor; do check $test "$build/tests/cuda_$test"; done
 export -f gpt trains_as_on_the_host
 check example_gpt bash -c 'set -e; trains_as_on_the_host'
 for transport in nccl host; do

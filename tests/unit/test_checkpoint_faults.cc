@@ -97,6 +97,18 @@ class FaultyDisk : public checkpoint::Disk {
   std::set<std::string> failed_syncs_;
 };
 
+// With a state of the program's own, which is the last in its file.
+class Trainer : public OneTrainer {
+ public:
+  Trainer() {
+    gsel_error* err = nullptr;
+    check_ok(gsel_trainer_add_state(handle(), GSEL_STR("own"), own_, sizeof own_, GSEL_STATE_SHARED, &err), err);
+  }
+
+ private:
+  char own_[5] = {'s', 't', 'a', 't', 'e'};
+};
+
 int64_t save(OneTrainer& trainer, const std::string& folder, int32_t keep, gsel::checkpoint::Disk& disk) {
   return gsel::checkpoint::save(trainer.handle()->impl(), {folder, keep}, disk).step;
 }
@@ -271,7 +283,7 @@ void put(const std::string& path, const std::string& bytes) {
 }
 
 gsel_status load_status(const std::string& path) {
-  OneTrainer trainer;
+  Trainer trainer;
   try {
     load(trainer, path, checkpoint::real_disk());
   } catch (const gsel::Error& e) {
@@ -295,7 +307,7 @@ constexpr const char* kFiles[] = {"rank-00000.safetensors", "index.json", "manif
 void with_each_file(const std::function<void(const std::string& checkpoint, const std::string& file,
                                              const std::string& bytes)>& damage) {
   Folder folder;
-  OneTrainer trainer;
+  Trainer trainer;
   trainer.step();
   trainer.save(folder / "run");
   const std::string path = folder / "run/step-000000000001";
@@ -338,7 +350,7 @@ void a_file_that_is_cut_short_is_refused(void**) {
 
 void parts_of_other_checkpoints_are_refused(void**) {
   Folder folder;
-  OneTrainer trainer;
+  Trainer trainer;
   trainer.save(folder / "run");
   trainer.step();
   trainer.save(folder / "run");

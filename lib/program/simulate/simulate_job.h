@@ -1,7 +1,8 @@
 // program/simulate/simulate_job.h: computes when every instruction of a job's programs begins and ends, by the rules of
-// the executor: a rank computes one thing at a time; overlapping collectives run in order on its communication stream
-// until their WAIT; a collective begins when all ranks of its group have arrived; a message begins when it is sent and
-// its receive is posted, and the number under way is bounded. Does not know memory and callbacks.
+// the executor: a rank computes one thing at a time; overlapping collectives run in order on its communication stream,
+// as those of one axis do, until their WAIT; a collective begins when all ranks of its group have arrived; a message
+// begins when it is sent and its receive is posted, and the number under way is bounded. Does not know memory and
+// callbacks.
 #pragma once
 
 #include <array>

@@ -1,7 +1,15 @@
 // train/execute/collectives.cc: calls of the communicator, and the life of a bucket in a step. Calls that may overlap
-// backward go to the communication stream, one after the other. A call whose result the next computation needs runs on
-// the compute stream, which is the calling thread on the host. It first waits for the axis's calls on the communication
-// stream; calls of other axes go on.
+// backward go to the stream of their axis, one after the other; calls of different axes are not ordered. A call whose
+// result the next computation needs runs on the compute stream, which is the calling thread on the host. It first waits
+// for the axis's calls on the axis's stream; calls of other axes go on.
+//
+// A device may have no room for two calls at a time, so that ranks whose devices begin calls of two communicators in
+// opposite orders would wait for each other. Every rank launches its calls in the order of the job's programs, which is
+// the same on all ranks of a call: collectives at their positions, receives as messages.h says. NCCL goes by the order
+// of launches where it has one for all communicators of a device (NCCL_LAUNCH_ORDER_IMPLICIT, since 2.26). Elsewhere
+// calls of two axes need room beside each other, as with any program that has communicators on several streams. What a
+// call waits for on its own device was launched before it.
+//
 // BROADCAST and ALLGATHER make a bucket's parameters whole, RELEASE drops them; ALLREDUCE, REDUCE, REDUCE_SCATTER,
 // ALLREDUCE_PARTIAL and ALLREDUCE_TIED sum its gradients; WAIT ends an asynchronous collective and takes its result.
 // What is whole only temporarily is in a window of the arena. On an axis of one rank nothing is sent, but windows open,
@@ -16,7 +24,7 @@
 namespace gsel::execute {
 namespace {
 
-// A communicator runs one call at a time, so later computation waits for this axis's calls on the communication stream.
+// A communicator runs one call at a time, so later computation waits for this axis's calls on its stream.
 void drain(Communication& c, gsel_axis axis) {
   if (const int64_t call = c.last_async[axis]; call >= 0) c.async_calls[static_cast<size_t>(call)].done.hold_compute();
 }
@@ -66,15 +74,22 @@ void make_now(State& s, gsel_instr_kind poster, gsel_axis axis, gsel_collective_
   note_exposed(s, axis, os::now_seconds() - began);
 }
 
+// On a communicator whose calls of this kind are not counted under the axis.
 template <class Make>
-void make_in(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective_kind kind,
-             Make&& make) {
-  if (&comm == &s.axis_comm(axis)) return make_now(s, poster, axis, kind, std::forward<Make>(make));
+void make_apart(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective_kind kind,
+                Make&& make) {
   const double began = os::now_seconds();
   const gsel_comm_count before = comm.counts(kind);
   make(comm);
   s.counts.add(axis, poster, difference(comm.counts(kind), before));
   note_exposed(s, axis, os::now_seconds() - began);
+}
+
+template <class Make>
+void make_in(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective_kind kind,
+             Make&& make) {
+  if (&comm == &s.axis_comm(axis)) return make_now(s, poster, axis, kind, std::forward<Make>(make));
+  make_apart(s, comm, poster, axis, kind, std::forward<Make>(make));
 }
 
 // Makes the call on another communicator, and counts it under `axis`.
@@ -86,6 +101,14 @@ void call_in(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axi
 
 void call_now(State& s, gsel_instr_kind poster, gsel_axis axis, gsel_collective call) {
   make_now(s, poster, axis, call.kind, [&](Communicator& comm) { comm.collective(call, s.device->compute()); });
+}
+
+// Messages are counted on the world's communicator.
+void message_now(State& s, gsel_instr_kind poster, gsel_collective call) {
+  Communicator& comm = s.axis_comm(GSEL_AXIS_PIPELINE);
+  if (&comm == &s.comms.world()) return call_now(s, poster, GSEL_AXIS_PIPELINE, call);
+  make_apart(s, comm, poster, GSEL_AXIS_PIPELINE, call.kind,
+             [&](Communicator& c) { c.collective(call, s.device->compute()); });
 }
 
 void call_on_host(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call) {
@@ -108,7 +131,7 @@ gsel_collective collective_of(const gsel_instr& instr, const void* send, void* r
 
 namespace {
 
-// Asynchronous calls, on the communication stream, after everything computed so far: begin_async, calls of one kind,
+// Asynchronous calls, on the stream of their axis, after everything computed so far: begin_async, calls of one kind,
 // end_async; the bucket's WAIT ends them.
 void begin_async(State& s, const gsel_instr& instr, gsel_collective_kind kind) {
   BucketState& bucket = s.buckets[instr.bucket];
@@ -116,11 +139,12 @@ void begin_async(State& s, const gsel_instr& instr, gsel_collective_kind kind) {
   count_under(s, instr.axis, kind, instr.kind);
   note_exposed(s, instr.axis, os::now_seconds() - began);
   s.compute_done.record_compute();
-  s.device->run(&gsel_device_v1::stream_wait_event, s.comm_stream->get(), s.compute_done.get());
+  gsel_stream* const stream = s.streams[instr.axis]->get();
+  s.device->run(&gsel_device_v1::stream_wait_event, stream, s.compute_done.get());
   bucket.call = s.n_async++;
   if (bucket.call == s.async_calls.size()) s.async_calls.emplace_back(s.device);
   AsyncCall& call = s.async_calls[bucket.call];
-  call.began.record(s.comm_stream->get());
+  call.began.record(stream);
   call.kind = bucket.under_way = instr.kind;
   call.posted_at = s.run->position;
   call.ended = false;
@@ -129,7 +153,7 @@ void begin_async(State& s, const gsel_instr& instr, gsel_collective_kind kind) {
 
 void end_async(Communication& c, const gsel_instr& instr) {
   const size_t call = c.buckets[instr.bucket].call;
-  c.async_calls[call].done.record(c.comm_stream->get());
+  c.async_calls[call].done.record(c.streams[instr.axis]->get());
   c.last_async[instr.axis] = static_cast<int64_t>(call);
 }
 
@@ -165,7 +189,7 @@ void note_async(const Communication& c, const AsyncCall& call, StepRecord& recor
 void settle_device(State& s) {
   if (s.device->compute()) {
     s.device->wait();
-    if (s.comm_stream) s.device->run(&gsel_device_v1::stream_wait, s.comm_stream->get());
+    s.wait_for_streams(*s.device);
     s.comms.throw_async_errors();
   }
   for (size_t i = 0; i < s.n_async; ++i)
@@ -304,8 +328,8 @@ void make_params_whole(State& s, const gsel_instr& instr) {
   const auto elems = static_cast<uint64_t>(gathers ? layout.own_elems() : layout.elems);
   gsel_collective call = collective_of_bucket(s, instr, own, whole, elems, layout.dtype);
   begin_async(s, instr, call.kind);
-  if (gathers) s.params.place_shard(b, s.comm_stream->get());
-  s.axis_comm(instr.axis).collective(call, s.comm_stream->get());
+  if (gathers) s.params.place_shard(b, s.streams[instr.axis]->get());
+  s.axis_comm(instr.axis).collective(call, s.streams[instr.axis]->get());
   end_async(s, instr);
 }
 
@@ -348,9 +372,10 @@ void reduce_gradients(State& s, const gsel_instr& instr) {
   gsel_collective call = collective_of_bucket(s, instr, whole, result, elems, GSEL_F32);
   begin_async(s, instr, call.kind);
   if (bucket.compressor)
-    bucket.compressor->begin(s.axis_comm(instr.axis), whole, s.step, s.loss_scale.value(), s.comm_stream->get());
+    bucket.compressor->begin(s.axis_comm(instr.axis), whole, s.step, s.loss_scale.value(),
+                             s.streams[instr.axis]->get());
   else
-    s.axis_comm(instr.axis).collective(call, s.comm_stream->get());
+    s.axis_comm(instr.axis).collective(call, s.streams[instr.axis]->get());
   end_async(s, instr);
 }
 

@@ -13,6 +13,7 @@
 #include "program/stages.h"
 #include "train/execute/graphs.h"
 #include "train/execute/instructions.h"
+#include "train/execute/step_numbers.h"
 
 namespace gsel {
 
@@ -127,6 +128,7 @@ void Executor::begin(Run& run, int64_t first_sample) {
   run.offload_out_before = s_.offload_bytes_out();
   s_.counts.begin();
   s_.graphs->begin_run(s_);
+  s_.step_numbers->begin(s_);
   run.began = os::now_seconds();
   run.record.began_ns = os::now_ns();
   s_.began_event.record_compute();
@@ -135,7 +137,9 @@ void Executor::begin(Run& run, int64_t first_sample) {
 
 void Executor::end() {
   execute::settle_messages(s_);
+  s_.step_numbers->fetch(s_);
   execute::settle_device(s_);
+  s_.step_numbers->settle(s_);
   s_.under_way = false;
   Run& run = *s_.run;
   gsel_step_report& report = run.record.report;
@@ -205,6 +209,7 @@ TrainingNumbers Executor::numbers() const {
   numbers.updates = s_.updates;
   numbers.first_sample = first_sample();
   numbers.seed = s_.seed;
+  numbers.revision = s_.revision;
   s_.loss_scale.keep(numbers);
   return numbers;
 }
@@ -214,6 +219,7 @@ void Executor::go_on_from(const TrainingNumbers& numbers) {
   s_.updates = numbers.updates;
   s_.sample_of_step_0 = static_cast<uint64_t>(numbers.first_sample) - samples_of(numbers.step, s_.config);
   s_.seed = numbers.seed;
+  s_.revision = numbers.revision;
   s_.loss_scale.restore(numbers);
 }
 
@@ -272,7 +278,7 @@ void Executor::end_all(std::string_view reason, int32_t about) noexcept {
   s_.validation.squares.under_way.reset();
   s_.validation.overflow.under_way.reset();
   try {
-    if (s_.comm_stream) s_.device->run(&gsel_device_v1::stream_wait, s_.comm_stream->get());
+    s_.wait_for_streams(*s_.device);
     s_.device->wait();
   } catch (...) {  // why its calls failed is known
   }
@@ -392,6 +398,7 @@ void Executor::run_setup() {
     meet_sharing_axis(s_);
     s_.training.resolve_redistributions(s_.model, s_.redistributor);
     broadcast_from_first_holder(s_);
+    s_.step_numbers->agree(s_, s_.comms.world());
     s_.counts.begin();
     for (const gsel_instr& instr : s_.program().setup) execute::run_instr(s_, instr);
     execute::record_counts(s_);

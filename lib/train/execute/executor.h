@@ -41,6 +41,7 @@ class Executor {
   // Between steps, for checkpoints: the step that comes next, the loss scale.
   TrainingNumbers numbers() const;
   void go_on_from(const TrainingNumbers& numbers);
+  void mark_written() { ++s_.revision; }
 
   // The text that a failing callback wrote.
   std::string_view callback_message() const { return s_.lent.message.data(); }
@@ -59,6 +60,8 @@ class Executor {
   gsel_comm_count counts(gsel_instr_kind kind, gsel_axis axis) const { return s_.counts.of(kind, axis); }
   bool param_used(int32_t p) const { return s_.training.used[p]; }
   const MemoryPartBytes& forecast() const { return s_.forecast; }
+  // What others will take of the ledger.
+  void foresee(MemoryPart part, uint64_t bytes) { s_.forecast[static_cast<size_t>(part)] += bytes; }
 
   ParamStorage& params() { return s_.params; }
   // Of all buckets, between steps.

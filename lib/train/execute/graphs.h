@@ -33,6 +33,7 @@ class StepGraphs {
   // Returns true if this call has done the instruction: at the end of a step, the device's part while it is recorded,
   // and the host's part after a launch.
   bool takes(State& s, const gsel_instr& instr);
+  bool are_wanted() const { return is_wanted_; }
   bool is_after_launch() const { return launched_ != nullptr; }
   // For gsel_call.
   const uint64_t* device_rng_key(int32_t layer) const {

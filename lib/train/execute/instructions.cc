@@ -2,11 +2,12 @@
 #include "train/execute/instructions.h"
 
 #include "train/execute/graphs.h"
+#include "train/execute/step_numbers.h"
 
 namespace gsel::execute {
 
 Outcome run_instr(State& s, const gsel_instr& instr) {
-  if (s.graphs->takes(s, instr)) return Outcome::done;
+  if (s.graphs->takes(s, instr) || s.step_numbers->takes(s, instr)) return Outcome::done;
   const InstrRow& row = instr_row(instr.kind);
   switch (row.task) {
     case InstrTask::input:

@@ -1,6 +1,7 @@
 // train/execute/instructions.h: the implementation of each kind of instruction, and functions that they share.
 #pragma once
 
+#include <functional>
 #include <span>
 
 #include "train/execute/state.h"
@@ -19,7 +20,10 @@ void allreduce_loss(State& s, const gsel_instr& instr);
 void find_overflow(State& s, const gsel_instr& instr);
 void norm(State& s, const gsel_instr& instr);
 void step_optimizer(State& s, const gsel_instr& instr);
-// The part of NORM and OVERFLOW that the device does.
+// The axis over which numbers of the bucket's gradient are summed, because it is sharded or owned by one rank; -1:
+// none.
+gsel_axis divided_axis(const State& s, int32_t bucket);
+// The part of NORM and OVERFLOW that the device does: buckets that are divided over one axis come one after the other.
 void enqueue_squares(State& s, const gsel_instr& instr);
 
 // Instructions that may hand out work (then true); take_back_* runs when the work is complete.
@@ -63,6 +67,8 @@ void wait_bucket(State& s, int32_t bucket);
 // Calls in compute order, along an axis. call_on_host: on memory of the host, in any group, counted under that axis; it
 // returns when the results have arrived.
 void call_now(State& s, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
+// message_now: a message along the pipeline, which comes after all of its axis.
+void message_now(State& s, gsel_instr_kind poster, gsel_collective call);
 void call_on_host(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
 void allreduce_numbers(State& s, gsel_instr_kind poster, gsel_axis axis, std::span<double> numbers, gsel_op op);
 // The instruction's collective: of the kind that its row names, from or to its peer if it has one; a reduction sums.
@@ -87,13 +93,19 @@ void settle_device(State& s);
 
 // ---- what the optimizer is given: step.cc, non_finite.cc, post_validate.cc ------------------------------------------
 
+// One pipeline rank has the losses. It sends them to the others instead of all-reducing, so that a rank can begin its
+// next step while others are still in this one. call: a SEND to that rank of the pipeline, or a RECV from it.
+void pass_losses(const State& s, const std::function<void(gsel_collective_kind, int32_t peer)>& call);
+// If the sum of loss weights is not positive and finite: finds the first bad one, which is a collective of all ranks;
+// the error.
+void agree_on_bad_weight(State& s);
 [[noreturn]] void refuse_weight(const State& s);
 double clip_of(const Fixed& fixed, double gradient_norm);
 bool shows_overflow(const Fixed& fixed, double squares);
 // Looks at the outputs of the backward just done; at the loss of a micro-batch.
 void check_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer);
 void check_loss(const Fixed& fixed, Run& run, int32_t microbatch);
-// On a device: takes what the device has found so far, once the numbers are known.
+// On a device: takes what it has found so far. The numbers are known.
 void finish_pending_checks(State& s);
 // Takes the loss of a micro-batch from the numbers and checks it.
 void take_loss(State& s, int32_t microbatch);

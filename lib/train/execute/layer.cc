@@ -164,14 +164,19 @@ void join_phases(State& s, const gsel_instr& instr) {
     const auto elems = static_cast<size_t>(phase_elems(phases[k], s.program().microbatches[instr.microbatch].count));
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const double neutral = phases[k].op == GSEL_MAX ? -kInfinity : phases[k].op == GSEL_MIN ? kInfinity : 0;
+    void* const buffer = phase_buffer(s, instr, buffer_of(s.layer_of(instr), instr.kind, k), k);
+    if (neutral == 0) {
+      s.device->enqueue(&gsel_device_v1::zero, buffer, uint64_t{elems * dtype_bytes(phases[k].dtype)});
+      reduce_phase(s, instr, k);
+      continue;
+    }
     std::vector<char>& bytes = s.lent.neutral;
     bytes.resize(elems * dtype_bytes(phases[k].dtype));
     if (phases[k].dtype == GSEL_F32)
       std::fill_n(reinterpret_cast<float*>(bytes.data()), elems, static_cast<float>(neutral));
     else
       std::fill_n(reinterpret_cast<double*>(bytes.data()), elems, neutral);
-    s.copy(phase_buffer(s, instr, buffer_of(s.layer_of(instr), instr.kind, k), k), bytes.data(), bytes.size(),
-           GSEL_COPY_TO_DEVICE);
+    s.copy(buffer, bytes.data(), bytes.size(), GSEL_COPY_TO_DEVICE);
     reduce_phase(s, instr, k);
   }
 }

@@ -225,7 +225,6 @@ void check_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer)
 // The first gradient in the order of the step. Values that are read before it are gone by now.
 void finish_pending_checks(State& s) {
   if (s.run->pending_checks.empty()) return;
-  s.numbers.wait();
   const auto first = std::ranges::find_if(
       s.run->pending_checks, [&](const PendingCheck& look) { return !std::isfinite(s.numbers[look.squares]); });
   if (first != s.run->pending_checks.end())

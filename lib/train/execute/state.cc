@@ -14,6 +14,7 @@
 #include "program/stages.h"
 #include "train/execute/graphs.h"
 #include "train/execute/instructions.h"
+#include "train/execute/step_numbers.h"
 
 namespace gsel::execute {
 namespace {
@@ -211,7 +212,18 @@ Communication::Communication(const Fixed& fixed, const Program& program, Communi
     messages = std::make_unique<StreamMessages>(comm, fixed.device);
   else
     messages = std::make_unique<PostedMessages>(comm);
-  if (comm.world_size() > 1) comm_stream = std::make_unique<Stream>(fixed.device);
+  for (const std::vector<gsel_instr>* instrs : {&program.setup, &program.step})
+    for (const gsel_instr& instr : *instrs) {
+      const InstrTask task = task_of(instr.kind);
+      if (task != InstrTask::params && task != InstrTask::gradients) continue;
+      if (fixed.axis_size(instr.axis) > 1 && !streams[instr.axis])
+        streams[instr.axis] = std::make_unique<Stream>(fixed.device);
+    }
+}
+
+void Communication::wait_for_streams(const DeviceContext& device) const {
+  for (const std::unique_ptr<Stream>& stream : streams)
+    if (stream) device.run(&gsel_device_v1::stream_wait, stream->get());
 }
 
 // ---- the whole state --------------------------------------------------------------------------------------------
@@ -225,7 +237,8 @@ State::State(const Model& m, const Program& program, const Config& c, const Opti
       Communication(*this, program, comm),
       Progress(c),
       lent(*this),
-      graphs(std::make_unique<StepGraphs>(*this, *this, program, comm.world_size())) {
+      graphs(std::make_unique<StepGraphs>(*this, *this, program, comm.world_size())),
+      step_numbers(std::make_unique<StepNumbers>(*this, *this, program, graphs->are_wanted())) {
   arena = CountedMemory(device, ledger, MemoryPart::windows, training.plan.bytes());
   staging = CountedMemory(device, ledger, MemoryPart::staging, staging_bytes(program, o));
   for (size_t b = 0; b < program.buckets.size(); ++b)

@@ -196,7 +196,7 @@ struct Fixed {
   const Mesh mesh;
   const int32_t rank;
   const NonFinite non_finite;
-  const MemoryPartBytes forecast;
+  MemoryPartBytes forecast;
   const std::shared_ptr<DeviceContext> device;
 };
 
@@ -241,7 +241,7 @@ struct Runs {
   bool is_mixture = false;     // a load has ended in the middle
 };
 
-// A collective on the communication stream; its times are known once the run has ended.
+// A collective on the stream of its axis; its times are known once the run has ended.
 struct AsyncCall {
   explicit AsyncCall(const std::shared_ptr<DeviceContext>& device) : began(device), done(device) {}
   Event began, done;
@@ -294,6 +294,8 @@ struct Communication {
   Communication(const Fixed& fixed, const Program& program, Communicator& comm);
 
   Communicator& axis_comm(gsel_axis axis) { return comms.axis(axis); }
+  // Waits until the streams of all axes are empty.
+  void wait_for_streams(const DeviceContext& device) const;
 
   AxisComms comms;
   Redistributor redistributor;
@@ -304,9 +306,11 @@ struct Communication {
   std::vector<BucketState> buckets;
   std::deque<AsyncCall> async_calls;      // of the run; memory of earlier runs is used again
   size_t n_async = 0;                     // of them
-  std::array<int64_t, kAxes> last_async;  // by axis: index of its last call on comm_stream; -1: none
+  std::array<int64_t, kAxes> last_async;  // by axis: index of its last call on the axis's stream; -1: none
   CallCounts counts;
-  std::unique_ptr<Stream> comm_stream;  // declared last: its destructor waits for work that uses those above
+  // By axis: of its asynchronous calls; nullptr: the programs make none. Declared last: their destructors wait for work
+  // that uses those above.
+  std::array<std::unique_ptr<Stream>, kAxes> streams;
 };
 
 // Progress of training: written when the outcome of a step is known (end_update in non_finite.cc), after a run
@@ -316,6 +320,7 @@ struct Progress {
 
   int64_t step = 0;  // next, or under way
   int64_t seed;
+  int64_t revision = 0;           // see TrainingNumbers
   uint64_t sample_of_step_0 = 0;  // had every step before as many samples as the next
   int64_t updates = 0;            // steps that were not skipped
   LossScale loss_scale;
@@ -346,7 +351,8 @@ struct Lent {
   std::array<char, 512> message{};
 };
 
-class StepGraphs;  // graphs.h
+class StepGraphs;   // graphs.h
+class StepNumbers;  // step_numbers.h
 
 // The order of bases matters: each may use those before it.
 struct State : Fixed, HeldMemory, Runs, Communication, Progress {
@@ -359,6 +365,7 @@ struct State : Fixed, HeldMemory, Runs, Communication, Progress {
 
   Lent lent;
   const std::unique_ptr<StepGraphs> graphs;
+  const std::unique_ptr<StepNumbers> step_numbers;
 };
 
 }  // namespace gsel::execute

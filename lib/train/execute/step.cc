@@ -15,26 +15,28 @@ namespace gsel::execute {
 
 // ---- LOSS_ALLREDUCE ------------------------------------------------------------------------------------------------
 
-namespace {
-
-// One pipeline rank has the losses. It sends them to the others instead of all-reducing, so that a rank can begin its
-// next step while others are still in this one.
-void send_losses(State& s, std::span<double, 2> sums) {
+void pass_losses(const State& s, const std::function<void(gsel_collective_kind, int32_t peer)>& call) {
   const int32_t own = s.axis_coordinate(GSEL_AXIS_PIPELINE);
   const int32_t from = pipeline_rank_of_layer(s.program(), s.model.loss_layer());
-  auto call = [&](gsel_collective_kind kind, int32_t peer) {
-    const bool sends = kind == GSEL_COLLECTIVE_SEND;
-    call_on_host(s, s.comms.losses(), GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_PIPELINE,
-                 make_collective(kind, sends ? sums.data() : nullptr, sends ? nullptr : sums.data(), sums.size(),
-                                 GSEL_F64, 0, peer));
-  };
   if (s.axis_size(GSEL_AXIS_PIPELINE) == 1) return;
   if (own != from) return call(GSEL_COLLECTIVE_RECV, from);
   for (int32_t peer = 0; peer < s.axis_size(GSEL_AXIS_PIPELINE); ++peer)
     if (peer != from) call(GSEL_COLLECTIVE_SEND, peer);
 }
 
-// Finds the first bad loss weight. All ranks call it, since all know that the weight sum is not positive and finite.
+namespace {
+
+void pass_losses_on_host(State& s, std::span<double, 2> sums) {
+  pass_losses(s, [&](gsel_collective_kind kind, int32_t peer) {
+    const bool sends = kind == GSEL_COLLECTIVE_SEND;
+    call_on_host(s, s.comms.losses(), GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_PIPELINE,
+                 make_collective(kind, sends ? sums.data() : nullptr, sends ? nullptr : sums.data(), sums.size(),
+                                 GSEL_F64, 0, peer));
+  });
+}
+
+}  // namespace
+
 void agree_on_bad_weight(State& s) {
   const int32_t n = s.mesh.world_size();
   double first = s.run->bad_weight_microbatch < 0
@@ -46,8 +48,6 @@ void agree_on_bad_weight(State& s) {
   s.run->bad_weight_rank = static_cast<int32_t>(static_cast<int64_t>(first) % n);
   s.run->bad_weight_microbatch = static_cast<int32_t>(static_cast<int64_t>(first) / n);
 }
-
-}  // namespace
 
 void refuse_weight(const State& s) {
   const Run& run = *s.run;
@@ -81,7 +81,7 @@ void allreduce_loss(State& s, const gsel_instr& instr) {
   for (std::array<double, 2>& loss : s.run->losses)
     for (size_t i = 0; i < 2; ++i) sums[i] += std::exchange(loss[i], 0);
   if (instr.axis == GSEL_AXIS_PIPELINE)
-    send_losses(s, sums);
+    pass_losses_on_host(s, sums);
   else
     allreduce_numbers(s, instr.kind, instr.axis, sums, GSEL_SUM);
   s.run->loss_sum = sums[0];
@@ -97,13 +97,6 @@ namespace {
 
 constexpr double kClipEpsilon = 1e-6;  // as in the published rule: max_norm / (norm + 1e-6)
 
-// Whether the bucket's gradient is sharded over its axis or owned by one rank, so that numbers computed from it must be
-// summed over the axis.
-bool is_divided(const State& s, int32_t b) {
-  const ProgramBucket& bucket = s.program().buckets[b];
-  return s.axis_size(bucket.axis) > 1 && bucket.divides_state();
-}
-
 // Whether a parameter's gradient is in the number: an overflow in any, and each once in a norm. A tied parameter counts
 // on its first pipeline rank, a whole parameter on the first rank of the sharing axis.
 bool counts_in(const State& s, const gsel_instr& instr, size_t bucket, const Param& param) {
@@ -114,17 +107,25 @@ bool counts_in(const State& s, const gsel_instr& instr, size_t bucket, const Par
 
 }  // namespace
 
+gsel_axis divided_axis(const State& s, int32_t b) {
+  const ProgramBucket& bucket = s.program().buckets[b];
+  return s.axis_size(bucket.axis) > 1 && bucket.divides_state() ? bucket.axis : -1;
+}
+
 void enqueue_squares(State& s, const gsel_instr& instr) {
   auto& of_runs = s.squares.of_runs;
   of_runs.clear();
-  for (size_t i = 0; i < s.buckets.size(); ++i) {
+  auto enqueue = [&](size_t i) {
     const auto b = static_cast<int32_t>(i);
     if (s.params.whole_gradient(b)) zero_missing_gradients(s, b);
     const float* own = s.params.own_gradient(b);
     for (const ParamRun& run : s.params.layout(b).runs)
       if (counts_in(s, instr, i, s.model.params()[run.param]))
         of_runs.emplace_back(i, s.numbers.sum_squares(own + run.first, GSEL_F32, static_cast<uint64_t>(run.count)));
-  }
+  };
+  for (gsel_axis axis = -1; axis < kAxes; ++axis)
+    for (size_t i = 0; i < s.buckets.size(); ++i)
+      if (divided_axis(s, static_cast<int32_t>(i)) == axis) enqueue(i);
 }
 
 namespace {
@@ -161,13 +162,9 @@ void norm(State& s, const gsel_instr& instr) {
   std::array<bool, kAxes> any{};
   double sum = 0;
   for (size_t i = 0; i < s.buckets.size(); ++i) {
-    const auto b = static_cast<int32_t>(i);
-    if (is_divided(s, b)) {
-      divided[s.program().buckets[b].axis] += squares[i];
-      any[s.program().buckets[b].axis] = true;
-    } else {
-      sum += squares[i];
-    }
+    const gsel_axis axis = divided_axis(s, static_cast<int32_t>(i));
+    (axis < 0 ? sum : divided[axis]) += squares[i];
+    if (axis >= 0) any[axis] = true;
   }
   for (gsel_axis axis = 0; axis < kAxes; ++axis) {
     if (!any[axis]) continue;

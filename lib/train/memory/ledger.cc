@@ -15,7 +15,8 @@ const char* memory_part_name(MemoryPart part) {
                                                   "staging",
                                                   "copy until a step is validated",
                                                   "optimizer state and master copy, offload memory",
-                                                  "parameters, offload memory"};
+                                                  "parameters, offload memory",
+                                                  "copies of train.redundancy, host memory"};
   return names[static_cast<size_t>(part)];
 }
 

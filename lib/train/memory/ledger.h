@@ -1,6 +1,6 @@
 // train/memory/ledger.h: counts a trainer's memory by part and enforces the budget. Parameters, gradients, states,
-// values and copies of a step go through it; page-locked numbers of a step, what a recorded graph keeps, scratch of a
-// device plugin and the copies of saves and of train.redundancy do not.
+// values and copies of a step or for other ranks go through it; numbers of a step, which are page-locked or 64 bytes for
+// each parameter, what a recorded graph keeps, scratch of a device plugin and the copies of saves do not.
 #pragma once
 
 #include <array>
@@ -21,8 +21,9 @@ enum class MemoryPart : uint8_t {
   step_copy,    // what an optimistic step changes, until it is validated
   offload_state,   // offload memory: optimizer state and master copies
   offload_params,  // offload memory: shards of parameters
+  copies,          // of train.redundancy, in host memory
 };
-constexpr size_t kMemoryParts = 10;
+constexpr size_t kMemoryParts = 11;
 const char* memory_part_name(MemoryPart part);
 constexpr bool is_offloaded(MemoryPart part) {
   return part >= MemoryPart::offload_state;

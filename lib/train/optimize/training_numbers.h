@@ -16,6 +16,7 @@ struct TrainingNumbers {
   double loss_scale = 1;
   int64_t good_steps = 0, overflows_left = 0;
   std::optional<double> learning_rate;  // as set by the embedder
+  int64_t revision = 0;                 // changes when tensors are written between steps; not in checkpoints
   bool operator==(const TrainingNumbers&) const = default;
 };
 

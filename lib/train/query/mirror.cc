@@ -1,21 +1,58 @@
 // train/query/mirror.cc: see mirror.h.
 #include "train/query/mirror.h"
 
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "base/random.h"
+#include "comm/hosts/place.h"
 #include "train/ranks/agree.h"
 
 namespace gsel {
 
-Mirror::Mirror(Communicator& comm, StateDict& dict) {
+// Ranks in the order of their hosts, the largest host first: a rotation by the ranks of the largest host takes every
+// rank to another host, if that host has at most half of the ranks.
+std::vector<size_t> keepers(const std::vector<uint64_t>& hosts) {
+  const size_t n = hosts.size();
+  std::map<uint64_t, std::pair<size_t, size_t>> of_host;  // by number: ranks, and the first of these
+  for (size_t rank = 0; rank < n; ++rank) ++of_host.try_emplace(hosts[rank], 0, rank).first->second.first;
+  std::vector<size_t> order(n);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) {
+    const auto [a_ranks, a_first] = of_host[hosts[a]];
+    const auto [b_ranks, b_first] = of_host[hosts[b]];
+    return a_ranks != b_ranks ? a_ranks > b_ranks : a_first < b_first;
+  });
+  const size_t largest = of_host[hosts[order.front()]].first, shift = largest == n ? 1 : largest;
+  std::vector<size_t> keeper(n);
+  for (size_t i = 0; i < n; ++i) keeper[order[i]] = order[(i + shift) % n];
+  return keeper;
+}
+
+Mirror::Pair Mirror::pair_of(Communicator& comm) {
+  const auto me = static_cast<size_t>(comm.rank());
+  const std::vector<size_t> keeper = keepers(gather_numbers(comm, {derive_key(0, hosts::host_identity())}));
+  return {keeper[me], static_cast<size_t>(std::ranges::find(keeper, me) - keeper.begin())};
+}
+
+uint64_t Mirror::forecast(Communicator& comm, const StateDict& dict) {
+  uint64_t mine = 0;
+  for (const StatePart& part : dict.own()) mine += static_cast<uint64_t>(part.region.count());
+  const Pair pair = pair_of(comm);
+  return bytes_of(mine + gather_numbers(comm, {mine})[pair.kept]);
+}
+
+Mirror::Mirror(Communicator& comm, StateDict dict) : dict_(std::move(dict)), own_parts_(dict_->own()) {
   comm_.emplace(*comm.split_inside(0, comm.rank(), "mirror", true));
+  pair_ = pair_of(*comm_);
   std::vector<int64_t> mine;
-  for (const StatePart& part : dict.own()) {
+  for (const StatePart& part : own_parts_) {
     mine.push_back(part.tensor);
     put_region(mine, part.region);
   }
-  const auto lists = gather_lists(*comm_, mine);
-  const auto n = static_cast<size_t>(comm_->world_size());
   own_ = parts_of(mine);
-  other_ = parts_of(lists[(static_cast<size_t>(comm_->rank()) + n - 1) % n]);
+  other_ = parts_of(gather_lists(*comm_, mine)[pair_.kept]);
   on_all_ranks(*comm_, "mirror of the state", [&] {
     for (Copy& copy : copies_) {
       copy.own.resize(own_.elems);
@@ -37,18 +74,18 @@ Mirror::Parts Mirror::parts_of(const std::vector<int64_t>& list) {
 
 // A rank can begin to overwrite a step only after another whole step, so that the older copies are there on all ranks
 // as long as the newer are not.
-void Mirror::keep(StateDict& dict, const TrainingNumbers& numbers) {
+void Mirror::keep(const TrainingNumbers& numbers) {
   Copy& copy = copies_[next_];
   copy.numbers.reset();
   float* to = copy.own.data();
-  for (const StatePart& part : dict.own()) {
-    dict.read(part, to);
+  for (const StatePart& part : own_parts_) {
+    dict_->read(part, to);
     to += part.region.count();
   }
-  const auto n = static_cast<size_t>(comm_->world_size()), me = static_cast<size_t>(comm_->rank());
+  const auto n = static_cast<size_t>(comm_->world_size());
   std::vector<uint64_t> send(n), recv(n);
-  send[(me + 1) % n] = own_.elems;
-  recv[(me + n - 1) % n] = other_.elems;
+  send[pair_.keeper] = own_.elems;
+  recv[pair_.kept] = other_.elems;
   gsel_collective call =
       make_collective(GSEL_COLLECTIVE_ALLTOALLV, copy.own.data(), copy.other.data(), 0, GSEL_F32, 0, 0);
   call.send_counts = send.data();
@@ -56,6 +93,16 @@ void Mirror::keep(StateDict& dict, const TrainingNumbers& numbers) {
   comm_->collective_on_host(call);
   copy.numbers = numbers;
   next_ = 1 - next_;
+}
+
+void Mirror::set_learning_rate(int64_t step, double rate) {
+  std::optional<TrainingNumbers>& newest = copies_[1 - next_].numbers;
+  if (newest && newest->step == step) newest->learning_rate = rate;
+}
+
+void Mirror::close() {
+  comm_.reset();
+  dict_.reset();
 }
 
 HeldState Mirror::held_of(const Parts& parts, const std::vector<float>& values, const TrainingNumbers& numbers) {
@@ -77,7 +124,7 @@ std::vector<HeldState> Mirror::held() const {
 }
 
 uint64_t Mirror::bytes() const {
-  return 2 * sizeof(float) * (own_.elems + other_.elems);
+  return bytes_of(own_.elems + other_.elems);
 }
 
 }  // namespace gsel

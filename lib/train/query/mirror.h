@@ -1,6 +1,6 @@
-// train/query/mirror.h: copies of the state in host memory at the end of a step: each rank's own part, and that of the
-// rank before it, so that one rank can be lost without losing the step. Two steps are kept, since a rank may be lost
-// while the newer is made.
+// train/query/mirror.h: copies of the state in host memory at the end of a step: each rank's own part, and that of one
+// other rank, on another host where there is one, so that one rank can be lost without losing the step. Two steps are
+// kept, since a rank may be lost while the newer is made.
 #pragma once
 
 #include <array>
@@ -12,13 +12,25 @@
 
 namespace gsel {
 
+// By rank: the rank that keeps its copy; each keeps one. On another host, unless one host has more than half of the
+// ranks; on a single host the next rank. hosts: by rank, the same number for ranks on one host.
+std::vector<size_t> keepers(const std::vector<uint64_t>& hosts);
+
 class Mirror {
  public:
-  // A collective. The ranks of comm, each of which writes its own() part of the dictionary.
-  Mirror(Communicator& comm, StateDict& dict);
+  // A collective. The ranks of comm, each of which keeps its own() part of the dictionary.
+  Mirror(Communicator& comm, StateDict dict);
+  // A collective: bytes() of the mirror that would be made.
+  static uint64_t forecast(Communicator& comm, const StateDict& dict);
 
-  // A collective, at the end of a step.
-  void keep(StateDict& dict, const TrainingNumbers& numbers);
+  // A collective, between steps.
+  void keep(const TrainingNumbers& numbers);
+  // Of the newest copies; -1: there are none.
+  int64_t revision() const { return copies_[1 - next_].numbers ? copies_[1 - next_].numbers->revision : -1; }
+  // Of the newest copies, if they are of this step.
+  void set_learning_rate(int64_t step, double rate);
+  // The copies stay, without the communicator and the trainer.
+  void close();
   // What this rank has of the kept steps, its own part and the other's; borrows the memory.
   std::vector<HeldState> held() const;
   uint64_t bytes() const;
@@ -33,10 +45,18 @@ class Mirror {
     std::optional<TrainingNumbers> numbers;  // none: incomplete
     std::vector<float> own, other;
   };
+  struct Pair {
+    size_t keeper = 0, kept = 0;  // the rank that keeps this one's copy, and the rank whose copy this one keeps
+  };
+  static Pair pair_of(Communicator& comm);
+  static uint64_t bytes_of(uint64_t elems) { return 2 * sizeof(float) * elems; }
   static Parts parts_of(const std::vector<int64_t>& list);
   static HeldState held_of(const Parts& parts, const std::vector<float>& values, const TrainingNumbers& numbers);
 
   std::optional<Communicator> comm_;
+  std::optional<StateDict> dict_;
+  std::vector<StatePart> own_parts_;
+  Pair pair_;
   Parts own_, other_;
   std::array<Copy, 2> copies_;
   size_t next_ = 0;  // of copies_

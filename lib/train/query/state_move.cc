@@ -12,18 +12,13 @@ namespace gsel {
 namespace {
 
 constexpr int64_t kRoundElems = int64_t{1} << 21;  // from one rank to another
-constexpr size_t kNumbers = 8;
+constexpr size_t kNumbers = 9;
 
 std::vector<int64_t> to_list(const TrainingNumbers& numbers) {
   const double rate = numbers.learning_rate.value_or(-1);
-  return {numbers.step,
-          numbers.updates,
-          std::bit_cast<int64_t>(numbers.loss_scale),
-          numbers.good_steps,
-          numbers.overflows_left,
-          std::bit_cast<int64_t>(rate),
-          numbers.first_sample,
-          numbers.seed};
+  return {numbers.step,         numbers.updates,        std::bit_cast<int64_t>(numbers.loss_scale),
+          numbers.good_steps,   numbers.overflows_left, std::bit_cast<int64_t>(rate),
+          numbers.first_sample, numbers.seed,           numbers.revision};
 }
 
 TrainingNumbers from_list(const int64_t*& list) {
@@ -36,6 +31,7 @@ TrainingNumbers from_list(const int64_t*& list) {
   if (const auto rate = std::bit_cast<double>(list[5]); rate >= 0) numbers.learning_rate = rate;
   numbers.first_sample = list[6];
   numbers.seed = list[7];
+  numbers.revision = list[8];
   list += kNumbers;
   return numbers;
 }
@@ -86,34 +82,38 @@ class Mover {
   Mover(Communicator& comm, StateOffers& offers, StateDict& into) : comm_(comm), offers_(offers), into_(into) {}
 
   std::optional<MovedState> run() {
-    std::vector<int64_t> steps;
-    for (const HeldState& held : offers_.mine) steps.push_back(held.numbers.step);
-    std::vector<int64_t> all;
-    for (const auto& of_rank : gather_lists(comm_, steps)) all.insert(all.end(), of_rank.begin(), of_rank.end());
+    std::vector<int64_t> moments;
+    for (const HeldState& held : offers_.mine)
+      moments.insert(moments.end(), {held.numbers.step, held.numbers.revision});
+    std::vector<Moment> all;
+    for (const auto& of_rank : gather_lists(comm_, moments))
+      for (size_t i = 0; i + 1 < of_rank.size(); i += 2) all.emplace_back(of_rank[i], of_rank[i + 1]);
     std::ranges::sort(all, std::greater<>());
     all.erase(std::ranges::unique(all).begin(), all.end());
-    if (!all.empty()) offers_.newest = all.front();
-    for (const int64_t step : all) {
-      gather(step);
+    if (!all.empty()) offers_.newest = all.front().first;
+    for (const Moment& moment : all) {
+      gather(moment);
       std::string missing;
       const bool mine = plan(missing);
       if (all_succeed(comm_, mine)) {
         move();
         return MovedState{numbers_, bytes_moved_};
       }
-      if (step == offers_.newest) offers_.missing = missing;
+      if (moment == all.front()) offers_.missing = missing;
     }
     return {};
   }
 
  private:
-  // What each rank offers of the step: numbers, then pieces.
-  void gather(int64_t step) {
+  using Moment = std::pair<int64_t, int64_t>;  // step, revision
+
+  // What each rank offers of the moment: numbers, then pieces.
+  void gather(const Moment& moment) {
     std::vector<int64_t> mine;
     pieces_.clear();
     for (size_t h = 0; h < offers_.mine.size(); ++h) {
       const HeldState& held = offers_.mine[h];
-      if (held.numbers.step != step) continue;
+      if (Moment(held.numbers.step, held.numbers.revision) != moment) continue;
       if (mine.empty()) mine = to_list(held.numbers);
       for (size_t p = 0; p < held.pieces.size(); ++p) {
         pieces_.push_back({h, p});

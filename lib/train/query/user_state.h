@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gsel {
@@ -18,5 +19,16 @@ struct UserState {
 
 // Adds one. GSEL_ERR_ARG: the name is there, or no name.
 void add_user_state(std::vector<UserState>& states, UserState state);
+
+// What other ranks have of a shared state, for a rank that has not added it yet.
+struct GivenState {
+  std::string name, bytes;
+};
+// Writes what was given of the state, if anything, to its memory, and forgets it. GSEL_ERR_MISMATCH: another size, and
+// nothing happens.
+void take_given(std::vector<GivenState>& given, const UserState& state);
+// Shared states, added or given, as bytes to be sent, and back.
+std::string pack_shared(const std::vector<UserState>& states, const std::vector<GivenState>& given);
+std::vector<GivenState> unpack_shared(std::string_view packed);
 
 }  // namespace gsel

@@ -18,7 +18,7 @@ namespace gsel {
 struct Interval {
   size_t position = 0;
   double begin = 0, end = 0;
-  bool asynchronous = false;  // on the communication stream
+  bool asynchronous = false;  // on the stream of its axis
 };
 
 struct AxisCount {

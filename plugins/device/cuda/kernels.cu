@@ -370,6 +370,25 @@ GSEL_KERNEL gsel_scale_of_update(gsel_update_scale s) {
   s.out[1] = s.clip_norm > 0 && clip < 1 ? mean * clip : mean;
 }
 
+// See gsel_device_v1.sum_numbers. One block: its threads read, which takes long from memory of the host, one adds.
+GSEL_KERNEL gsel_sum_of_numbers(const double* numbers, const int32_t* ends, int32_t n_ends, double* out) {
+  __shared__ double read[gsel_cuda::kLanes];
+  const int32_t n = n_ends > 0 ? ends[n_ends - 1] : 0, most = gsel_cuda::kLanes;
+  double sum = 0, of_group = 0;
+  int32_t group = 0;
+  for (int32_t first = 0; first < n; first += most) {
+    const int32_t count = n - first < most ? n - first : most;
+    for (int32_t i = threadIdx.x; i < count; i += blockDim.x) read[i] = numbers[first + i];
+    __syncthreads();
+    for (int32_t i = 0; i < count && threadIdx.x == 0; ++i) {
+      for (; ends[group] <= first + i; ++group, of_group = 0) sum += of_group;
+      of_group += read[i];
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) *out = sum + of_group;
+}
+
 // A block of threads takes one block of state after the other.
 __device__ void step_adamw_8bit(const Factors& f, const ByteStateMemory& s) {
   __shared__ float first[gsel_cuda::kStateBlock], second[gsel_cuda::kStateBlock];

@@ -240,6 +240,11 @@ gsel_status update_scale(void* ctx, const gsel_update_scale* given, gsel_stream*
   return run(ctx, err, [&](Context& c) { launch(c, "gsel_scale_of_update", 1, stream, *given); });
 }
 
+gsel_status sum_numbers(void* ctx, const double* numbers, const int32_t* ends, int32_t n_ends, double* out,
+                        gsel_stream* stream, gsel_error** err) {
+  return run(ctx, err, [&](Context& c) { launch(c, "gsel_sum_of_numbers", 1, stream, numbers, ends, n_ends, out); });
+}
+
 // Kernels of one block make columns orthonormal, or look at them.
 gsel_status low_rank_step(void* ctx, const gsel_low_rank_step* given, gsel_stream* stream, gsel_error** err) {
   return run(ctx, err, [&](Context& c) {
@@ -295,6 +300,7 @@ void add_kernels(gsel_device_v1& table) {
   table.low_rank_step = low_rank_step;
   table.step_factors = step_factors;
   table.update_scale = update_scale;
+  table.sum_numbers = sum_numbers;
 }
 
 }  // namespace gsel_cuda

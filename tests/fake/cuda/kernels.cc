@@ -92,6 +92,13 @@ Maker scales_update(void (*kernel)(gsel_update_scale)) {
     return all;
   });
 }
+Maker sums_numbers(void (*kernel)(const double*, const int32_t*, int32_t, double*)) {
+  const auto touched = [](const double* numbers, const int32_t* ends, int32_t n_ends, double* out) {
+    return std::vector{reads(numbers, n_ends ? sizeof(double) * static_cast<uint64_t>(ends[n_ends - 1]) : 0),
+                       reads(ends, sizeof(int32_t) * static_cast<uint64_t>(n_ends)), writes(out, sizeof *out)};
+  };
+  return maker(kernel, touched, true);
+}
 Maker steps_8bit(void (*kernel)(gsel::Factors, ByteStateMemory)) {
   const auto touched = [](gsel::Factors, ByteStateMemory s) {
     const uint64_t scales = (s.count + 255) / 256 * sizeof(float);
@@ -215,6 +222,7 @@ const std::map<std::string, Maker>& makers() {
       NAMED(graph_steps<gsel::AdamInGradient>, gsel_graph_step_adam),
       NAMED(graph_steps_8bit, gsel_graph_step_adamw_8bit),
       NAMED(scales_update, gsel_scale_of_update),
+      NAMED(sums_numbers, gsel_sum_of_numbers),
       NAMED(starts, gsel_low_rank_start),
       NAMED(starts, gsel_low_rank_start_again),
       NAMED(adds_error, gsel_low_rank_add_error),

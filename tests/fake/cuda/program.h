@@ -12,7 +12,9 @@
 
 /* glibc frees what a thread has left behind from another one, in an order that ThreadSanitizer does not see. */
 __attribute__((visibility("default"))) const char* __tsan_default_suppressions(void);
-const char* __tsan_default_suppressions(void) { return "race:_dl_deallocate_tls"; }
+const char* __tsan_default_suppressions(void) {
+  return "race:_dl_deallocate_tls";
+}
 
 /* ---- the driver, as a program uses it --------------------------------------------------------------------------- */
 
@@ -43,7 +45,7 @@ static inline int no_violation(void) {
 static inline void* module(const char* file) {
   char path[4096];
   snprintf(path, sizeof path, "%s/tests/fixtures/%s", getenv("GSEL_TEST_BIN"), file);
-  if (is_on_card()) snprintf(path, sizeof path, "%s", strstr(file, "cuda") ? "libcuda.so.1" : "libnccl.so.2");
+  if (is_on_card()) snprintf(path, sizeof path, "%s", strstr(file, "nccl") ? "libnccl.so.2" : "libcuda.so.1");
   void* opened = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
   if (!opened) fprintf(stderr, "%s\n", dlerror());
   return opened;

@@ -144,6 +144,33 @@ static void an_error_of_a_step_is_that_of_a_plain_one(void** state) {
   no_violations();
 }
 
+static void set_weights(double of_sample) {
+  double weights[MOST_BATCH + 1];
+  for (int i = 0; i <= MOST_BATCH; ++i) weights[i] = i * of_sample;
+  copy(&card, one, weights, sizeof weights);
+  finish(&card);
+}
+
+/* Where the host adds them, in the first step with graphs, and where the device does. */
+static void weights_that_are_not_positive_are_refused_alike(void** state) {
+  (void)state;
+  char texts[2][512];
+  set_weights(-1);
+  for (int on = 0; on < 2; ++on) {
+    static outcome out;
+    gsel_error* err = NULL;
+    const training t = {.config = ADAMW "microbatches = 2\n", .graph = on ? "on" : "off"};
+    assert_int_equal(train(&t, &out, &err), GSEL_ERR_MODEL);
+    snprintf(texts[on], sizeof texts[on], "%s", gsel_error_message(err).data);
+    gsel_error_free(err);
+  }
+  set_weights(1);
+  assert_string_equal(texts[0], texts[1]);
+  assert_non_null(
+      strstr(texts[0], "of step 0 sum to -8; that of layer \"loss\" on rank 0, micro-batch 0, is negative"));
+  no_violations();
+}
+
 /* Such a step is plain, and the graph is launched again in the next one. */
 static void a_batch_that_ends_early_is_a_plain_step(void** state) {
   (void)state;
@@ -273,6 +300,7 @@ static void a_configuration_without_graphs_is_refused(void** state) {
 static void a_driver_without_graphs_is_named(void** state) {
   int status = 0;
   (void)state;
+  if (is_on_card()) skip(); /* its driver has them */
   fflush(NULL);
   const pid_t child = fork();
   if (child == 0) {
@@ -288,10 +316,8 @@ int main(void) {
   infinite_sample = last_sample = -1;
   load_doubles("fake_libnccl.so");
   card = open_gpu(0);
-  double weights[MOST_BATCH + 1];
-  for (int i = 0; i <= MOST_BATCH; ++i) weights[i] = i;
-  one = (double*)alloc(&card, sizeof weights);
-  copy(&card, one, weights, sizeof weights);
+  one = (double*)alloc(&card, (MOST_BATCH + 1) * sizeof(double));
+  set_weights(1);
   key_log = (uint64_t*)alloc(&card, 8);
   finish(&card);
   const struct CMUnitTest tests[] = {
@@ -304,6 +330,7 @@ int main(void) {
       cmocka_unit_test(no_order_of_the_device_changes_a_bit),
       cmocka_unit_test(a_step_that_is_skipped_is_skipped),
       cmocka_unit_test(an_error_of_a_step_is_that_of_a_plain_one),
+      cmocka_unit_test(weights_that_are_not_positive_are_refused_alike),
       cmocka_unit_test(a_batch_that_ends_early_is_a_plain_step),
       cmocka_unit_test(a_callback_that_needs_the_host_is_named),
       cmocka_unit_test(a_stream_that_is_not_joined_is_an_error),

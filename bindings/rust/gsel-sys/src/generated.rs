@@ -1314,6 +1314,7 @@ pub struct gsel_device_v1 {
     pub graph_free: Option<unsafe extern "C" fn(ctx: *mut c_void, graph: *mut gsel_graph)>,
     pub step_factors: Option<unsafe extern "C" fn(ctx: *mut c_void, step: *const gsel_optimizer_step, out: *mut c_void, err: *mut *mut gsel_error) -> gsel_status>,
     pub update_scale: Option<unsafe extern "C" fn(ctx: *mut c_void, scale: *const gsel_update_scale, stream: *mut gsel_stream, err: *mut *mut gsel_error) -> gsel_status>,
+    pub sum_numbers: Option<unsafe extern "C" fn(ctx: *mut c_void, numbers: *const f64, ends: *const i32, n_ends: i32, out: *mut f64, stream: *mut gsel_stream, err: *mut *mut gsel_error) -> gsel_status>,
 }
 unsafe impl crate::Sized32 for gsel_device_v1 {}
 #[repr(C)]
