@@ -156,11 +156,12 @@ GSEL_API void gsel_rebind_report_init(gsel_rebind_report *report, size_t struct_
  *   comm     borrowed until gsel_trainer_free; the one from before may be freed afterwards
  *   options, report  may be NULL
  * A save in the background is waited for, or ended if the trainer's communicator is broken; its outcome is dropped.
- * While the state moves, memory for both trainers is needed. States of the program's own are left to the program, and
- * shared ones are sent to ranks that join.
+ * While the state moves, memory for both trainers is needed. States of the program's own are left to the program, but a
+ * checkpoint brings its shared ones, and shared ones are sent to ranks that join.
  * A rank may die in here: then GSEL_ERR_PEER, here or in the next step; shrink comm, and rebind to what that gives.
  * Errors: those of gsel_trainer_create; GSEL_ERR_NOT_FOUND (a part of the state is on no rank: names it, and what to
- * set); with a folder those of gsel_trainer_load; GSEL_ERR_UNSUPPORTED (8-bit states, low-rank compression). Since 0.1. */
+ * set); with a folder those of gsel_trainer_load; GSEL_ERR_MISMATCH (another optimizer); GSEL_ERR_UNSUPPORTED (8-bit
+ * states, low-rank compression). Since 0.1. */
 GSEL_API gsel_status gsel_trainer_rebind(gsel_trainer *trainer, gsel_comm *comm, const gsel_rebind_options *options,
                                          gsel_rebind_report *report, gsel_error **err);
 

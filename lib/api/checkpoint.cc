@@ -161,7 +161,7 @@ gsel_status gsel_checkpoint_entry_get(const gsel_checkpoint* checkpoint, int32_t
     entry.n_dims = static_cast<int32_t>(tensor.shape.size());
     entry.dtype = GSEL_F32;
     entry.bytes = bytes_of(tensor);
-    entry.n_pieces = static_cast<int32_t>(of.impl.slices(i).size());
+    entry.n_pieces = static_cast<int32_t>(of.impl.pieces(i).size());
     gsel::write_struct(out, entry, "gsel_checkpoint_entry");
   });
 }
@@ -171,14 +171,14 @@ gsel_status gsel_checkpoint_piece_get(const gsel_checkpoint* checkpoint, int32_t
   return gsel::guard(err, [&] {
     const gsel_checkpoint& of = gsel::required(checkpoint, "checkpoint");
     gsel::check_index(entry, of.roles.size(), "entry");
-    const auto slices = of.impl.slices(entry);
-    gsel::check_index(i, slices.size(), "i");
-    const gsel::checkpoint::Slice& slice = slices[static_cast<size_t>(i)];
+    const auto pieces = of.impl.pieces(entry);
+    gsel::check_index(i, pieces.size(), "i");
+    const gsel::checkpoint::IndexPiece& listed = pieces[static_cast<size_t>(i)];
     gsel_checkpoint_piece piece = GSEL_CHECKPOINT_PIECE_INIT;
-    piece.file = gsel::borrow(slice.file);
-    piece.key = gsel::borrow(slice.key);
-    if (const auto run = gsel::Region::Cursor(slice.region).next()) piece.first = run->whole;
-    piece.count = slice.region.count();
+    piece.file = gsel::borrow(listed.file);
+    piece.key = gsel::borrow(listed.key);
+    if (const auto run = gsel::Region::Cursor(listed.region).next()) piece.first = run->whole;
+    piece.count = listed.region.count();
     gsel::write_struct(out, piece, "gsel_checkpoint_piece");
   });
 }

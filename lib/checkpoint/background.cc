@@ -83,12 +83,11 @@ void BackgroundSave::refuse_under_way(Communicator& comm) const {
   });
 }
 
-Communicator& BackgroundSave::own_comm(Communicator& comm) {
+void BackgroundSave::make_own_comm(Communicator& comm) {
   if (!comm_) {
     comm_.emplace(*comm.split_inside(0, comm.rank(), "checkpoints", true));
     comm_->set_timeout(kWriteTimeoutSeconds);
   }
-  return *comm_;
 }
 
 gsel_checkpoint_report BackgroundSave::begin(Trainer& trainer, const SaveTarget& target, Disk& disk) {
@@ -100,7 +99,8 @@ gsel_checkpoint_report BackgroundSave::begin(Trainer& trainer, const SaveTarget&
   const SavedState state = saved_state(dict, trainer.user_states());
   on_all_ranks(trainer.comm(), "checkpoint", [&] { snapshot_.reserve(state); });
   const TrainingNumbers numbers = trainer.numbers();
-  save_ = begin_save(own_comm(trainer.comm()), snapshot_.saved(state), numbers, trainer.optimizer_name(), target, disk);
+  make_own_comm(trainer.comm());
+  save_ = begin_save(trainer.comm(), snapshot_.saved(state), numbers, trainer.optimizer_name(), target, disk);
   report_ = {sizeof(gsel_checkpoint_report), 0, numbers.step, 0, 0, 0, 0, 0};
   try {
     on_all_ranks(trainer.comm(), "checkpoint", [&] {
@@ -123,7 +123,7 @@ gsel_checkpoint_report BackgroundSave::begin(Trainer& trainer, const SaveTarget&
 
 void BackgroundSave::write() noexcept {
   try {
-    bytes_ = save_->finish();
+    bytes_ = save_->finish(*comm_);
     ended_ = os::now_seconds();
   } catch (...) {
     error_ = current_error();

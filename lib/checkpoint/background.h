@@ -61,7 +61,7 @@ class BackgroundSave {
  private:
   void write() noexcept;  // on the thread
   void give_up() noexcept;
-  Communicator& own_comm(Communicator& comm);
+  void make_own_comm(Communicator& comm);
 
   const uint64_t fork_generation_ = os::fork_generation();
   std::optional<Communicator> comm_;  // made by the first save

@@ -22,7 +22,7 @@ gsel_checkpoint_report save(Trainer& trainer, const SaveTarget& target, Disk& di
   const TrainingNumbers numbers = trainer.numbers();
   const uint64_t bytes = begin_save(trainer.comm(), saved_state(state, trainer.user_states()), numbers,
                                     trainer.optimizer_name(), target, disk)
-                             ->finish();
+                             ->finish(trainer.comm());
   const double seconds = os::now_seconds() - began;
   return {sizeof(gsel_checkpoint_report), 0, numbers.step, bytes, bytes, seconds, seconds, 0};
 }

@@ -32,8 +32,8 @@ uint64_t Contents::file_bytes() const {
   return bytes;
 }
 
-std::span<const Slice> Contents::slices(int32_t tensor) const {
-  return std::ranges::equal_range(index_.slices, tensor, {}, &Slice::tensor);
+std::span<const IndexPiece> Contents::pieces(int32_t tensor) const {
+  return std::ranges::equal_range(index_.pieces, tensor, {}, &IndexPiece::tensor);
 }
 
 Contents::Source& Contents::source(const std::string& name) {
@@ -57,30 +57,30 @@ Contents::Source& Contents::source(const std::string& name) {
 }
 
 // Where its elements begin in the file.
-uint64_t Contents::begin_of(const Slice& slice) {
-  const Source& from = source(slice.file);
-  const std::string path = path_of(slice.file);
-  const auto stored = from.tensors.find(slice.key);
+uint64_t Contents::begin_of(const IndexPiece& piece) {
+  const Source& from = source(piece.file);
+  const std::string path = path_of(piece.file);
+  const auto stored = from.tensors.find(piece.key);
   const auto wrong = [&](const std::string& why) {
-    throw Error(GSEL_ERR_PARSE, fmt::format("safetensors file {}: {} {}", path, in_quotes(slice.key), why))
-        .at({path, 0, 0, slice.key});
+    throw Error(GSEL_ERR_PARSE, fmt::format("safetensors file {}: {} {}", path, in_quotes(piece.key), why))
+        .at({path, 0, 0, piece.key});
   };
   if (stored == from.tensors.end()) wrong("is in the index and not in the file");
   const StoredTensor& tensor = stored->second;
   if (tensor.dtype() != GSEL_F32) wrong(fmt::format("has the type {}; expected F32", tensor.type_name()));
-  if (tensor.end - tensor.begin != sizeof(float) * static_cast<uint64_t>(slice.region.count()))
+  if (tensor.end - tensor.begin != sizeof(float) * static_cast<uint64_t>(piece.region.count()))
     wrong(fmt::format("has {} bytes, and the index gives it {} elements", tensor.end - tensor.begin,
-                      slice.region.count()));
+                      piece.region.count()));
   return from.data_at + tensor.begin;
 }
 
 void Contents::find(int32_t tensor, const Region& region,
                     const std::function<void(const std::string& file, FileRead)>& add) {
-  for (const Slice& slice : slices(tensor)) {
-    SharedRuns runs(slice.region, region);
+  for (const IndexPiece& piece : pieces(tensor)) {
+    SharedRuns runs(piece.region, region);
     auto run = runs.next();
     if (!run) continue;
-    const uint64_t begin = begin_of(slice);
+    const uint64_t begin = begin_of(piece);
     std::optional<FileRead> last;
     for (; run; run = runs.next()) {
       const FileRead read{begin + sizeof(float) * static_cast<uint64_t>(run->first_local),
@@ -90,10 +90,10 @@ void Contents::find(int32_t tensor, const Region& region,
         last->bytes += read.bytes;
         continue;
       }
-      if (last) add(slice.file, *last);
+      if (last) add(piece.file, *last);
       last = read;
     }
-    add(slice.file, *last);
+    add(piece.file, *last);
   }
 }
 

@@ -32,7 +32,7 @@ class Contents {
   std::string path_of(const std::string& file) const { return path_ + "/" + file; }
   const ManifestFile& file(const std::string& name) const;  // GSEL_ERR_PARSE: not in the manifest
   uint64_t file_bytes() const;
-  std::span<const Slice> slices(int32_t tensor) const;
+  std::span<const IndexPiece> pieces(int32_t tensor) const;
 
   // Reads that make up the region, none twice; those of one file in the order of the region. GSEL_ERR_PARSE with file
   // and key where a file is not as the index says; GSEL_ERR_IO.
@@ -46,8 +46,8 @@ class Contents {
   void compare(const std::string& file, uint64_t offset, const void* data, size_t bytes);
   // Where the bytes of a state of the embedder's are; rank: whose file has them. GSEL_ERR_PARSE.
   FileRead find_user(const IndexUser& user, int32_t rank);
-  // Whether the slice is in its file; errors as of find.
-  void check(const Slice& slice) { begin_of(slice); }
+  // Whether the piece is in its file; errors as of find.
+  void check(const IndexPiece& piece) { begin_of(piece); }
 
  private:
   struct Source {
@@ -57,7 +57,7 @@ class Contents {
     std::unique_ptr<BlockComparer> sums;
   };
   Source& source(const std::string& name);
-  uint64_t begin_of(const Slice& slice);
+  uint64_t begin_of(const IndexPiece& piece);
 
   Disk& disk_;
   const std::string path_;

@@ -31,12 +31,12 @@ FilePlan::FilePlan(std::string file, int64_t step) : name(std::move(file)) {
 
 // Regions of one tensor follow each other.
 void FilePlan::add(int32_t tensor, const std::string& tensor_name, Region region) {
-  const auto before = std::ranges::equal_range(slices, tensor, {}, &Slice::tensor).size();
+  const auto before = std::ranges::equal_range(pieces, tensor, {}, &IndexPiece::tensor).size();
   std::string key = tensor_name + (before == 0 ? "" : fmt::format("#{}", before));
   const uint64_t at = bytes();
   header.tensors.push_back({key, stored_type(GSEL_F32), local_shape(region), at,
                             at + sizeof(float) * static_cast<uint64_t>(region.count())});
-  slices.push_back({tensor, name, std::move(key), std::move(region)});
+  pieces.push_back({tensor, name, std::move(key), std::move(region)});
 }
 
 void FilePlan::add_user(const std::string& user_name, uint64_t n_bytes) {

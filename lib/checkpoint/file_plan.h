@@ -20,8 +20,8 @@ struct FilePlan {
   uint64_t bytes() const { return header.tensors.empty() ? 0 : header.tensors.back().end; }
 
   std::string name;
-  std::vector<Slice> slices;
-  SafetensorsHeader header;  // tensors: by slice, then states of the embedder
+  std::vector<IndexPiece> pieces;
+  SafetensorsHeader header;  // tensors: by piece, then states of the embedder
 };
 
 }  // namespace gsel::checkpoint

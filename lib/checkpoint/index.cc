@@ -40,8 +40,8 @@ std::string file_name(JsonObject& object, const char* field) {
   return name;
 }
 
-Slice slice_of(JsonObject object, const std::vector<IndexTensor>& tensors,
-               const std::map<std::string, int32_t>& by_name) {
+IndexPiece piece_of(JsonObject object, const std::vector<IndexTensor>& tensors,
+                    const std::map<std::string, int32_t>& by_name) {
   const std::string name = object.require_text("tensor");
   const auto tensor = by_name.find(name);
   if (tensor == by_name.end()) object.refuse("tensor", fmt::format("is {}, which is not in tensors", in_quotes(name)));
@@ -79,11 +79,11 @@ std::string user_key(const std::string& name) {
   return "user:" + name;
 }
 
-std::string Index::text_of(const std::vector<Slice>& some, const std::vector<IndexTensor>& of) {
+std::string Index::text_of(const std::vector<IndexPiece>& some, const std::vector<IndexTensor>& of) {
   std::string text;
-  for (const Slice& slice : some) {
-    Json item{{"tensor", of[static_cast<size_t>(slice.tensor)].name}, {"file", slice.file}, {"key", slice.key}};
-    const Region& region = slice.region;
+  for (const IndexPiece& piece : some) {
+    Json item{{"tensor", of[static_cast<size_t>(piece.tensor)].name}, {"file", piece.file}, {"key", piece.key}};
+    const Region& region = piece.region;
     if (region.product() != Region(region.shape()).count()) {
       Json dims = Json::array();
       for (size_t d = 0; d < region.shape().size(); ++d) {
@@ -123,7 +123,7 @@ std::string Index::text(const std::vector<std::string>& items) const {
   for (size_t t = 0; t < tensors.size(); ++t)
     text += fmt::format("    {}{}\n", Json{{"name", tensors[t].name}, {"shape", tensors[t].shape}}.on_one_line(),
                         t + 1 < tensors.size() ? "," : "");
-  text += "  ],\n  \"slices\": [\n";
+  text += "  ],\n  \"pieces\": [\n";
   bool is_first = true;
   for (const std::string& of_rank : items) {
     if (of_rank.empty()) continue;
@@ -173,36 +173,36 @@ Index Index::parse(std::string_view text, const std::string& file) {
       item.refuse("name", "is another tensor's");
     index.tensors.push_back(std::move(tensor));
   });
-  object.array("slices").each(
-      [&](JsonObject item) { index.slices.push_back(slice_of(std::move(item), index.tensors, by_name)); });
+  object.array("pieces").each(
+      [&](JsonObject item) { index.pieces.push_back(piece_of(std::move(item), index.tensors, by_name)); });
   object.finish();
-  std::ranges::stable_sort(index.slices, {}, &Slice::tensor);
+  std::ranges::stable_sort(index.pieces, {}, &IndexPiece::tensor);
   return index;
 }
 
 void Index::check_coverage(const std::string& file, uint64_t most_bytes) const {
   uint64_t left = most_bytes / sizeof(float);
-  for (const Slice& slice : slices) {
-    const auto count = static_cast<uint64_t>(slice.region.count());
+  for (const IndexPiece& piece : pieces) {
+    const auto count = static_cast<uint64_t>(piece.region.count());
     if (count > left)
-      throw Error(GSEL_ERR_PARSE, fmt::format("checkpoint index {}: the slices have more bytes than the files, which "
+      throw Error(GSEL_ERR_PARSE, fmt::format("checkpoint index {}: the pieces have more bytes than the files, which "
                                               "have {}",
                                               file, most_bytes))
-          .at({file, 0, 0, tensors[static_cast<size_t>(slice.tensor)].name});
+          .at({file, 0, 0, tensors[static_cast<size_t>(piece.tensor)].name});
     left -= count;
   }
   size_t at = 0;
   for (size_t t = 0; t < tensors.size(); ++t) {
     std::vector<const Region*> regions;
-    for (; at < slices.size() && slices[at].tensor == static_cast<int32_t>(t); ++at)
-      regions.push_back(&slices[at].region);
+    for (; at < pieces.size() && pieces[at].tensor == static_cast<int32_t>(t); ++at)
+      regions.push_back(&pieces[at].region);
     const Region none(tensors[t].shape, {}, gsel_range{0, 0});
     regions.push_back(&none);
     const Coverage coverage = coverage_of(regions);
     if (coverage.is_exact()) continue;
     throw Error(GSEL_ERR_PARSE, fmt::format("checkpoint index {}: element {} of {} is in {}; expected each in one",
                                             file, coverage.whole, in_quotes(tensors[t].name),
-                                            coverage.second < 0 ? "no slice" : "two slices"))
+                                            coverage.second < 0 ? "no piece" : "two pieces"))
         .at({file, 0, 0, tensors[t].name});
   }
 }

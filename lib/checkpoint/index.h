@@ -21,7 +21,7 @@ constexpr const char* kManifestName = "manifest.json";
 constexpr const char* kLatestName = "latest";
 
 // Elements of a tensor in a file: in the order of the region, as f32.
-struct Slice {
+struct IndexPiece {
   int32_t tensor = 0;  // index in Index::tensors
   std::string file, key;
   Region region;
@@ -46,16 +46,16 @@ struct Index {
   int32_t n_ranks = 1;    // that saved
   std::string optimizer;  // as configured
   std::vector<IndexTensor> tensors;
-  std::vector<Slice> slices;  // by tensor
+  std::vector<IndexPiece> pieces;  // by tensor
   std::vector<IndexUser> users;
 
-  // Slices of one rank, as items of a JSON array without its brackets.
-  static std::string text_of(const std::vector<Slice>& some, const std::vector<IndexTensor>& of);
+  // Pieces of one rank, as items of a JSON array without its brackets.
+  static std::string text_of(const std::vector<IndexPiece>& some, const std::vector<IndexTensor>& of);
   // items: what text_of gave on each rank.
   std::string text(const std::vector<std::string>& items) const;
   // GSEL_ERR_PARSE with file and field.
   static Index parse(std::string_view text, const std::string& file);
-  // Whether the slices of each tensor hold each element once, and no more than so many bytes: a few letters can say
+  // Whether the pieces of each tensor hold each element once, and no more than so many bytes: a few letters can say
   // more elements than can be counted. GSEL_ERR_PARSE.
   void check_coverage(const std::string& file, uint64_t most_bytes) const;
 };

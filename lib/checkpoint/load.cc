@@ -188,10 +188,10 @@ class Loading {
   void check_blocks(const StatePart& held) {
     const int32_t tensor = tensor_of(held);
     bool is_divided_alike = true;
-    std::vector<int64_t> begins;  // of elements that another slice may have written
-    for (const Slice& slice : contents_->slices(tensor))
-      for (size_t d = 0; d < slice.region.shape().size(); ++d)
-        is_divided_alike &= are_same(slice.region.intervals(d), held.region.intervals(d));
+    std::vector<int64_t> begins;  // of elements that another piece may have written
+    for (const IndexPiece& piece : contents_->pieces(tensor))
+      for (size_t d = 0; d < piece.region.shape().size(); ++d)
+        is_divided_alike &= are_same(piece.region.intervals(d), held.region.intervals(d));
     contents_->find(tensor, held.region,
                     [&](const std::string&, const FileRead& read) { begins.push_back(read.local); });
     if (!is_divided_alike)

@@ -16,7 +16,8 @@ class Saving : public BegunSave {
  public:
   Saving(Communicator& comm, SavedState state, const TrainingNumbers& numbers, const std::string& optimizer,
          const SaveTarget& target, Disk& disk)
-      : comm_(comm),
+      : comm_(&comm),
+        rank_(comm.rank()),
         state_(std::move(state)),
         disk_(disk),
         keep_(target.keep),
@@ -40,7 +41,8 @@ class Saving : public BegunSave {
       checkpoint_.undo(file_.name);
   }
 
-  uint64_t finish() override {
+  uint64_t finish(Communicator& comm) override {
+    comm_ = &comm;
     together([&] { write_own(); });
     const std::vector<std::string> items = gather_items();
     together([&] {
@@ -53,9 +55,9 @@ class Saving : public BegunSave {
  private:
   template <class Work>
   void together(Work&& work) {
-    on_all_ranks(comm_, "checkpoint", work);
+    on_all_ranks(*comm_, "checkpoint", work);
   }
-  bool is_first() const { return comm_.rank() == 0; }
+  bool is_first() const { return rank_ == 0; }
   bool writes(const UserState& user) const { return user.is_of_rank || is_first(); }
   bool has_file() const { return !file_.header.tensors.empty(); }
 
@@ -64,7 +66,7 @@ class Saving : public BegunSave {
     uint64_t nonce = 0;
     os::random_bytes(&nonce, sizeof nonce);
     const std::vector<uint64_t> all =
-        gather_numbers(comm_, {nonce, static_cast<uint64_t>(keep_), hash_of(state_.users)});
+        gather_numbers(*comm_, {nonce, static_cast<uint64_t>(keep_), hash_of(state_.users)});
     for (size_t rank = 1; 3 * rank < all.size(); ++rank) {
       const uint64_t* const of = &all[3 * rank];
       if (of[1] != all[1])
@@ -96,7 +98,7 @@ class Saving : public BegunSave {
       index_.users.push_back({user.name, user.is_of_rank});
       if (writes(user)) file_.add_user(user.name, user.bytes);
     }
-    for (const uint64_t bytes : gather_numbers(comm_, {file_.bytes()})) total_bytes_ += bytes;
+    for (const uint64_t bytes : gather_numbers(*comm_, {file_.bytes()})) total_bytes_ += bytes;
   }
 
   void write_own() {
@@ -115,17 +117,17 @@ class Saving : public BegunSave {
     in_manifest_ = ManifestFile{file_.name, file.finish()}.text();
   }
 
-  // Of each rank: what the manifest says of its file, and its slices. Only the first rank gets them.
+  // Of each rank: what the manifest says of its file, and its pieces. Only the first rank gets them.
   std::vector<std::string> gather_items() {
     std::string mine;
-    if (has_file()) mine = in_manifest_ + "\n" + Index::text_of(file_.slices, index_.tensors);
-    const std::vector<uint64_t> sizes = gather_numbers(comm_, {mine.size()});
+    if (has_file()) mine = in_manifest_ + "\n" + Index::text_of(file_.pieces, index_.tensors);
+    const std::vector<uint64_t> sizes = gather_numbers(*comm_, {mine.size()});
     uint64_t total = 0;
     for (uint64_t size : sizes) total += size;
     std::string all(is_first() ? total : 0, '\0');
     gsel_collective call = make_collective(GSEL_COLLECTIVE_GATHERV, mine.data(), all.data(), 0, GSEL_U8, 0, 0);
     call.recv_counts = sizes.data();
-    comm_.collective_on_host(call);
+    comm_->collective_on_host(call);
     std::vector<std::string> items;
     if (!is_first()) return items;
     uint64_t at = 0;
@@ -137,18 +139,19 @@ class Saving : public BegunSave {
   }
 
   void commit(const std::vector<std::string>& items) {
-    std::vector<std::string> files, slices;
+    std::vector<std::string> files, pieces;
     for (const std::string& item : items) {
       const size_t line = item.find('\n');
       files.push_back(item.substr(0, line));
-      slices.push_back(item.substr(line + 1));
+      pieces.push_back(item.substr(line + 1));
     }
-    checkpoint_.commit(index_.text(slices), std::move(files));
+    checkpoint_.commit(index_.text(pieces), std::move(files));
     checkpoint_.remove_older(keep_);
   }
 
-  Communicator& comm_;
-  const SavedState state_;  // parts: by slice of the file
+  Communicator* comm_;  // of the call under way
+  const int32_t rank_;
+  const SavedState state_;  // parts: by piece of the file
   Disk& disk_;
   const int32_t keep_;
   FilePlan file_;

@@ -37,13 +37,13 @@ struct SaveTarget {
 class BegunSave {
  public:
   virtual ~BegunSave() = default;
-  // A collective, on any thread. Returns the bytes of tensors that this rank wrote. GSEL_ERR_IO, on the other ranks
-  // GSEL_ERR_PEER.
-  virtual uint64_t finish() = 0;
+  // A collective of the same ranks, on any thread. Returns the bytes of tensors that this rank wrote. GSEL_ERR_IO, on
+  // the other ranks GSEL_ERR_PEER.
+  virtual uint64_t finish(Communicator& comm) = 0;
 };
 
-// A collective. comm is borrowed. GSEL_ERR_STATE: there is one of this step. GSEL_ERR_MISMATCH: `keep` differs.
-// GSEL_ERR_IO, on the other ranks GSEL_ERR_PEER.
+// A collective, of which comm is borrowed for this call. GSEL_ERR_STATE: there is one of this step. GSEL_ERR_MISMATCH:
+// `keep` differs. GSEL_ERR_IO, on the other ranks GSEL_ERR_PEER.
 std::unique_ptr<BegunSave> begin_save(Communicator& comm, SavedState state, const TrainingNumbers& numbers,
                                       const std::string& optimizer, const SaveTarget& target, Disk& disk);
 

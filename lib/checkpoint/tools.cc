@@ -60,7 +60,7 @@ void verify_file(Contents& contents, const ManifestFile& file, Meter& meter) {
 
 void verify(Contents& contents, Meter& meter) {
   for (const ManifestFile& file : contents.manifest().files) verify_file(contents, file, meter);
-  for (const Slice& slice : contents.index().slices) contents.check(slice);
+  for (const IndexPiece& piece : contents.index().pieces) contents.check(piece);
 }
 
 // ---- diff -----------------------------------------------------------------------------------------------------------
@@ -299,10 +299,10 @@ uint64_t reshard(Contents& contents, const std::string& folder, int32_t n, const
     for (const FilePlan& plan : files) {
       if (plan.header.tensors.empty()) continue;
       FileWriter to(contents.disk(), made.path_of(plan.name), plan.header);
-      for (const Slice& slice : plan.slices) copy(contents, slice.tensor, slice.region, to, meter);
+      for (const IndexPiece& piece : plan.pieces) copy(contents, piece.tensor, piece.region, to, meter);
       copy_users(contents, static_cast<int32_t>(&plan - files.data()), to);
       in_manifest.push_back(ManifestFile{plan.name, to.finish()}.text());
-      in_index.push_back(Index::text_of(plan.slices, index.tensors));
+      in_index.push_back(Index::text_of(plan.pieces, index.tensors));
     }
     Index of_these = index;
     of_these.n_ranks = n;

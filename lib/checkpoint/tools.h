@@ -14,7 +14,7 @@ namespace gsel::checkpoint {
 // Called with the bytes that are done, of all: false ends the work. May be empty.
 using Progress = std::function<bool(uint64_t done, uint64_t total)>;
 
-// Compares the sums of all files, then looks for each slice in its file. Returns the bytes of files that were read.
+// Compares the sums of all files, then looks for each piece in its file. Returns the bytes of files that were read.
 // GSEL_ERR_PARSE: the first fault, with file and offset.
 uint64_t verify(Contents& contents, const Progress& progress);
 

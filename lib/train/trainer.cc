@@ -508,7 +508,9 @@ void Trainer::keep_copies() {
     }
     mirror_->keep(numbers());
   } catch (...) {
-    executor_->end_all(current_error().message());
+    const Error error = current_error();
+    if (error.code() == GSEL_ERR_PEER || error.code() == GSEL_ERR_TIMEOUT) comm_.break_with(error);
+    executor_->end_all(error.message(), error.rank());
     throw;
   }
 }

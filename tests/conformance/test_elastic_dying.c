@@ -4,6 +4,7 @@
 #include "support/elastic_trial.h"
 
 #define ZERO_3 ZERO("3", ALL_SHARDED) LION "redundancy = 1\n"
+#define PIPELINE_OF_3 PIPELINE("3", "schedule = \"gpipe\"\n") LION "microbatch = 3\nredundancy = 1\n"
 #define DDP_ELASTIC DDP("") LION "elastic = \"on\"\n"
 
 static void tell(const char* what, const struct losses* losses) {
@@ -102,7 +103,7 @@ static void one_dies_while_ranks_join(void** state) {
 /* ---- in a save ---- */
 
 static void at_some_time(struct change* world, int i) {
-  world->after_us = 20 * i * i;
+  world->after_us = 40 * i * i;
 }
 
 static void one_dies_in_a_save(void** state) {
@@ -135,15 +136,17 @@ static void one_stops_and_continues_when_others_have_gone_on(void** state) {
     struct change worlds[WORLDS];
     struct losses losses = {0, 0, 0, 0, 0};
     for (int w = 0; w < WORLDS; ++w) {
-      struct change c = change_of(w % 2 ? ZERO_3 : DDP_ELASTIC, expected);
+      static const char* const configs[] = {DDP_ELASTIC, ZERO_3, PIPELINE_OF_3};
+      struct change c = change_of(configs[w % 3], expected);
       c.strikes = i == 2 ? IN_SAVE_BEGIN : IN_STEP;
       c.has_folder = i == 2;
       c.signal = SIGSTOP;
       c.n_victims = 1;
-      c.victims[0] = w % 3;
+      c.victims[0] = w / 3 % 3;
+      c.afterwards = w % 3 == 2 ? ZERO("2", "") LION : NULL;
       c.at = w;
       c.after_us = i == 0 ? -1 : 40 * w * w;
-      c.lost = w % 2;
+      c.lost = w % 3 > 0;
       worlds[w] = c;
     }
     lose_ranks(worlds, WORLDS, 3, &losses);

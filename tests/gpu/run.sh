@@ -10,7 +10,7 @@
 #   cuda_driver, cuda_double, cuda_nccl*           they are tests of the doubles
 #   cuda_plugins, cuda_comm_faults, _train_faults  drivers and libraries that lack or refuse something; a card that fails
 #   cuda_comm*                                     two to four cards, and what the double says of unordered work
-#   cuda_train_allocations, _train_callbacks       what the double counts, and what it says of a callback
+#   cuda_train_allocations, _numbers, _callbacks   what the double counts, and what it says of a callback
 #   cuda_train_check                               kernels that write where they may not
 #   cuda_train_device                              a machine of four cards with 4 GiB each
 set -euo pipefail

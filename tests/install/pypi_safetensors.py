@@ -36,7 +36,7 @@ def whole_tensors(folder):
     shapes = {tensor["name"]: tensor["shape"] for tensor in index["tensors"]}
     whole = {name: numpy.full(int(numpy.prod(shape)), numpy.nan, dtype=numpy.float32) for name, shape in shapes.items()}
     used = set()
-    for piece in index["slices"]:
+    for piece in index["pieces"]:
         used.add((piece["file"], piece["key"]))
         whole[piece["tensor"]][positions(shapes[piece["tensor"]], piece)] = files[piece["file"]][piece["key"]].reshape(-1)
     stored = {(name, key) for name, tensors in files.items() for key in tensors}

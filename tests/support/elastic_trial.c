@@ -115,7 +115,10 @@ static gsel_status struck_step(struct rank_state* r, gsel_error** err) {
 static void is_left_out(struct rank_state* r, gsel_status status, gsel_error* err) {
   gsel_comm* smaller = NULL;
   for (int i = 0; i < 2 && status == GSEL_OK; ++i) status = step_until(r, -1, &err);
-  rank_check(r->run, status == GSEL_ERR_TIMEOUT || status == GSEL_ERR_PEER || status == GSEL_ERR_STATE);
+  if (status != GSEL_ERR_TIMEOUT && status != GSEL_ERR_PEER && status != GSEL_ERR_STATE) {
+    rank_check(r->run, status != GSEL_OK);
+    rank_ok(r->run, status, err);
+  }
   gsel_error_free(err);
   err = NULL;
   status = gsel_comm_shrink(r->s.comm, &smaller, &err);

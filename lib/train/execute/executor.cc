@@ -285,9 +285,9 @@ void Executor::end_all(std::string_view reason, int32_t about) noexcept {
 }
 
 // No step can follow a failed one, since ranks may differ in what they have applied. A rank that was aborted reports
-// the first reason. The exit of a peer is broadcast as such, even if this rank is the first to notice it.
+// the first reason. That a peer has ended or is late is broadcast as such, even if this rank is the first to notice it.
 void Executor::break_off(const Error& error) {
-  if (error.code() == GSEL_ERR_PEER) s_.comms.world().break_with(error);
+  if (error.code() == GSEL_ERR_PEER || error.code() == GSEL_ERR_TIMEOUT) s_.comms.world().break_with(error);
   end_all(error.message(), error.rank());
   if (error.code() == GSEL_ERR_ABORTED)
     if (const std::optional<Error> first = s_.comms.error_of_world()) throw Error(*first);
