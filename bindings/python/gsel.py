@@ -147,8 +147,8 @@ _StateEntry = _struct(
     "gsel_state_entry", "struct_size:I reserved:I name:s role:s param:i dtype:i n_dims:i n_pieces:i shape:6")
 _StateRun = _struct("gsel_state_run", "whole:q local:q count:q")
 _TrainingNumbers = _struct(
-    "gsel_training_numbers", "struct_size:I reserved:I step:q updates:q first_sample:q seed:q "
-    "loss_scale:d good_steps:q overflows_left:q learning_rate:d")
+    "gsel_training_numbers", "struct_size:I reserved:I step:q updates:q loss_scale:d good_steps:q overflows_left:q "
+    "learning_rate:d first_sample:q seed:q")
 _RebindOptions = _struct("gsel_rebind_options", "struct_size:I reserved:I config:p folder:s")
 _RebindReport = _struct(
     "gsel_rebind_report", "struct_size:I source:i step:q lost_steps:q bytes_moved:Q seconds:d move_seconds:d")

@@ -80,21 +80,21 @@ GSEL_API gsel_status gsel_state_write(gsel_state *state, int32_t i, int64_t firs
 /* The numbers that training goes on from.
  *   step           the next one, from 0
  *   updates        steps that were not skipped
- *   first_sample   number of the next step's first sample; each step has as many as train.batch says
- *   seed           of the random numbers of a step, which follow from it and from step; at first train.seed
  *   loss_scale     of the next step; good_steps, overflows_left: how it changes (train.loss_scale)
- *   learning_rate  as set by gsel_trainer_set_learning_rate; negative: that of the configuration */
+ *   learning_rate  as set by gsel_trainer_set_learning_rate; negative: that of the configuration
+ *   first_sample   number of the next step's first sample; each step has as many as train.batch says
+ *   seed           of the random numbers of a step, which follow from it and from step; at first train.seed */
 typedef struct gsel_training_numbers {
   uint32_t struct_size;
   uint32_t reserved;
   int64_t step;
   int64_t updates;
-  int64_t first_sample;
-  int64_t seed;
   double loss_scale;
   int64_t good_steps;
   int64_t overflows_left;
   double learning_rate;
+  int64_t first_sample;
+  int64_t seed;
 } gsel_training_numbers;
 #define GSEL_TRAINING_NUMBERS_INIT GSEL_STRUCT_INIT(gsel_training_numbers)
 GSEL_API void gsel_training_numbers_init(gsel_training_numbers *numbers, size_t struct_size);

@@ -76,9 +76,10 @@ gsel_status gsel_trainer_save(gsel_trainer* trainer, gsel_str folder, const gsel
                               gsel_checkpoint_report* report, gsel_error** err) {
   return gsel::guard(err, [&] {
     if (report) gsel::stated_size(report, "gsel_checkpoint_report");
+    const gsel::checkpoint::SaveTarget target = target_of(folder, options);
     gsel_trainer& of = gsel::required(trainer, "trainer");
-    const gsel_checkpoint_report done = gsel::checkpoint::save(of.impl(), target_of(folder, options),
-                                                               gsel::checkpoint::real_disk(), of.background_save.get());
+    const gsel_checkpoint_report done =
+        gsel::checkpoint::save(of.impl(), target, gsel::checkpoint::real_disk(), of.background_save.get());
     if (report) gsel::write_struct(report, done, "gsel_checkpoint_report");
   });
 }
@@ -100,8 +101,9 @@ int32_t gsel_trainer_save_state(const gsel_trainer* trainer) {
 gsel_status gsel_trainer_save_wait(gsel_trainer* trainer, gsel_checkpoint_report* report, gsel_error** err) {
   return gsel::guard(err, [&] {
     if (report) gsel::stated_size(report, "gsel_checkpoint_report");
-    const gsel_checkpoint_report done =
-        gsel::required(trainer, "trainer").background_save->wait().value_or(gsel_checkpoint_report{});
+    gsel_trainer& of = gsel::required(trainer, "trainer");
+    of.give_up_save_of_lost_ranks();
+    const gsel_checkpoint_report done = of.background_save->wait().value_or(gsel_checkpoint_report{});
     if (report) gsel::write_struct(report, done, "gsel_checkpoint_report");
   });
 }

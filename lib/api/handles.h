@@ -114,9 +114,14 @@ struct gsel_trainer {
         made(std::make_unique<gsel::Trainer>(given ? *given : *own, std::forward<Args>(args)...)),
         program(new gsel_program{made->program()}) {}
   gsel::Trainer& impl() { return *made; }
-  // Waits, unless ranks of the save are lost; the outcome is nobody's.
+  ~gsel_trainer() { give_up_save_of_lost_ranks(); }
+  // A save in the background waits for its ranks as long as their disks take: not for those that are lost.
+  void give_up_save_of_lost_ranks() {
+    if (made && made->is_cut_off()) background_save->abandon("the trainer's communicator is broken");
+  }
+  // Waits; the outcome is nobody's.
   void end_background_save() {
-    if (made->is_cut_off()) background_save->abandon("the trainer goes on with other ranks");
+    give_up_save_of_lost_ranks();
     background_save = std::make_unique<gsel::checkpoint::BackgroundSave>();
   }
   void replace(std::unique_ptr<gsel::Trainer> other) {

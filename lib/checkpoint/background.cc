@@ -144,6 +144,7 @@ void BackgroundSave::give_up() noexcept {
 }
 
 void BackgroundSave::abandon(std::string_view reason) noexcept {
+  if (os::fork_generation() != fork_generation_) return;  // it is the parent's
   if (comm_ && state() == GSEL_SAVE_UNDER_WAY) comm_->abort(reason);
 }
 

@@ -12,7 +12,7 @@ namespace gsel::checkpoint {
 namespace {
 
 constexpr uint64_t kMostManifestBytes = uint64_t{1} << 28;
-constexpr uint64_t kMostIndexBytes = uint64_t{1} << 28;
+constexpr uint64_t kMostIndexBytes = uint64_t{1} << 30;
 constexpr uint64_t kSpareBytes = uint64_t{1} << 20;  // on the disk, for the index and what the file system needs
 constexpr const char* kTrashPrefix = ".trash-";
 constexpr const char* kStepPrefix = "step-";
@@ -60,6 +60,20 @@ bool is_whole(Disk& disk, const std::string& path) {
   } catch (const Error&) {
     return false;
   }
+}
+
+// Of a folder: whether it is no checkpoint, which is not said when a file cannot be read.
+bool is_damaged(Disk& disk, const std::string& path) {
+  const std::string manifest = path + "/" + kManifestName;
+  if (!disk.exists(manifest)) return true;
+  try {
+    for (const ManifestFile& of : Manifest::parse(text_of_file(disk, manifest, kMostManifestBytes), manifest).files)
+      if (!disk.exists(path + "/" + of.name) || disk.open(path + "/" + of.name)->bytes() != of.sums.bytes) return true;
+  } catch (const Error& e) {
+    if (e.code() != GSEL_ERR_PARSE) throw;
+    return true;
+  }
+  return false;
 }
 
 void remove_folder(Disk& disk, const std::string& path) {
@@ -152,9 +166,7 @@ void NewCheckpoint::begin(uint64_t bytes) {
     disk_.make_folder(folder_);
     disk_.sync_folder(parent_of(folder_));
   }
-  if (disk_.exists(final_) && is_whole(disk_, final_))
-    throw Error(GSEL_ERR_STATE, final_ + " is there already; remove it, or save into another folder")
-        .at({final_, 0, 0, {}});
+  refuse_existing();
   if (const uint64_t free = disk_.free_bytes(folder_); free < bytes + kSpareBytes)
     throw Error(GSEL_ERR_IO,
                 fmt::format("{} has {} bytes free, and the checkpoint needs {}", folder_, free, bytes + kSpareBytes))
@@ -166,6 +178,11 @@ void NewCheckpoint::commit(const std::string& index, std::vector<std::string> fi
   put_file(disk_, path_of(kIndexName), index);
   FileSummer sums;
   sums.add(index.data(), index.size());
+  if (index.size() > kMostIndexBytes)
+    throw Error(GSEL_ERR_UNSUPPORTED,
+                fmt::format("{} has {} bytes, and no load takes more than {}; save from fewer ranks",
+                            path_of(kIndexName), index.size(), kMostIndexBytes))
+        .at({path_of(kIndexName), 0, 0, {}});
   files.push_back(ManifestFile{kIndexName, sums.sums()}.text());
   put_file(disk_, path_of(kManifestName), Manifest::text(step_, files));
   disk_.sync_folder(temporary_);
@@ -177,9 +194,16 @@ void NewCheckpoint::commit(const std::string& index, std::vector<std::string> fi
   has_latest_ = name_latest();
 }
 
+void NewCheckpoint::refuse_existing() {
+  if (disk_.exists(final_) && !is_damaged(disk_, final_))
+    throw Error(GSEL_ERR_STATE, final_ + " is there already; remove it, or save into another folder")
+        .at({final_, 0, 0, {}});
+}
+
 // What has the name of this step and is no whole checkpoint.
 void NewCheckpoint::set_damaged_aside() {
   if (!disk_.exists(final_)) return;
+  refuse_existing();
   const std::string aside = fmt::format("{}/.damaged-{}-{}", folder_, name_of_step(step_), nonce_);
   disk_.rename(final_, aside);
   log(GSEL_LOG_WARN, "checkpoint", "{} was no whole checkpoint, and is called {} now", final_, aside);

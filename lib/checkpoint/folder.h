@@ -67,6 +67,7 @@ class NewCheckpoint {
   void undo() noexcept;
 
  private:
+  void refuse_existing();
   void set_damaged_aside();
   bool name_latest() noexcept;
 

@@ -142,6 +142,8 @@ Index Index::parse(std::string_view text, const std::string& file) {
   TrainingNumbers& numbers = index.numbers;
   numbers.step = static_cast<int64_t>(object.number("step", 0, kMostSteps, 0));
   numbers.updates = static_cast<int64_t>(object.number("updates", 0, INT64_MAX, 0));
+  for (const char* needed : {"step", "first_sample", "seed"})
+    if (!object.has(needed)) object.refuse(needed, "is missing");
   numbers.first_sample = static_cast<int64_t>(object.number("first_sample", 0, kMostFirstSample, 0));
   numbers.seed = static_cast<int64_t>(object.number("seed", 0, INT64_MAX, 0));
   index.optimizer = object.require_text("optimizer");

@@ -39,7 +39,7 @@ gsel_rebind_report take_state(Trainer& made, StateOffers& offers, int64_t reache
   gsel_rebind_report report{};
   const std::optional<MovedState> moved = move_state(made.comm(), offers, into);
   if (moved) {
-    made.go_on_from(moved->numbers);
+    made.take_over(moved->numbers);
     report.source = GSEL_REBIND_FROM_RANKS;
     report.step = moved->numbers.step;
     report.bytes_moved = moved->bytes_moved;

@@ -45,10 +45,10 @@ class Saving : public BegunSave {
     comm_ = &comm;
     together([&] { write_own(); });
     const std::vector<std::string> items = gather_items();
+    is_finished_ = true;  // the files are the first rank's now, which names them or removes all
     together([&] {
       if (is_first()) commit(items);
     });
-    is_finished_ = true;
     return file_.bytes();
   }
 

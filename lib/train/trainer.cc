@@ -495,8 +495,31 @@ StateDict Trainer::begin_state(JointCall call) {
 void Trainer::begin_step() {
   version_ = next_version();
   begin_joint_call(comm_, *executor_, JointCall::step);
-  if (!keeps_copies() || (mirror_ && mirror_->revision() == executor_->numbers().revision)) return;
-  keep_copies();
+  if (keeps_copies() && !have_copies_of_now()) keep_copies();
+}
+
+// Whether all ranks have them. Writes between steps are each rank's own calls: all ranks take the largest revision, and
+// make their copies together.
+bool Trainer::have_copies_of_now() {
+  const int64_t mine = executor_->numbers().revision;
+  const bool is_there = mirror_ && mirror_->revision() == mine;
+  const std::vector<uint64_t> all = gather_numbers(comm_, {static_cast<uint64_t>(mine), static_cast<uint64_t>(is_there),
+                                                           static_cast<uint64_t>(mirror_.has_value())});
+  bool have = true, have_mirrors = true;
+  auto largest = static_cast<uint64_t>(mine);
+  for (size_t i = 0; i < all.size(); i += 3) {
+    have = have && all[i + 1] != 0 && all[i] == all[0];
+    have_mirrors = have_mirrors && all[i + 2] != 0;
+    largest = std::max(largest, all[i]);
+  }
+  executor_->set_revision(static_cast<int64_t>(largest));
+  if (!have_mirrors) drop_copies();
+  return have;
+}
+
+void Trainer::drop_copies() {
+  if (mirror_) executor_->ledger().give_back(MemoryPart::copies, mirror_->bytes());
+  mirror_.reset();
 }
 
 void Trainer::keep_copies() {
@@ -510,6 +533,7 @@ void Trainer::keep_copies() {
   } catch (...) {
     const Error error = current_error();
     if (error.code() == GSEL_ERR_PEER || error.code() == GSEL_ERR_TIMEOUT) comm_.break_with(error);
+    if (mirror_) mirror_->abort(error.message());
     executor_->end_all(error.message(), error.rank());
     throw;
   }
@@ -585,10 +609,15 @@ TrainingNumbers Trainer::numbers() const {
 }
 
 void Trainer::go_on_from(const TrainingNumbers& numbers) {
+  TrainingNumbers next = numbers;
+  next.revision = executor_->numbers().revision + 1;  // no copy that was made before is of this state
+  take_over(next);
+}
+
+void Trainer::take_over(const TrainingNumbers& numbers) {
   executor_->go_on_from(numbers);
   optimizer_->restore_rate(numbers.learning_rate);
-  if (mirror_) executor_->ledger().give_back(MemoryPart::copies, mirror_->bytes());
-  mirror_.reset();  // of another state
+  drop_copies();
   old_copies_.clear();
 }
 

@@ -61,7 +61,10 @@ class Trainer {
   const Config& config() const { return config_; }
   Communicator& comm() { return comm_; }
   TrainingNumbers numbers() const;
+  // Of a state that was written here: of a checkpoint, or the embedder's.
   void go_on_from(const TrainingNumbers& numbers);
+  // Of a state that was moved here from a trainer.
+  void take_over(const TrainingNumbers& numbers);
   // Tensors are written between steps: copies that were kept before are of another state.
   void mark_written() { executor_->mark_written(); }
   std::string optimizer_name() const { return optimizer_->is_users() ? "the embedder's" : config_.train.optimizer; }
@@ -91,7 +94,9 @@ class Trainer {
   uint64_t version() const { return version_; }
 
  private:
+  bool have_copies_of_now();
   void keep_copies();
+  void drop_copies();
   void refuse_model(const gsel_optimizer_options* optimizer) const;
   void refuse_device() const;
   Compiled compile_own(const Config& config, const gsel_optimizer_options* options) const;

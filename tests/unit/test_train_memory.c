@@ -42,7 +42,7 @@ static void compare_parts(rank_run* run, const gsel_trainer* trainer, const gsel
   }
   rank_check(run, gsel_error_code(err) == GSEL_ERR_ARG);
   gsel_error_free(err);
-  rank_check(run, i == 10);
+  rank_check(run, i == 11);
   rank_check(run, report->peak_bytes == device_memory);
 }
 

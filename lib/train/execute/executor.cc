@@ -228,7 +228,8 @@ bool Executor::has_whole_state() const {
   if (s_.run != &s_.training || (!s_.under_way && !s_.broke_in_step)) return true;
   const std::vector<gsel_instr>& step = s_.program().step;
   const auto end = step.begin() + static_cast<int64_t>(std::min(s_.run->position + 1, step.size()));
-  return std::none_of(step.begin(), end, [](const gsel_instr& instr) { return instr.kind == GSEL_INSTR_STEP; });
+  return std::none_of(step.begin(), end, [](const gsel_instr& instr) { return instr.kind == GSEL_INSTR_STEP; }) ||
+         (!s_.under_way && s_.step_numbers->has_updated_nothing());
 }
 
 std::vector<LowRankState> Executor::low_rank_state() const {
@@ -277,11 +278,7 @@ void Executor::end_all(std::string_view reason, int32_t about) noexcept {
   s_.messages->drop();
   s_.validation.squares.under_way.reset();
   s_.validation.overflow.under_way.reset();
-  try {
-    s_.wait_for_streams(*s_.device);
-    s_.device->wait();
-  } catch (...) {  // why its calls failed is known
-  }
+  s_.end_streams(*s_.device);
 }
 
 // No step can follow a failed one, since ranks may differ in what they have applied. A rank that was aborted reports

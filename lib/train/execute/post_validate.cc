@@ -133,8 +133,10 @@ bool settle_validation(State& s) {
   const double clip = has_norm ? clip_of(s, s.validation.gradient_norm) : 1;
   const bool valid = clip == 1 && !overflowed;
   if (!valid) {
+    s.is_mixture = true;  // if it ends in the middle
     close_forward(s);
     step_again(s, clip, overflowed);
+    s.is_mixture = false;
   }
   s.step_copy->drop();
   end_update(s, overflowed, s.validation.step, s.validation.origin);

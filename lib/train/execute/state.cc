@@ -226,6 +226,18 @@ void Communication::wait_for_streams(const DeviceContext& device) const {
     if (stream) device.run(&gsel_device_v1::stream_wait, stream->get());
 }
 
+void Communication::end_streams(const DeviceContext& device) const noexcept {
+  const auto try_to = [](auto&& wait) {
+    try {
+      wait();
+    } catch (...) {  // why its calls failed is known
+    }
+  };
+  for (const std::unique_ptr<Stream>& stream : streams)
+    if (stream) try_to([&] { device.run(&gsel_device_v1::stream_wait, stream->get()); });
+  try_to([&] { device.wait(); });
+}
+
 // ---- the whole state --------------------------------------------------------------------------------------------
 
 State::~State() = default;

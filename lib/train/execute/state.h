@@ -238,7 +238,7 @@ struct Runs {
   Run* run = &training;  // under way, or the last one
   bool under_way = false, broken = false;
   bool broke_in_step = false;  // a training step was under way
-  bool is_mixture = false;     // a load has ended in the middle
+  bool is_mixture = false;     // a load, or the repetition of a step, has ended in the middle
 };
 
 // A collective on the stream of its axis; its times are known once the run has ended.
@@ -296,6 +296,8 @@ struct Communication {
   Communicator& axis_comm(gsel_axis axis) { return comms.axis(axis); }
   // Waits until the streams of all axes are empty.
   void wait_for_streams(const DeviceContext& device) const;
+  // After a failure: waits for each, and for the stream that computes, whatever became of the others.
+  void end_streams(const DeviceContext& device) const noexcept;
 
   AxisComms comms;
   Redistributor redistributor;

@@ -29,13 +29,13 @@ bool ends_after_messages(const Program& program) {
   return std::none_of(std::ranges::find_if(program.step, is_end), program.step.end(), is_message);
 }
 
-// Offloaded memory is opened and closed by the host.
+// Offloaded memory is opened and closed by the host, and train.elastic has it wait for all gradients before an update.
 bool is_possible(const Fixed& fixed, const Program& program) {
   auto is_offloaded = [](const ProgramBucket& bucket) {
     return bucket.flags & (GSEL_BUCKET_OFFLOAD_STATE | GSEL_BUCKET_OFFLOAD_PARAM);
   };
   return fixed.device->compute() && fixed.device->table().sum_numbers && fixed.optimizer.has_graphs(*fixed.device) &&
-         ends_after_messages(program) && !has_optimistic_steps(program) &&
+         !fixed.config.train.elastic && ends_after_messages(program) && !has_optimistic_steps(program) &&
          std::ranges::none_of(program.buckets, is_offloaded);
 }
 
@@ -54,14 +54,15 @@ StepNumbers::StepNumbers(const Fixed& fixed, const HeldMemory& memory, const Pro
 }
 
 void StepNumbers::make_memory(const HeldMemory& memory) {
-  uint64_t runs = 0;
+  uint64_t calls = 0;
   for (size_t b = 0; b < program_.buckets.size(); ++b)
-    runs += memory.params.layout(static_cast<int32_t>(b)).runs.size();
-  numbers_at_ = runs * GSEL_STEP_FACTOR_BYTES;
-  const uint64_t lists_at = numbers_at_ + n_numbers() * sizeof(double);
+    calls += Optimizer::most_calls(memory.params.layout(static_cast<int32_t>(b)).runs.size());
+  numbers_at_ = calls * GSEL_STEP_FACTOR_BYTES;
+  const uint64_t lists_at = numbers_at_ + (n_numbers() + 4) * sizeof(double);
   const uint64_t n_ends = checks_.size() * (1 + program_.buckets.size());
-  on_device_ = Memory(device_, numbers_at_ + (n_numbers() + kAxes + 2) * sizeof(double));
+  on_device_ = Memory(device_, numbers_at_ + (n_numbers() + kAxes + 4) * sizeof(double));
   on_host_ = Memory(device_, lists_at + sizeof(double*) + n_ends * sizeof(int32_t), GSEL_MEMORY_PINNED);
+  std::fill_n(reinterpret_cast<double*>(on_host_.at(numbers_at_)) + n_numbers(), 4, std::nan(""));
   weight_ = reinterpret_cast<const double**>(on_host_.at(lists_at));
   *weight_ = read(1);
   next_end_ = reinterpret_cast<int32_t*>(weight_ + 1);
@@ -79,6 +80,7 @@ void StepNumbers::begin(State& s) {
   n_checks_ = 0;
   has_losses_ = owes_losses_ = is_fetched_ = false;
   next_factors_ = nullptr;
+  reinterpret_cast<double*>(on_host_.at(numbers_at_))[n_numbers()] = 0;
   char *const first = on_host_.at(0), *end = first;
   for (const gsel_instr& instr : program_.step)
     if (task_of(instr.kind) == InstrTask::step && s.params.layout(instr.bucket).steps)
@@ -112,8 +114,8 @@ void StepNumbers::add(double* to, const double* number) const {
                    uint64_t{1});
 }
 
-void StepNumbers::sum_over(State& s, gsel_instr_kind poster, gsel_axis axis, double* numbers, uint64_t n) const {
-  call_now(s, poster, axis, make_collective(GSEL_COLLECTIVE_ALLREDUCE, numbers, numbers, n, GSEL_F64, GSEL_SUM));
+void StepNumbers::sum_over(State& s, gsel_instr_kind poster, gsel_axis axis, double* number) const {
+  call_now(s, poster, axis, make_collective(GSEL_COLLECTIVE_ALLREDUCE, number, number, 1, GSEL_F64, GSEL_SUM));
 }
 
 // Loss and weight of a micro-batch are two consecutive numbers.
@@ -127,6 +129,12 @@ void StepNumbers::sum_losses(State& s) {
                        uint64_t{2});
 }
 
+// If the call that gives all ranks' losses does not end, because a rank has died, there is no scale and no update.
+void StepNumbers::forget_losses() const {
+  device_->enqueue(&gsel_device_v1::copy, static_cast<void*>(number(0)),
+                   static_cast<const void*>(read(n_numbers() + 2)), 2 * sizeof(double), int32_t{GSEL_COPY_TO_DEVICE});
+}
+
 // The rank that has the losses comes to this instruction before its last messages, and the others behind theirs, so all
 // ranks put it off to the end of the step.
 void StepNumbers::pass_losses_on(State& s) {
@@ -135,6 +143,7 @@ void StepNumbers::pass_losses_on(State& s) {
   sum_losses(s);
   pass_losses(s, [&](gsel_collective_kind kind, int32_t peer) {
     const bool sends = kind == GSEL_COLLECTIVE_SEND;
+    if (!sends) forget_losses();
     message_now(s, GSEL_INSTR_LOSS_ALLREDUCE,
                 make_collective(kind, sends ? number(0) : nullptr, sends ? nullptr : number(0), 2, GSEL_F64, 0, peer));
   });
@@ -146,7 +155,13 @@ void StepNumbers::loss(State& s, const gsel_instr& instr) {
   if (instr.axis == GSEL_AXIS_DATA) settle_messages(s);
   pass_losses_on(s);
   sum_losses(s);
-  sum_over(s, instr.kind, instr.axis, number(0), 2);
+  if (s.axis_size(instr.axis) == 1) return;
+  double* const own = number(n_numbers() + kAxes + 2);
+  device_->enqueue(&gsel_device_v1::copy, static_cast<void*>(own), static_cast<const void*>(number(0)),
+                   2 * sizeof(double), int32_t{GSEL_COPY_ON_DEVICE});
+  forget_losses();
+  call_now(s, instr.kind, instr.axis,
+           make_collective(GSEL_COLLECTIVE_ALLREDUCE, own, number(0), 2, GSEL_F64, GSEL_SUM));
 }
 
 std::vector<StepNumbers::Group> StepNumbers::groups_of(const State& s, size_t first) {
@@ -179,12 +194,12 @@ void StepNumbers::check(State& s, const gsel_instr& instr) {
     device_->enqueue(&gsel_device_v1::sum_numbers, s.numbers.at(first + group.first), group.ends, group.n_ends,
                      of_group);
     if (group.axis < 0) continue;
-    if (is_norm(instr)) sum_over(s, instr.kind, group.axis, of_group, 1);
+    if (is_norm(instr)) sum_over(s, instr.kind, group.axis, of_group);
     add(sum, of_group);
   }
   if (!is_norm(instr) && n_checks_ > 0) add(sum, number(1 + n_checks_));  // what an earlier check has found
-  sum_over(s, instr.kind, is_norm(instr) ? s.sharing_axis() : instr.axis, sum, 1);
-  if (is_norm(instr)) sum_over(s, instr.kind, GSEL_AXIS_PIPELINE, sum, 1);
+  sum_over(s, instr.kind, is_norm(instr) ? s.sharing_axis() : instr.axis, sum);
+  if (is_norm(instr)) sum_over(s, instr.kind, GSEL_AXIS_PIPELINE, sum);
   ++n_checks_;
 }
 
@@ -212,6 +227,8 @@ void StepNumbers::enqueue_scale(State& s) {
   scale.clip_norm = s.config.train.clip_norm;
   scale.out = number(n_numbers() + kAxes);
   device_->enqueue(&gsel_device_v1::update_scale, static_cast<const gsel_update_scale*>(&scale));
+  device_->enqueue(&gsel_device_v1::copy, static_cast<void*>(on_host_.at(numbers_at_ + n_numbers() * sizeof(double))),
+                   static_cast<const void*>(scale.out), 2 * sizeof(double), int32_t{GSEL_COPY_TO_HOST});
 }
 
 void StepNumbers::step(State& s, const gsel_instr& instr) {

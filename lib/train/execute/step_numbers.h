@@ -5,6 +5,7 @@
 // gradients: clipped by another number, ranks with the same parameters would part.
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ class StepNumbers {
   void fetch(State& s);
   // Once the device has ended the step: the host's part of LOSS_ALLREDUCE, NORM and OVERFLOW.
   void settle(State& s);
+  // After a step that broke, once the device has ended its work: whether its kernels had no scale, as without the sum
+  // of weights of all ranks, and so have updated nothing.
+  bool has_updated_nothing() const { return is_on_ && std::isnan(*read(n_numbers())); }
 
  private:
   // Buckets whose squares are divided over one axis, or over none (-1): their squares are consecutive numbers.
@@ -42,7 +46,8 @@ class StepNumbers {
   std::vector<Group> groups_of(const State& s, size_t first);
   void sum_losses(State& s);
   void pass_losses_on(State& s);
-  void sum_over(State& s, gsel_instr_kind poster, gsel_axis axis, double* numbers, uint64_t n) const;
+  void forget_losses() const;
+  void sum_over(State& s, gsel_instr_kind poster, gsel_axis axis, double* number) const;
   void add(double* to, const double* number) const;
   void loss(State& s, const gsel_instr& instr);
   void check(State& s, const gsel_instr& instr);
@@ -58,7 +63,8 @@ class StepNumbers {
   std::vector<gsel_instr> checks_;          // NORM and OVERFLOW, in order
   std::vector<std::vector<Group>> groups_;  // by check; made in the first step
   // On both: factors of the optimizer, then the sums of losses and weights and a number for each check. On the device
-  // also one for each axis and the two of update_scale; on the host the lists that kernels read.
+  // also one for each axis, the two of update_scale and two that are sent; on the host a copy of the two, two NaN, and
+  // the lists that kernels read.
   Memory on_device_, on_host_;
   uint64_t numbers_at_ = 0;
   const double** weight_ = nullptr;

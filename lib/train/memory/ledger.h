@@ -1,6 +1,6 @@
 // train/memory/ledger.h: counts a trainer's memory by part and enforces the budget. Parameters, gradients, states,
-// values and copies of a step or for other ranks go through it; numbers of a step, which are page-locked or 64 bytes for
-// each parameter, what a recorded graph keeps, scratch of a device plugin and the copies of saves do not.
+// values and copies of a step or for other ranks go through it; numbers of a step, which are page-locked or 64 bytes
+// for each parameter, what a recorded graph keeps, scratch of a device plugin and the copies of saves do not.
 #pragma once
 
 #include <array>

@@ -29,6 +29,10 @@ class Mirror {
   int64_t revision() const { return copies_[1 - next_].numbers ? copies_[1 - next_].numbers->revision : -1; }
   // Of the newest copies, if they are of this step.
   void set_learning_rate(int64_t step, double rate);
+  // Of a rank that fails alone: the others do not wait for it.
+  void abort(std::string_view reason) noexcept {
+    if (comm_) comm_->abort(reason);
+  }
   // The copies stay, without the communicator and the trainer.
   void close();
   // What this rank has of the kept steps, its own part and the other's; borrows the memory.

@@ -95,6 +95,45 @@ static void a_rank_killed_in_a_step_is_an_error_that_names_it(void** state) {
   on_transport = NULL;
 }
 
+/* Late enough for the others to enqueue their step to its end. */
+static void die_late(void) {
+  nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+  die();
+}
+
+/* What the others had enqueued has updated nothing. */
+static void goes_on_without_the_victim(rank_run* run) {
+  const trial* t = (const trial*)run->user;
+  session s;
+  gsel_error* err = NULL;
+  gsel_comm* smaller = NULL;
+  gsel_rebind_report report = GSEL_REBIND_REPORT_INIT;
+  rank_ok(run, open_session(run, &s, &err), err);
+  rank_fails(run, trains_until_it_fails(&s, t->steps, &err), err, GSEL_ERR_PEER, "ended without gsel_comm_free",
+             t->fail_on_rank);
+  err = NULL;
+  rank_ok(run, gsel_comm_shrink(s.comm, &smaller, &err), err);
+  rank_ok(run, gsel_trainer_rebind(s.trainer, smaller, NULL, &report, &err), err);
+  rank_check(run, report.step == t->fail_at_step && report.lost_steps == 0);
+  gsel_comm_free(s.comm);
+  s.comm = smaller;
+  rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  close_session(&s);
+}
+
+static void a_rank_killed_in_a_step_leaves_whole_state(void** state) {
+  (void)state;
+  char config[512];
+  on_transport = "nccl";
+  for (int k = 0; k < 2; ++k) {
+    const int victim = rank_for(k, 1);
+    trial t = failing(kKinds[k], config, sizeof config, victim);
+    t.at_failure = die_late;
+    as_processes_but(victim, goes_on_without_the_victim, &t);
+  }
+  on_transport = NULL;
+}
+
 /* ---- a device ---- */
 
 static void trains_on_the_host(rank_run* run) {
@@ -272,6 +311,7 @@ int main(void) {
       cmocka_unit_test(a_device_that_fails_for_good_is_told_to_all),
       cmocka_unit_test(without_memory_no_rank_has_a_trainer),
       cmocka_unit_test(a_rank_killed_in_a_step_is_an_error_that_names_it),
+      cmocka_unit_test(a_rank_killed_in_a_step_leaves_whole_state),
       cmocka_unit_test(a_callback_that_fails_ends_the_step_everywhere),
       cmocka_unit_test(a_model_that_does_not_fit_is_refused_with_what_would),
       cmocka_unit_test(a_number_that_is_not_finite_is_found),

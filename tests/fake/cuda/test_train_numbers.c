@@ -45,6 +45,9 @@ static int waits_of(const char* strategy, const char* train_section, int ranks) 
 #define PLAIN SGD("0.125", "9", "microbatch = 2\nnon_finite = \"off\"\n")
 #define HALVES SGD("0.125", "9", "microbatch = 2\nprecision = \"fp16\"\nclip_norm = 0.5\n")
 
+#define IN_8_BITS \
+  "[train]\noptimizer = \"adamw_8bit\"\nlearning_rate = 0.125\nbatch = 9\nseed = 5\nmicrobatch = 2\nclip_norm = 0.5\n"
+
 static const char* const strategies[] = {DP(""), DDP("bucket_bytes = 100\n"), ZERO("1", ""), ZERO("2", ""),
                                          ZERO("3", ALL_SHARDED)};
 enum { N_STRATEGIES_HERE = sizeof strategies / sizeof *strategies };
@@ -105,6 +108,7 @@ static void numbers_have_the_bits_of_the_host(void** state) {
     for (int ranks = 1; ranks <= 2; ++ranks) {
       has_the_bits_of_the_host(strategies[s], CLIPPED, ranks, -1);
       has_the_bits_of_the_host(strategies[s], PLAIN, ranks, -1);
+      has_the_bits_of_the_host(strategies[s], IN_8_BITS, ranks, -1); /* shards begin inside blocks */
     }
   for (int i = 0; i < 2; ++i) {
     has_the_bits_of_the_host(PIPELINE, in_pipelines[i], 2, -1);

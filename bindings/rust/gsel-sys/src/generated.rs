@@ -912,12 +912,12 @@ pub struct gsel_training_numbers {
     pub reserved: u32,
     pub step: i64,
     pub updates: i64,
-    pub first_sample: i64,
-    pub seed: i64,
     pub loss_scale: f64,
     pub good_steps: i64,
     pub overflows_left: i64,
     pub learning_rate: f64,
+    pub first_sample: i64,
+    pub seed: i64,
 }
 unsafe impl crate::Sized32 for gsel_training_numbers {}
 #[repr(C)]

@@ -53,7 +53,7 @@ fields!(gsel_schedule_times: struct_size, reserved, forward, backward_input, bac
 fields!(gsel_simulation_report: struct_size, reserved, makespan, ideal, bubble_of_makespan, bubble_of_ideal, longest_rank_span);
 fields!(gsel_state_entry: struct_size, reserved, name, role, param, dtype, n_dims, n_pieces, shape);
 fields!(gsel_state_run: whole, local, count);
-fields!(gsel_training_numbers: struct_size, reserved, step, updates, first_sample, seed, loss_scale, good_steps, overflows_left, learning_rate);
+fields!(gsel_training_numbers: struct_size, reserved, step, updates, loss_scale, good_steps, overflows_left, learning_rate, first_sample, seed);
 fields!(gsel_rebind_options: struct_size, reserved, config, folder);
 fields!(gsel_rebind_report: struct_size, source, step, lost_steps, bytes_moved, seconds, move_seconds);
 fields!(gsel_weights_report: struct_size, reserved, n_tensors, n_kept, n_ignored, n_widened, bytes, needed_bytes, compared_bytes, reads, seconds);
