@@ -52,6 +52,7 @@ static void* mirror_of(mirrors* m, void* device, size_t bytes) {
   const size_t all = bytes + 2 * mirror_margin;
   char* host = (char*)aligned_alloc(64, (all + 63) / 64 * 64);
   assert_non_null(host);
+  memset(host, 0, all); /* what a callback gets once the device has failed, where its kernels would not run */
   m->of[m->n].device = device;
   m->of[m->n].host = host + mirror_margin;
   m->of[m->n].before = NULL;
