@@ -247,7 +247,7 @@ void a_full_disk_is_refused_before_the_first_byte(void**) {
     return result;
   });
   // 77: this machine lets the user mount nothing, so there is no small disk to fill.
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) skip();
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) skip();  // nothing can be mounted
   assert_int_equal(status, 0);
 }
 
@@ -266,7 +266,7 @@ void a_folder_that_is_read_only_is_refused(void**) {
   });
   assert_int_equal(chmod(folder.path().c_str(), 0755), 0);
   // 77: root, for whom nothing is read only, cannot become another user here.
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) skip();
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) skip();  // root stays root
   assert_int_equal(status, 0);
 }
 

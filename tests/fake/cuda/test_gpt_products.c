@@ -114,7 +114,7 @@ static void more_kinds_than_are_kept_take_turns(void** state) {
 
 static void what_the_library_cannot_do_is_an_error_with_its_number(void** state) {
   (void)state;
-  if (is_on_card()) skip(); /* the library can */
+  if (is_on_card()) skip(); /* only the double can be told to find no way */
   static float got[MOST];
   char message[256] = "";
   setenv("GSEL_FAKE_CUBLASLT_FINDS", "0", 1);

@@ -300,7 +300,7 @@ static void a_configuration_without_graphs_is_refused(void** state) {
 static void a_driver_without_graphs_is_named(void** state) {
   int status = 0;
   (void)state;
-  if (is_on_card()) skip(); /* its driver has them */
+  if (is_on_card()) skip(); /* this takes the driver's graphs away, which only the double lets be done */
   fflush(NULL);
   const pid_t child = fork();
   if (child == 0) {
