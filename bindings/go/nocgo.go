@@ -598,6 +598,7 @@ const (
 type CheckpointReport struct {
 	Step               int64
 	Bytes, NeededBytes uint64
+	ComparedBytes      uint64
 	Elapsed            time.Duration
 	Blocked            time.Duration
 	Copy               time.Duration

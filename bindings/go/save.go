@@ -28,6 +28,7 @@ const (
 type CheckpointReport struct {
 	Step               int64         // that comes next
 	Bytes, NeededBytes uint64        // of tensors, written or read; that this rank's placement needs
+	ComparedBytes      uint64        // of a load: read besides, for the sums of blocks that no rank needs as a whole
 	Elapsed            time.Duration // of a save in the background: until all was on the disk
 	Blocked            time.Duration // that training waited
 	Copy               time.Duration // of a save in the background: the copy of the state, in Blocked
@@ -35,7 +36,8 @@ type CheckpointReport struct {
 
 func checkpointFromC(r *C.gsel_checkpoint_report) CheckpointReport {
 	return CheckpointReport{Step: int64(r.step), Bytes: uint64(r.bytes), NeededBytes: uint64(r.needed_bytes),
-		Elapsed: seconds(r.seconds), Blocked: seconds(r.blocked_seconds), Copy: seconds(r.copy_seconds)}
+		ComparedBytes: uint64(r.compared_bytes),
+		Elapsed:       seconds(r.seconds), Blocked: seconds(r.blocked_seconds), Copy: seconds(r.copy_seconds)}
 }
 
 func (t *Trainer) checkpoint(ctx context.Context, path string, f func(p *C.gsel_trainer, path C.gsel_str, r *C.gsel_checkpoint_report, err **C.gsel_error) C.gsel_status) (CheckpointReport, error) {

@@ -142,7 +142,7 @@ _StepReport = _struct(
 _CheckpointOptions = _struct("gsel_checkpoint_options", "struct_size:I reserved:I keep:i reserved2:I")
 _CheckpointReport = _struct(
     "gsel_checkpoint_report", "struct_size:I reserved:I step:q bytes:Q needed_bytes:Q seconds:d blocked_seconds:d "
-    "copy_seconds:d")
+    "copy_seconds:d compared_bytes:Q")
 _StateEntry = _struct(
     "gsel_state_entry", "struct_size:I reserved:I name:s role:s param:i dtype:i n_dims:i n_pieces:i shape:6")
 _StateRun = _struct("gsel_state_run", "whole:q local:q count:q")

@@ -19,6 +19,8 @@ typedef struct gsel_checkpoint_report {
   double seconds;               /* of a save in the background: until all was on the disk */
   double blocked_seconds;       /* that training waited */
   double copy_seconds;          /* of a save in the background: the copy of the state, in blocked_seconds */
+  uint64_t compared_bytes;      /* of a load: what this rank read besides, of blocks of 16 MiB of which no rank needs each
+                                   byte, for their sums */
 } gsel_checkpoint_report;
 #define GSEL_CHECKPOINT_REPORT_INIT GSEL_STRUCT_INIT(gsel_checkpoint_report)
 GSEL_API void gsel_checkpoint_report_init(gsel_checkpoint_report *report, size_t struct_size);
@@ -80,15 +82,18 @@ GSEL_API gsel_status gsel_trainer_save_wait(gsel_trainer *trainer, gsel_checkpoi
 
 /* Loads a checkpoint between steps; the next step is the one that followed the save. A collective. Model and optimizer
  * are those that were saved; strategy, mesh, number of ranks, precision and device may be others. Each rank reads the
- * bytes that it holds, and compares the sums of those blocks of 16 MiB of which it reads each byte.
- *   path    a checkpoint, or a folder with several: the newest whole one is taken; borrowed for the call
+ * bytes that it holds. The sums of all blocks of 16 MiB of which ranks read a byte are compared, and blocks of which no
+ * rank needs each byte are read by one rank for that, before the trainer is changed.
+ *   path    a checkpoint, or a folder with several: the newest whole one is taken, and where a sum of it is wrong the
+ *           next older one; borrowed for the call
  *   report  may be NULL
  * Errors: GSEL_ERR_NOT_FOUND on every rank (there is no such folder, or no checkpoint in it: training begins with its
  * first step); GSEL_ERR_ARG; GSEL_ERR_STATE; GSEL_ERR_UNSUPPORTED, as of gsel_trainer_save; GSEL_ERR_PARSE with file and
  * place (also where a folder has checkpoints of which none is whole); GSEL_ERR_MISMATCH (another model, with the
  * differences; states that this layout cannot hold; or another rank makes another call); GSEL_ERR_IO. Of these, on other
- * ranks GSEL_ERR_PEER with the same text. Nothing is changed by them, except that after an error while the tensors
- * themselves are read, also a wrong sum, trainer and communicator are broken on every rank. Since 0.1. */
+ * ranks GSEL_ERR_PEER with the same text. Nothing is changed by them, except that an error while the tensors themselves
+ * are read, also a wrong sum, leaves no whole state on any rank: calls are GSEL_ERR_STATE then, until another load has
+ * succeeded. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_load(gsel_trainer *trainer, gsel_str path, gsel_checkpoint_report *report,
                                        gsel_error **err);
 

@@ -3,6 +3,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -13,8 +15,8 @@
 namespace gsel::checkpoint {
 namespace {
 
-// The writing threads wait for each other as long as the slowest disk takes; a rank that dies ends the wait.
-constexpr double kWriteTimeoutSeconds = 24.0 * 3600;
+// Training does not wait for the writing threads, so that a disk may stop for longer than a step may.
+constexpr double kLeastTimeoutSeconds = 600;
 
 }  // namespace
 
@@ -86,7 +88,7 @@ void BackgroundSave::refuse_under_way(Communicator& comm) const {
 void BackgroundSave::make_own_comm(Communicator& comm) {
   if (!comm_) {
     comm_.emplace(*comm.split_inside(0, comm.rank(), "checkpoints", true));
-    comm_->set_timeout(kWriteTimeoutSeconds);
+    comm_->set_timeout(std::max(comm.timeout_s(), kLeastTimeoutSeconds));
   }
 }
 
@@ -101,7 +103,8 @@ gsel_checkpoint_report BackgroundSave::begin(Trainer& trainer, const SaveTarget&
   const TrainingNumbers numbers = trainer.numbers();
   make_own_comm(trainer.comm());
   save_ = begin_save(trainer.comm(), snapshot_.saved(state), numbers, trainer.optimizer_name(), target, disk);
-  report_ = {sizeof(gsel_checkpoint_report), 0, numbers.step, 0, 0, 0, 0, 0};
+  last_saved_ = trainer.last_saved_step();
+  report_ = {sizeof(gsel_checkpoint_report), 0, numbers.step, 0, 0, 0, 0, 0, 0};
   try {
     on_all_ranks(trainer.comm(), "checkpoint", [&] {
       const double copy_began = os::now_seconds();
@@ -124,6 +127,7 @@ gsel_checkpoint_report BackgroundSave::begin(Trainer& trainer, const SaveTarget&
 void BackgroundSave::write() noexcept {
   try {
     bytes_ = save_->finish(*comm_);
+    last_saved_->store(report_.step);
     ended_ = os::now_seconds();
   } catch (...) {
     error_ = current_error();

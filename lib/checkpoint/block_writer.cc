@@ -6,12 +6,15 @@
 
 #include "base/align.h"
 #include "base/threads.h"
+#include "checkpoint/idle_wait.h"
 
 namespace gsel::checkpoint {
-BlockWriter::BlockWriter(DiskFile& file, uint64_t expected, int32_t threads)
+
+BlockWriter::BlockWriter(DiskFile& file, uint64_t expected, int32_t threads, std::function<void()> idle)
     : file_(file),
       block_bytes_(std::clamp<uint64_t>(round_up(expected, kDirectAlign), kDirectAlign, kBlockBytes)),
-      most_threads_(threads) {
+      most_threads_(threads),
+      idle_(std::move(idle)) {
   filling_.memory = aligned_memory(block_bytes_);
 }
 
@@ -32,7 +35,7 @@ void BlockWriter::put(const void* data, size_t bytes) {
 void BlockWriter::finish() {
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return failure_ || (full_.empty() && n_writing_ == 0); });
+    idle_wait(changed_, lock, idle_, [this] { return failure_ || (full_.empty() && n_writing_ == 0); });
   }
   stop();
   throw_failure();
@@ -54,7 +57,7 @@ void BlockWriter::submit() {
     filling_.memory = aligned_memory(block_bytes_);
     return;
   }
-  changed_.wait(lock, [this] { return failure_ || !empty_.empty(); });
+  idle_wait(changed_, lock, idle_, [this] { return failure_ || !empty_.empty(); });
   throw_failure();
   filling_ = std::move(empty_.front());
   empty_.pop_front();

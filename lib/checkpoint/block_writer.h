@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -19,8 +20,9 @@ class BlockWriter {
  public:
   static constexpr size_t kBlockBytes = size_t{8} << 20;
 
-  // expected: bytes of the whole file. No thread is started for less than a block.
-  BlockWriter(DiskFile& file, uint64_t expected, int32_t threads);
+  // expected: bytes of the whole file. No thread is started for less than a block. idle: called now and then in a call
+  // that waits for the disk.
+  BlockWriter(DiskFile& file, uint64_t expected, int32_t threads, std::function<void()> idle = {});
   ~BlockWriter();  // waits
   BlockWriter(const BlockWriter&) = delete;
   BlockWriter& operator=(const BlockWriter&) = delete;
@@ -43,6 +45,7 @@ class BlockWriter {
   DiskFile& file_;
   const size_t block_bytes_;
   const int32_t most_threads_;
+  const std::function<void()> idle_;
   uint64_t at_ = 0;
   Block filling_;
   std::mutex mutex_;

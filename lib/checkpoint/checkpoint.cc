@@ -23,11 +23,12 @@ gsel_checkpoint_report save(Trainer& trainer, const SaveTarget& target, Disk& di
   const uint64_t bytes = begin_save(trainer.comm(), saved_state(state, trainer.user_states()), numbers,
                                     trainer.optimizer_name(), target, disk)
                              ->finish(trainer.comm());
+  trainer.last_saved_step()->store(numbers.step);
   const double seconds = os::now_seconds() - began;
-  return {sizeof(gsel_checkpoint_report), 0, numbers.step, bytes, bytes, seconds, seconds, 0};
+  return {sizeof(gsel_checkpoint_report), 0, numbers.step, bytes, bytes, seconds, seconds, 0, 0};
 }
 
-// An error while tensors are read leaves a mixture, with which no rank may go on.
+// An error while tensors are read leaves a mixture, from which no rank may go on; another load may make it whole.
 gsel_checkpoint_report load(Trainer& trainer, const std::string& path, Disk& disk, bool with_own) {
   check_path(path, "path");
   const double began = os::now_seconds();
@@ -47,9 +48,10 @@ gsel_checkpoint_report load(Trainer& trainer, const std::string& path, Disk& dis
             loaded.bytes_held,
             seconds,
             seconds,
-            0};
+            0,
+            loaded.bytes_compared};
   } catch (const Error& e) {
-    if (is_writing) trainer.end_with_mixture("a checkpoint was loaded in part: " + e.message());
+    if (is_writing) trainer.lose_state("a checkpoint was loaded in part: " + e.message());
     throw;
   }
 }

@@ -9,21 +9,54 @@
 
 namespace gsel::checkpoint {
 
+// ---- open files -----------------------------------------------------------------------------------------------------
+
+class OpenFiles::File : public DiskFile {
+ public:
+  File(OpenFiles& files, std::string path) : path_(std::move(path)), files_(files) {}
+  ~File() override { files_.forget(*this); }
+
+  uint64_t bytes() const override { return opened().bytes(); }
+  void read(uint64_t offset, void* dst, size_t bytes) override { opened().read(offset, dst, bytes); }
+  void write(uint64_t, const void*, size_t) override { fail(GSEL_ERR_INTERNAL, "{} is open to be read", path_); }
+  void reserve(uint64_t) override { write(0, nullptr, 0); }
+  void sync() override { write(0, nullptr, 0); }
+
+  const std::string path_;
+  mutable std::unique_ptr<DiskFile> open_;
+
+ private:
+  DiskFile& opened() const {
+    if (!open_) files_.open(*this);
+    return *open_;
+  }
+  OpenFiles& files_;
+};
+
+std::unique_ptr<DiskFile> OpenFiles::file(const std::string& path) {
+  return std::make_unique<File>(*this, path);
+}
+
+void OpenFiles::open(const File& file) {
+  if (open_.size() == kMost) {
+    open_.front()->open_.reset();
+    open_.erase(open_.begin());
+  }
+  file.open_ = disk_.open(file.path_);
+  open_.push_back(&file);
+}
+
+void OpenFiles::forget(const File& file) {
+  std::erase(open_, &file);
+}
+
+// ---- a checkpoint ---------------------------------------------------------------------------------------------------
+
 Contents::Contents(Disk& disk, const CheckpointTexts& texts) : disk_(disk), path_(texts.path) {
   manifest_ = Manifest::parse(texts.manifest, path_of(kManifestName));
   const std::string path = path_of(kIndexName);
-  if (file(kIndexName).sums.whole != sum_of(texts.index.data(), texts.index.size()))
-    throw Error(GSEL_ERR_PARSE, path + " is not what the manifest says: it has another sum").at({path, 0, 0, {}});
   index_ = Index::parse(texts.index, path);
   index_.check_coverage(path, file_bytes());
-}
-
-const ManifestFile& Contents::file(const std::string& name) const {
-  const auto listed = std::ranges::find(manifest_.files, name, &ManifestFile::name);
-  if (listed == manifest_.files.end())
-    throw Error(GSEL_ERR_PARSE, fmt::format("{} has no {}, which the checkpoint needs", path_of(kManifestName), name))
-        .at({path_of(kManifestName), 0, 0, name});
-  return *listed;
 }
 
 uint64_t Contents::file_bytes() const {
@@ -42,7 +75,7 @@ Contents::Source& Contents::source(const std::string& name) {
   const std::string path = path_of(name);
   Source made;
   made.sums = std::make_unique<BlockComparer>(path, file(name).sums);
-  made.file = disk_.open(path);
+  made.file = files_.file(path);
   SafetensorsHeader header =
       SafetensorsHeader::read(path, made.file->bytes(), [&](uint64_t at, char* dst, size_t bytes) {
         made.file->read(at, dst, bytes);

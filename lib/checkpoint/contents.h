@@ -20,9 +20,27 @@ struct FileRead {
   int64_t local = 0;
 };
 
+// Files that are read in turn, of which only some are open: a checkpoint may have more than a process may open.
+class OpenFiles {
+ public:
+  static constexpr size_t kMost = 32;
+
+  explicit OpenFiles(Disk& disk) : disk_(disk) {}
+  // A file that is opened when it is read, and may be closed when another one is. Not for several threads at a time.
+  std::unique_ptr<DiskFile> file(const std::string& path);
+
+ private:
+  class File;
+  void open(const File& file);
+  void forget(const File& file);
+
+  Disk& disk_;
+  std::vector<const File*> open_;  // the one that was opened first is the first
+};
+
 class Contents {
  public:
-  // GSEL_ERR_PARSE: manifest or index; also an index with another sum than the manifest's.
+  // texts: as find_checkpoint gives them. GSEL_ERR_PARSE.
   Contents(Disk& disk, const CheckpointTexts& texts);
 
   Disk& disk() const { return disk_; }
@@ -30,7 +48,7 @@ class Contents {
   const Manifest& manifest() const { return manifest_; }
   const Index& index() const { return index_; }
   std::string path_of(const std::string& file) const { return path_ + "/" + file; }
-  const ManifestFile& file(const std::string& name) const;  // GSEL_ERR_PARSE: not in the manifest
+  const ManifestFile& file(const std::string& name) const { return manifest_.file(name, path_of(kManifestName)); }
   uint64_t file_bytes() const;
   std::span<const IndexPiece> pieces(int32_t tensor) const;
 
@@ -43,6 +61,8 @@ class Contents {
   void read(const std::string& file, uint64_t offset, void* dst, size_t bytes);
   // The two halves of that, for who reads on another thread. The file lives as long as this does.
   DiskFile& open(const std::string& file) { return *source(file).file; }
+  // Bytes of a file before its tensors.
+  uint64_t data_at(const std::string& file) { return source(file).data_at; }
   void compare(const std::string& file, uint64_t offset, const void* data, size_t bytes);
   // Where the bytes of a state of the embedder's are; rank: whose file has them. GSEL_ERR_PARSE.
   FileRead find_user(const IndexUser& user, int32_t rank);
@@ -63,6 +83,7 @@ class Contents {
   const std::string path_;
   Manifest manifest_;
   Index index_;
+  OpenFiles files_{disk_};  // before those that are of it
   std::map<std::string, Source> sources_;
 };
 

@@ -27,17 +27,31 @@ std::string text_of_file(Disk& disk, const std::string& path, uint64_t most) {
   return text;
 }
 
-// The text of a manifest whose files are there with their sizes.
-std::string whole_manifest(Disk& disk, const std::string& path) {
+// Files have the sizes that the manifest says. text: of it.
+Manifest whole_manifest(Disk& disk, const std::string& path, std::string& text) {
   const std::string file = path + "/" + kManifestName;
-  std::string text = text_of_file(disk, file, kMostManifestBytes);
-  for (const ManifestFile& of : Manifest::parse(text, file).files) {
+  text = text_of_file(disk, file, kMostManifestBytes);
+  Manifest manifest = Manifest::parse(text, file);
+  for (const ManifestFile& of : manifest.files) {
     const std::string name = path + "/" + of.name;
     if (const uint64_t bytes = disk.open(name)->bytes(); bytes != of.sums.bytes)
       throw Error(GSEL_ERR_PARSE, fmt::format("{} has {} bytes, and the manifest says {}", name, bytes, of.sums.bytes))
           .at({name, 0, 0, {}});
   }
-  return text;
+  return manifest;
+}
+
+// The index has the sum that the manifest says, too.
+CheckpointTexts whole_texts(Disk& disk, const std::string& path) {
+  const std::string index_file = path + "/" + kIndexName;
+  CheckpointTexts texts{path, {}, {}};
+  const Manifest manifest = whole_manifest(disk, path, texts.manifest);
+  texts.index = text_of_file(disk, index_file, kMostIndexBytes);
+  if (manifest.file(kIndexName, path + "/" + kManifestName).sums.whole !=
+      sum_of(texts.index.data(), texts.index.size()))
+    throw Error(GSEL_ERR_PARSE, index_file + " is not what the manifest says: it has another sum")
+        .at({index_file, 0, 0, {}});
+  return texts;
 }
 
 bool is_name_of_step(std::string_view name) {
@@ -46,29 +60,60 @@ bool is_name_of_step(std::string_view name) {
 }
 
 // The newest first: all names are of one length.
-std::vector<std::string> names_of_steps(Disk& disk, const std::string& folder) {
+std::vector<std::string> names_of_steps(Disk& disk, const std::string& folder, StepRange steps = {}) {
   std::vector<std::string> names = disk.names(folder);
-  std::erase_if(names, [](const std::string& name) { return !is_name_of_step(name); });
+  std::erase_if(names, [&](const std::string& name) {
+    return !is_name_of_step(name) || step_of(name) < steps.begin || step_of(name) >= steps.end;
+  });
   std::ranges::reverse(names);
   return names;
 }
 
 bool is_whole(Disk& disk, const std::string& path) {
   try {
-    whole_manifest(disk, path);
+    std::string text;
+    whole_manifest(disk, path, text);
     return true;
   } catch (const Error&) {
     return false;
   }
 }
 
-// Of a folder: whether it is no checkpoint, which is not said when a file cannot be read.
+// Whether looking at it threw nothing. Else it is logged, and the first such error is in why.
+template <class Look>
+bool passes(const std::string& path, Look&& look, std::optional<Error>& why) {
+  try {
+    look();
+    return true;
+  } catch (const Error& e) {
+    log(GSEL_LOG_WARN, "checkpoint", "{} is no whole checkpoint, and is left out: {}", path, e.message());
+    if (!why) why = e;
+    return false;
+  }
+}
+
+bool has_its_sums(Disk& disk, const std::string& path, const ManifestFile& of) {
+  const auto file = disk.open(path + "/" + of.name);
+  FileSummer sums;
+  std::vector<char> block;
+  for (uint64_t at = 0; at < of.sums.bytes; at += block.size()) {
+    block.resize(std::min(kBlockBytes, of.sums.bytes - at));
+    file->read(at, block.data(), block.size());
+    sums.add(block.data(), block.size());
+  }
+  return sums.sums().whole == of.sums.whole;
+}
+
+// Of a folder: whether it is no checkpoint, which is not said when a file cannot be read. Reads all of its files.
 bool is_damaged(Disk& disk, const std::string& path) {
   const std::string manifest = path + "/" + kManifestName;
   if (!disk.exists(manifest)) return true;
   try {
-    for (const ManifestFile& of : Manifest::parse(text_of_file(disk, manifest, kMostManifestBytes), manifest).files)
+    const Manifest parsed = Manifest::parse(text_of_file(disk, manifest, kMostManifestBytes), manifest);
+    for (const ManifestFile& of : parsed.files)
       if (!disk.exists(path + "/" + of.name) || disk.open(path + "/" + of.name)->bytes() != of.sums.bytes) return true;
+    for (const ManifestFile& of : parsed.files)
+      if (!has_its_sums(disk, path, of)) return true;
   } catch (const Error& e) {
     if (e.code() != GSEL_ERR_PARSE) throw;
     return true;
@@ -106,39 +151,53 @@ std::string parent_of(std::string path) {
   return slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-CheckpointTexts find_checkpoint(Disk& disk, const std::string& given) {
-  CheckpointTexts texts{given, {}, {}};
+CheckpointTexts find_checkpoint(Disk& disk, const std::string& given, StepRange steps) {
   if (!disk.exists(given))
     throw Error(GSEL_ERR_NOT_FOUND, given + " does not exist; expected a checkpoint, or a folder with some")
         .at({given, 0, 0, {}});
-  if (disk.exists(given + "/" + kManifestName)) {
-    texts.manifest = whole_manifest(disk, given);
-  } else {
-    std::optional<Error> why;
-    for (const std::string& name : names_of_steps(disk, given)) try {
-        texts.path = given + "/" + name;
-        texts.manifest = whole_manifest(disk, texts.path);
-        break;
-      } catch (const Error& e) {
-        log(GSEL_LOG_WARN, "checkpoint", "{}/{} is no whole checkpoint, and is left out: {}", given, name, e.message());
-        if (!why) why = e;
-      }
-    if (texts.manifest.empty() && why)
-      throw Error(GSEL_ERR_PARSE, given + " has no whole checkpoint").at({given, 0, 0, {}}).because(*why);
-    if (texts.manifest.empty())
-      throw Error(GSEL_ERR_NOT_FOUND, given + " has no checkpoint; expected one, or a folder with some")
-          .at({given, 0, 0, {}});
+  if (disk.exists(given + "/" + kManifestName)) return whole_texts(disk, given);
+  std::optional<Error> why;
+  std::optional<CheckpointTexts> found;
+  for (const std::string& name : names_of_steps(disk, given, steps)) {
+    const std::string path = given + "/" + name;
+    if (passes(
+            path, [&] { found = whole_texts(disk, path); }, why))
+      return *found;
   }
-  texts.index = text_of_file(disk, texts.path + "/" + kIndexName, kMostIndexBytes);
-  return texts;
+  if (why) throw Error(GSEL_ERR_PARSE, given + " has no whole checkpoint").at({given, 0, 0, {}}).because(*why);
+  throw Error(GSEL_ERR_NOT_FOUND, given + " has no checkpoint; expected one, or a folder with some")
+      .at({given, 0, 0, {}});
 }
 
-FileWriter::FileWriter(Disk& disk, const std::string& path, const SafetensorsHeader& header) {
+std::optional<NamedStep> newest_checkpoint(Disk& disk, const std::string& given, StepRange steps) {
+  std::string text;
+  if (disk.exists(given + "/" + kManifestName)) {
+    const int64_t step = whole_manifest(disk, given, text).step;
+    return step >= steps.begin && step < steps.end ? std::optional(NamedStep{given, step}) : std::nullopt;
+  }
+  if (!disk.exists(given)) return {};
+  std::optional<Error> why;
+  for (const std::string& name : names_of_steps(disk, given, steps)) {
+    const std::string path = given + "/" + name;
+    if (passes(
+            path, [&] { whole_manifest(disk, path, text); }, why))
+      return NamedStep{path, step_of(path)};
+  }
+  return {};
+}
+
+int64_t step_of(const std::string& path) {
+  const size_t digits = name_of_step(0).size() - std::string_view(kStepPrefix).size();
+  return std::stoll(path.substr(path.size() - digits));
+}
+
+FileWriter::FileWriter(Disk& disk, const std::string& path, const SafetensorsHeader& header,
+                       std::function<void()> idle) {
   const std::string head = header.text();
   file_ = disk.create(path);
   const uint64_t bytes = head.size() + (header.tensors.empty() ? 0 : header.tensors.back().end);
   file_->reserve(bytes);
-  blocks_ = std::make_unique<BlockWriter>(*file_, bytes, disk.write_threads());
+  blocks_ = std::make_unique<BlockWriter>(*file_, bytes, disk.write_threads(), std::move(idle));
   put(head.data(), head.size());
 }
 
@@ -166,7 +225,7 @@ void NewCheckpoint::begin(uint64_t bytes) {
     disk_.make_folder(folder_);
     disk_.sync_folder(parent_of(folder_));
   }
-  refuse_existing();
+  look_at_existing();
   if (const uint64_t free = disk_.free_bytes(folder_); free < bytes + kSpareBytes)
     throw Error(GSEL_ERR_IO,
                 fmt::format("{} has {} bytes free, and the checkpoint needs {}", folder_, free, bytes + kSpareBytes))
@@ -194,16 +253,17 @@ void NewCheckpoint::commit(const std::string& index, std::vector<std::string> fi
   has_latest_ = name_latest();
 }
 
-void NewCheckpoint::refuse_existing() {
-  if (disk_.exists(final_) && !is_damaged(disk_, final_))
+void NewCheckpoint::look_at_existing() {
+  replaces_damaged_ = disk_.exists(final_) && is_damaged(disk_, final_);
+  if (!replaces_damaged_ && disk_.exists(final_))
     throw Error(GSEL_ERR_STATE, final_ + " is there already; remove it, or save into another folder")
         .at({final_, 0, 0, {}});
 }
 
 // What has the name of this step and is no whole checkpoint.
 void NewCheckpoint::set_damaged_aside() {
+  if (!replaces_damaged_) look_at_existing();
   if (!disk_.exists(final_)) return;
-  refuse_existing();
   const std::string aside = fmt::format("{}/.damaged-{}-{}", folder_, name_of_step(step_), nonce_);
   disk_.rename(final_, aside);
   log(GSEL_LOG_WARN, "checkpoint", "{} was no whole checkpoint, and is called {} now", final_, aside);

@@ -2,6 +2,9 @@
 // the disk, and which older ones go. Does not know tensors.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,15 +29,28 @@ struct CheckpointTexts {
   std::string path, manifest, index;
 };
 
-// given: a checkpoint, or a folder with several: the newest that is whole, which is one whose manifest is right and
-// whose files are there with their sizes. GSEL_ERR_NOT_FOUND, GSEL_ERR_PARSE, GSEL_ERR_IO.
-CheckpointTexts find_checkpoint(Disk& disk, const std::string& given);
+// given: a checkpoint, or a folder with several: the newest that is whole, of those before a step and not before
+// another. Whole is one whose manifest is right, whose files are there with their sizes, and whose index has the sum
+// that the manifest says. GSEL_ERR_NOT_FOUND, GSEL_ERR_PARSE, GSEL_ERR_IO.
+struct StepRange {
+  int64_t begin = 0, end = INT64_MAX;
+};
+CheckpointTexts find_checkpoint(Disk& disk, const std::string& given, StepRange steps = {});
+// Its path and step, if there is one; the index is not read.
+struct NamedStep {
+  std::string path;
+  int64_t step = 0;
+};
+std::optional<NamedStep> newest_checkpoint(Disk& disk, const std::string& given, StepRange steps);
+// Of the path of a checkpoint in a folder: what its name says.
+int64_t step_of(const std::string& path);
 
 // A safetensors file that is written from its beginning on, with its sums.
 class FileWriter {
  public:
-  // There must be none. Takes room for the whole file, and writes the header.
-  FileWriter(Disk& disk, const std::string& path, const SafetensorsHeader& header);
+  // There must be none. Takes room for the whole file, and writes the header. idle: called now and then in a put that
+  // waits for the disk.
+  FileWriter(Disk& disk, const std::string& path, const SafetensorsHeader& header, std::function<void()> idle = {});
   void put(const void* data, size_t bytes);
   // The file is on the disk.
   FileSums finish();
@@ -52,7 +68,7 @@ class NewCheckpoint {
   NewCheckpoint(Disk& disk, const std::string& folder, int64_t step, uint64_t nonce);
 
   // One rank. The folders, if there is room for so many bytes of tensors. GSEL_ERR_STATE: there is a whole one of this
-  // step.
+  // step. What has its name is read for that, since its sums may be wrong.
   void begin(uint64_t bytes);
   // Of a file, while the checkpoint is written.
   std::string path_of(const std::string& file) const { return temporary_ + "/" + file; }
@@ -67,7 +83,7 @@ class NewCheckpoint {
   void undo() noexcept;
 
  private:
-  void refuse_existing();
+  void look_at_existing();
   void set_damaged_aside();
   bool name_latest() noexcept;
 
@@ -75,7 +91,7 @@ class NewCheckpoint {
   const std::string folder_, nonce_;
   const int64_t step_;
   const std::string final_, temporary_;
-  bool has_its_name_ = false, is_committed_ = false, has_latest_ = false;
+  bool replaces_damaged_ = false, has_its_name_ = false, is_committed_ = false, has_latest_ = false;
 };
 
 }  // namespace gsel::checkpoint

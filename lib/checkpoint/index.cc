@@ -246,4 +246,12 @@ Manifest Manifest::parse(std::string_view text, const std::string& file) {
   return manifest;
 }
 
+const ManifestFile& Manifest::file(const std::string& name, const std::string& path) const {
+  const auto listed = std::ranges::find(files, name, &ManifestFile::name);
+  if (listed == files.end())
+    throw Error(GSEL_ERR_PARSE, fmt::format("{} has no {}, which the checkpoint needs", path, name))
+        .at({path, 0, 0, name});
+  return *listed;
+}
+
 }  // namespace gsel::checkpoint

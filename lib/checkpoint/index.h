@@ -75,6 +75,8 @@ struct Manifest {
   static std::string text(int64_t step, const std::vector<std::string>& files);
   // GSEL_ERR_PARSE; also where the sum of the manifest itself, which is its last line, is another.
   static Manifest parse(std::string_view text, const std::string& file);
+  // path: of the manifest. GSEL_ERR_PARSE: it has no such file.
+  const ManifestFile& file(const std::string& name, const std::string& path) const;
 };
 
 }  // namespace gsel::checkpoint

@@ -6,10 +6,12 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/contents.h"
 #include "checkpoint/file_plan.h"
 #include "checkpoint/read_ahead.h"
+#include "checkpoint/rounds.h"
 #include "train/ranks/agree.h"
 
 namespace gsel::checkpoint {
@@ -17,17 +19,39 @@ namespace {
 
 constexpr size_t kMostDifferences = 10;
 
+// What the first rank finds, on every rank. That there is no checkpoint is the same error on every rank.
+CheckpointTexts find_together(Communicator& comm, Disk& disk, const std::string& given, StepRange steps) {
+  CheckpointTexts texts;
+  std::optional<Error> missing;
+  Rounds rounds(comm);
+  rounds.run("trainer's state", [&] {
+    if (comm.rank() == 0) try {
+        rounds.aside([&] { texts = find_checkpoint(disk, given, steps); });
+      } catch (const Error& e) {
+        if (e.code() != GSEL_ERR_NOT_FOUND) throw;
+        missing = e;
+      }
+  });
+  const std::string why = from_first(comm, missing ? missing->message() : "");
+  if (missing) throw *missing;
+  if (!why.empty()) throw Error(GSEL_ERR_NOT_FOUND, why).at({given, 0, 0, {}});
+  for (std::string* part : {&texts.path, &texts.manifest, &texts.index}) *part = from_first(comm, std::move(*part));
+  return texts;
+}
+
 class Loading {
  public:
   Loading(Communicator& comm, StateDict& state, const std::vector<UserState>& users, const std::string& optimizer,
-          const std::string& path, Disk& disk)
-      : comm_(comm), state_(state), users_(users), disk_(disk), optimizer_(optimizer), given_(path) {}
+          const CheckpointTexts& texts, Disk& disk)
+      : comm_(comm), state_(state), users_(users), disk_(disk), optimizer_(optimizer), texts_(texts) {}
 
   Loaded run(const std::function<void()>& begins_to_write) {
-    const std::string said = found_by_first();
-    together([&] { prepare(said); });
+    loaded_.path = texts_.path;
+    together([&](Rounds& rounds) { rounds.aside([&] { prepare(); }); });
+    const std::vector<BlockUse> uses = uses_of_all();
+    together([&](Rounds& rounds) { rounds.aside([&] { compare_blocks(uses); }); });
     begins_to_write();
-    together([&] { read_all(); });
+    together([&](Rounds& rounds) { read_all(rounds); });
     loaded_.numbers = contents_->index().numbers;
     return loaded_;
   }
@@ -35,59 +59,12 @@ class Loading {
  private:
   template <class Work>
   void together(Work&& work) {
-    on_all_ranks(comm_, "trainer's state", work);
+    Rounds rounds(comm_);
+    rounds.run("trainer's state", [&] { work(rounds); });
   }
 
-  // What find() gives rank 0. That there is no checkpoint is the same error on every rank.
-  std::string found_by_first() {
-    std::string said;
-    std::optional<Error> missing;
-    together([&] {
-      if (comm_.rank() == 0) try {
-          said = find();
-        } catch (const Error& e) {
-          if (e.code() != GSEL_ERR_NOT_FOUND) throw;
-          missing = e;
-        }
-    });
-    said = from_first(std::move(said));
-    if (!said.empty()) return said;
-    const std::string why = from_first(missing ? missing->message() : "");
-    if (missing) throw *missing;
-    throw Error(GSEL_ERR_NOT_FOUND, why).at({given_, 0, 0, {}});
-  }
-
-  // The checkpoint's path, manifest and index, each after its length.
-  std::string find() {
-    const CheckpointTexts found = find_checkpoint(disk_, given_);
-    std::string all;
-    for (const std::string* part : {&found.path, &found.manifest, &found.index}) {
-      const uint64_t bytes = part->size();
-      all.append(reinterpret_cast<const char*>(&bytes), sizeof bytes);
-      all += *part;
-    }
-    return all;
-  }
-
-  std::string from_first(std::string text) {
-    uint64_t bytes = gather_numbers(comm_, {text.size()}).front();
-    text.resize(bytes);
-    comm_.collective_on_host(
-        make_collective(GSEL_COLLECTIVE_BROADCAST, text.data(), text.data(), bytes, GSEL_U8, 0, 0));
-    return text;
-  }
-
-  void prepare(std::string_view said) {
-    const auto take = [&said] {
-      uint64_t bytes = 0;
-      std::memcpy(&bytes, said.data(), sizeof bytes);
-      const std::string text(said.substr(sizeof bytes, bytes));
-      said.remove_prefix(sizeof bytes + bytes);
-      return text;
-    };
-    CheckpointTexts texts{take(), take(), take()};
-    contents_.emplace(disk_, texts);
-    loaded_.path = texts.path;
+  void prepare() {
+    contents_.emplace(disk_, texts_);
     match();
     for (const UserState& user : users_) plan_user(user);
     for (size_t part = 0; part < state_.held().size(); ++part) plan(part);
@@ -95,6 +72,9 @@ class Loading {
       if (state_.is_in_bytes(held)) check_blocks(held);
     for (auto& [file, reads] : reads_)
       std::ranges::stable_sort(reads, {}, [](const PartRead& read) { return read.from.offset; });
+    user_order_.resize(users_.size());
+    std::iota(user_order_.begin(), user_order_.end(), size_t{0});
+    std::ranges::sort(user_order_, {}, [this](size_t u) { return user_reads_[u].offset; });
   }
 
   // Which tensor of the checkpoint each of the trainer's is.
@@ -156,6 +136,7 @@ class Loading {
   }
 
   int32_t writer_of(const UserState& user) const { return user.is_of_rank ? comm_.rank() : 0; }
+  std::string file_of(size_t user) const { return name_of_file(writer_of(users_[user])); }
 
   void plan_user(const UserState& user) {
     const FileRead read = contents_->find_user({user.name, user.is_of_rank}, writer_of(user));
@@ -221,29 +202,85 @@ class Loading {
         .at({loaded_.path, 0, 0, name});
   }
 
-  void read_all() {
+  // ---- blocks of which no rank reads each byte ----
+
+  enum BlockUse : uint8_t { unread, in_parts, whole };
+
+  // Of every block of all files, in the order of the manifest: the most that any rank reads of it. A collective.
+  std::vector<BlockUse> uses_of_all() {
+    std::vector<BlockUse> uses;
+    for (const ManifestFile& file : contents_->manifest().files) add_uses(file, uses);
+    comm_.collective_on_host(
+        make_collective(GSEL_COLLECTIVE_ALLREDUCE, uses.data(), uses.data(), uses.size(), GSEL_U8, GSEL_MAX, 0));
+    return uses;
+  }
+
+  void add_uses(const ManifestFile& file, std::vector<BlockUse>& uses) {
+    const size_t first = uses.size();
+    uses.resize(first + file.sums.blocks.size(), unread);
+    BlockWalk walk(file.sums.bytes);
+    const auto add = [&](uint64_t offset, uint64_t bytes) {
+      walk.add(offset, bytes, [&](const BlockWalk::Part& part) {
+        uses[first + part.block] = part.is_whole && part.ends ? whole : in_parts;
+      });
+    };
+    if (!reads_.contains(file.name) &&
+        std::ranges::none_of(user_order_, [&](size_t u) { return file_of(u) == file.name; }))
+      return;
+    add(0, contents_->data_at(file.name));
+    for (const PartRead& read : reads_[file.name]) add(read.from.offset, read.from.bytes);
+    for (const size_t u : user_order_)
+      if (file_of(u) == file.name) add(user_reads_[u].offset, user_reads_[u].bytes);
+  }
+
+  // Each rank compares some of those that are read in parts only.
+  void compare_blocks(const std::vector<BlockUse>& uses) {
+    std::vector<FilePiece> pieces;
+    std::vector<const ManifestFile*> files;  // by piece
+    size_t block_of_all = 0, turn = 0;
+    for (const ManifestFile& file : contents_->manifest().files)
+      for (size_t block = 0; block < file.sums.blocks.size(); ++block) {
+        if (uses[block_of_all++] != in_parts) continue;
+        if (turn++ % static_cast<size_t>(comm_.world_size()) != static_cast<size_t>(comm_.rank())) continue;
+        const uint64_t end = std::min((block + 1) * kBlockBytes, file.sums.bytes);
+        for (uint64_t at = block * kBlockBytes; at < end;) {
+          const size_t some = ReadAhead::piece_bytes(at, end - at);
+          pieces.push_back({&contents_->open(file.name), at, some});
+          files.push_back(&file);
+          at += some;
+        }
+      }
+    ReadAhead ahead(pieces);
+    std::optional<BlockComparer> comparer;
+    for (size_t p = 0; p < pieces.size(); ++p) {
+      if (p == 0 || files[p] != files[p - 1]) comparer.emplace(contents_->path_of(files[p]->name), files[p]->sums);
+      comparer->add(pieces[p].offset, ahead.next(), pieces[p].bytes);
+      loaded_.bytes_compared += pieces[p].bytes;
+    }
+  }
+
+  // ---- the state ----
+
+  void read_all(Rounds& rounds) {
     std::vector<FilePiece> pieces;
     for_each_piece([&](const std::string& file, const FileRead& piece, size_t) {
       pieces.push_back({&contents_->open(file), piece.offset, static_cast<size_t>(piece.bytes)});
     });
-    ReadAhead ahead(std::move(pieces));
+    state_.begin_writing();
+    ReadAhead ahead(std::move(pieces), rounds.idle());
     for_each_piece([&](const std::string& file, const FileRead& piece, size_t part) {
       const char* const data = ahead.next();
       contents_->compare(file, piece.offset, data, static_cast<size_t>(piece.bytes));
       state_.write(state_.held()[part].some(piece.local, static_cast<int64_t>(piece.bytes / sizeof(float))),
                    reinterpret_cast<const float*>(data));
       loaded_.bytes_read += piece.bytes;
+      rounds.go_on();
     });
-    read_users();
-  }
-
-  // They are the last in their files, and sums are compared in the order of the bytes.
-  void read_users() {
-    std::vector<size_t> order(users_.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::ranges::sort(order, {}, [this](size_t u) { return user_reads_[u].offset; });
-    for (const size_t u : order)
-      contents_->read(name_of_file(writer_of(users_[u])), user_reads_[u].offset, users_[u].data, users_[u].bytes);
+    // They are the last in their files, and sums are compared in the order of the bytes.
+    rounds.aside([&] {
+      for (const size_t u : user_order_)
+        contents_->read(file_of(u), user_reads_[u].offset, users_[u].data, users_[u].bytes);
+    });
   }
 
   // In the order of the bytes in the files.
@@ -262,19 +299,55 @@ class Loading {
   StateDict& state_;
   const std::vector<UserState>& users_;
   Disk& disk_;
-  const std::string optimizer_, given_;
+  const std::string& optimizer_;
+  const CheckpointTexts& texts_;
   Loaded loaded_;
   std::optional<Contents> contents_;
   std::vector<size_t> of_tensor_;                       // of the checkpoint, by the trainer's
   std::map<std::string, std::vector<PartRead>> reads_;  // by file
-  std::vector<FileRead> user_reads_;
+  std::vector<FileRead> user_reads_;                    // by index in users_
+  std::vector<size_t> user_order_;                      // indices, by offset
 };
 
 }  // namespace
 
+std::string from_first(Communicator& comm, std::string text) {
+  uint64_t bytes = gather_numbers(comm, {text.size()}).front();
+  text.resize(bytes);
+  comm.collective_on_host(make_collective(GSEL_COLLECTIVE_BROADCAST, text.data(), text.data(), bytes, GSEL_U8, 0, 0));
+  return text;
+}
+
+bool is_damage(Communicator& comm, const Error& failure) {
+  enum : uint64_t { of_another_rank, damage, other };
+  const uint64_t mine = failure.code() == GSEL_ERR_PEER    ? of_another_rank
+                        : failure.code() == GSEL_ERR_PARSE ? damage
+                                                           : other;
+  const std::vector<uint64_t> all = gather_numbers(comm, {mine});
+  return *std::ranges::max_element(all) == damage;
+}
+
 Loaded load(Communicator& comm, StateDict& state, const std::vector<UserState>& users, const std::string& optimizer,
             const std::string& path, Disk& disk, const std::function<void()>& begins_to_write) {
-  return Loading(comm, state, users, optimizer, path, disk).run(begins_to_write);
+  StepRange steps;
+  std::optional<Error> damage;  // of the newest
+  while (true) {
+    CheckpointTexts texts;
+    try {
+      texts = find_together(comm, disk, path, steps);
+    } catch (const Error&) {
+      if (damage) throw Error(*damage);
+      throw;
+    }
+    try {
+      return Loading(comm, state, users, optimizer, texts, disk).run(begins_to_write);
+    } catch (const Error& e) {
+      if (texts.path == path || !is_damage(comm, e)) throw;
+      log(GSEL_LOG_WARN, "checkpoint", "{} is damaged, and an older one is looked for: {}", texts.path, e.message());
+      if (!damage) damage = e;
+      steps.end = step_of(texts.path);
+    }
+  }
 }
 
 }  // namespace gsel::checkpoint

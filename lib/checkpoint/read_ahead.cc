@@ -5,6 +5,7 @@
 
 #include "base/align.h"
 #include "base/threads.h"
+#include "checkpoint/idle_wait.h"
 
 namespace gsel::checkpoint {
 namespace {
@@ -26,10 +27,11 @@ size_t ReadAhead::piece_bytes(uint64_t offset, uint64_t bytes) {
   return static_cast<size_t>(std::min(room, bytes));
 }
 
-ReadAhead::ReadAhead(std::vector<FilePiece> pieces) : pieces_(std::move(pieces)) {
+ReadAhead::ReadAhead(std::vector<FilePiece> pieces, std::function<void()> idle)
+    : pieces_(std::move(pieces)), idle_(std::move(idle)) {
   uint64_t bytes = 0;
   for (const FilePiece& piece : pieces_) bytes += piece.bytes;
-  if (bytes > kBlockBytes) thread_ = request_thread([this] { work(); });
+  if (bytes > kBlockBytes || (idle_ && bytes > 0)) thread_ = request_thread([this] { work(); });
 }
 
 ReadAhead::~ReadAhead() {
@@ -56,7 +58,7 @@ void ReadAhead::advance() {
     std::unique_lock lock(mutex_);
     if (block_) ++n_taken_;
     changed_.notify_all();
-    changed_.wait(lock, [this] { return n_filled_ > n_taken_; });
+    idle_wait(changed_, lock, idle_, [this] { return n_filled_ > n_taken_; });
     block_ = &blocks_[n_taken_ % kMostBlocks];
   } else {
     block_ = blocks_.data();

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -31,8 +32,9 @@ class ReadAhead {
   // but never a part of an f32. bytes: a multiple of 4.
   static size_t piece_bytes(uint64_t offset, uint64_t bytes);
 
-  // Nobody else may read the files while the object lives. No thread is started for less than a block.
-  explicit ReadAhead(std::vector<FilePiece> pieces);
+  // Nobody else may read the files while the object lives. idle: called now and then in a call that waits for the disk.
+  // Without it no thread is started for less than a block.
+  explicit ReadAhead(std::vector<FilePiece> pieces, std::function<void()> idle = {});
   ~ReadAhead();  // waits for the read under way
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
@@ -53,6 +55,7 @@ class ReadAhead {
   void work() noexcept;
 
   const std::vector<FilePiece> pieces_;
+  const std::function<void()> idle_;
   std::array<Block, kMostBlocks> blocks_;  // used in turn
   size_t at_ = 0;                          // next piece
   size_t used_ = 0;                        // bytes of the block that the caller has

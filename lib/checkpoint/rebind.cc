@@ -4,11 +4,14 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/load.h"
+#include "checkpoint/rounds.h"
 #include "train/ranks/agree.h"
 
 namespace gsel::checkpoint {
@@ -32,32 +35,75 @@ void check_optimizer(Communicator& comm, const std::string& had, const std::stri
           .about_rank(static_cast<int32_t>(i / 2));
 }
 
+// The checkpoint that these ranks have saved last, if it is in the folder: one that another run, or this one before it
+// went back, has saved is not what follows from their state. Empty: there is none.
+NamedStep last_saved(Trainer& made, const std::string& folder, Disk& disk) {
+  Communicator& comm = made.comm();
+  const std::vector<uint64_t> all = gather_numbers(comm, {static_cast<uint64_t>(made.last_saved() + 1)});
+  NamedStep saved{{}, static_cast<int64_t>(*std::ranges::max_element(all)) - 1};
+  if (folder.empty() || saved.step < 0) return saved;
+  Rounds rounds(comm);
+  rounds.run("list of checkpoints", [&] {
+    if (comm.rank() != 0) return;
+    rounds.aside([&] {
+      try {
+        saved = newest_checkpoint(disk, folder, {saved.step, saved.step + 1}).value_or(saved);
+      } catch (const Error& e) {  // the ranks may have the state
+        log(GSEL_LOG_WARN, "checkpoint", "{}", e.message());
+      }
+    });
+  });
+  saved.path = from_first(comm, saved.path);
+  return saved;
+}
+
+gsel_rebind_report report_of(int32_t source, int64_t step, uint64_t bytes) {
+  gsel_rebind_report report{};
+  report.source = source;
+  report.step = step;
+  report.bytes_moved = bytes;
+  return report;
+}
+
+std::optional<gsel_rebind_report> take_from_ranks(Trainer& made, StateOffers& offers, int64_t first_step) {
+  StateDict into = made.state_dict();
+  const std::optional<MovedState> moved = move_state(made.comm(), offers, into, first_step);
+  if (!moved) return {};
+  made.take_over(moved->numbers);
+  return report_of(GSEL_REBIND_FROM_RANKS, moved->numbers.step, moved->bytes_moved);
+}
+
+gsel_rebind_report take_from_folder(Trainer& made, const std::string& path, Disk& disk) {
+  const gsel_checkpoint_report loaded = load(made, path, disk, false);
+  return report_of(GSEL_REBIND_FROM_CHECKPOINT, loaded.step, loaded.bytes);
+}
+
+// The newest state there is: of the ranks, or what they have saved.
+gsel_rebind_report take_newest(Trainer& made, StateOffers& offers, const std::string& folder, Disk& disk) {
+  if (const NamedStep saved = last_saved(made, folder, disk); !saved.path.empty()) {
+    if (const auto taken = take_from_ranks(made, offers, saved.step)) return *taken;
+    try {
+      return take_from_folder(made, saved.path, disk);
+    } catch (const Error& e) {
+      if (!is_damage(made.comm(), e)) throw;
+      log(GSEL_LOG_WARN, "checkpoint", "{} is damaged, and is left out: {}", saved.path, e.message());
+    }
+  }
+  if (const auto taken = take_from_ranks(made, offers, 0)) return *taken;
+  if (!folder.empty()) return take_from_folder(made, folder, disk);  // says what is wrong there
+  throw Error(GSEL_ERR_NOT_FOUND,
+              offers.newest < 0
+                  ? "no rank has a whole state, and no folder of checkpoints was given; set train.elastic = \"on\", "
+                    "or train.redundancy = 1, or give a folder"
+                  : fmt::format("of {} before step {} a part is on no rank, and no folder of checkpoints was given; "
+                                "set train.redundancy = 1, or give a folder",
+                                offers.missing.empty() ? "the state" : in_quotes(offers.missing), offers.newest));
+}
+
 gsel_rebind_report take_state(Trainer& made, StateOffers& offers, int64_t reached, const std::string& folder,
                               Disk& disk) {
   const double began = os::now_seconds();
-  StateDict into = made.state_dict();
-  gsel_rebind_report report{};
-  const std::optional<MovedState> moved = move_state(made.comm(), offers, into);
-  if (moved) {
-    made.take_over(moved->numbers);
-    report.source = GSEL_REBIND_FROM_RANKS;
-    report.step = moved->numbers.step;
-    report.bytes_moved = moved->bytes_moved;
-  } else {
-    if (folder.empty())
-      throw Error(
-          GSEL_ERR_NOT_FOUND,
-          offers.newest < 0
-              ? "no rank has a whole state, and no folder of checkpoints was given; set train.elastic = \"on\", "
-                "or train.redundancy = 1, or give a folder"
-              : fmt::format("of {} before step {} a part is on no rank, and no folder of checkpoints was given; "
-                            "set train.redundancy = 1, or give a folder",
-                            offers.missing.empty() ? "the state" : in_quotes(offers.missing), offers.newest));
-    const gsel_checkpoint_report loaded = load(made, folder, disk, false);
-    report.source = GSEL_REBIND_FROM_CHECKPOINT;
-    report.step = loaded.step;
-    report.bytes_moved = loaded.bytes;
-  }
+  gsel_rebind_report report = take_newest(made, offers, folder, disk);
   const auto furthest = gather_numbers(made.comm(), {static_cast<uint64_t>(reached)});
   report.lost_steps = std::max<int64_t>(0, static_cast<int64_t>(*std::ranges::max_element(furthest)) - report.step);
   report.move_seconds = os::now_seconds() - began;

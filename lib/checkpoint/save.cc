@@ -2,11 +2,13 @@
 #include "checkpoint/save.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/file_plan.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/rounds.h"
 #include "train/ranks/agree.h"
 
 namespace gsel::checkpoint {
@@ -28,8 +30,8 @@ class Saving : public BegunSave {
     index_.optimizer = optimizer;
     for (const StateTensor& tensor : state_.tensors) index_.tensors.push_back({tensor.name, tensor.shape});
     plan();
-    together([&] {
-      if (is_first()) checkpoint_.begin(total_bytes_);
+    together([&](Rounds& rounds) {
+      if (is_first()) rounds.aside([&] { checkpoint_.begin(total_bytes_); });
     });
   }
 
@@ -43,11 +45,11 @@ class Saving : public BegunSave {
 
   uint64_t finish(Communicator& comm) override {
     comm_ = &comm;
-    together([&] { write_own(); });
+    together([&](Rounds& rounds) { write_own(rounds); });
     const std::vector<std::string> items = gather_items();
     is_finished_ = true;  // the files are the first rank's now, which names them or removes all
-    together([&] {
-      if (is_first()) commit(items);
+    together([&](Rounds& rounds) {
+      if (is_first()) rounds.aside([&] { commit(items); });
     });
     return file_.bytes();
   }
@@ -55,7 +57,8 @@ class Saving : public BegunSave {
  private:
   template <class Work>
   void together(Work&& work) {
-    on_all_ranks(*comm_, "checkpoint", work);
+    Rounds rounds(*comm_);
+    rounds.run("checkpoint", [&] { work(rounds); });
   }
   bool is_first() const { return rank_ == 0; }
   bool writes(const UserState& user) const { return user.is_of_rank || is_first(); }
@@ -101,20 +104,22 @@ class Saving : public BegunSave {
     for (const uint64_t bytes : gather_numbers(*comm_, {file_.bytes()})) total_bytes_ += bytes;
   }
 
-  void write_own() {
+  void write_own(Rounds& rounds) {
     if (!has_file()) return;
-    FileWriter file(disk_, checkpoint_.path_of(file_.name), file_.header);
+    std::optional<FileWriter> file;
+    rounds.aside([&] { file.emplace(disk_, checkpoint_.path_of(file_.name), file_.header, rounds.idle()); });
     std::vector<float> chunk;
     for (size_t p = 0; p < state_.parts.size(); ++p)
       for (int64_t first = 0, all = state_.parts[p].region.count(); first < all; first += kBlockElems) {
         const int64_t count = std::min(kBlockElems, all - first);
         chunk.resize(static_cast<size_t>(count));
         state_.read(p, first, count, chunk.data());
-        file.put(chunk.data(), chunk.size() * sizeof(float));
+        file->put(chunk.data(), chunk.size() * sizeof(float));
+        rounds.go_on();
       }
     for (const UserState& user : state_.users)
-      if (writes(user)) file.put(user.data, user.bytes);
-    in_manifest_ = ManifestFile{file_.name, file.finish()}.text();
+      if (writes(user)) file->put(user.data, user.bytes);
+    rounds.aside([&] { in_manifest_ = ManifestFile{file_.name, file->finish()}.text(); });
   }
 
   // Of each rank: what the manifest says of its file, and its pieces. Only the first rank gets them.

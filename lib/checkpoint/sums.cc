@@ -4,8 +4,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include <algorithm>
-
 #include "base/error.h"
 
 namespace gsel::checkpoint {
@@ -59,30 +57,17 @@ FileSums FileSummer::sums() const {
 }
 
 void BlockComparer::add(uint64_t offset, const void* data, size_t bytes) {
-  const auto* from = static_cast<const char*>(data);
-  const size_t again = offset < at_ ? std::min<uint64_t>(bytes, at_ - offset) : 0;
-  from += again, offset += again, bytes -= again;
-  if (bytes > 0 && offset > at_) {
-    is_whole_ = offset % kBlockBytes == 0;
-    sum_.reset();
-    at_ = offset;
-  }
-  while (bytes > 0 && at_ < expected_.bytes) {
-    const size_t block = at_ / kBlockBytes;
-    const uint64_t begin = block * kBlockBytes, end = std::min(begin + kBlockBytes, expected_.bytes);
-    const size_t some = std::min<uint64_t>(bytes, end - at_);
-    if (is_whole_) sum_.add(from, some);
-    from += some, bytes -= some, at_ += some;
-    if (at_ < end) return;
-    if (is_whole_ && sum_.text() != expected_.blocks[block])
-      throw Error(GSEL_ERR_PARSE,
-                  fmt::format("{}, bytes {} to {}: the sum is {}, and the manifest says {}; the file has "
-                              "changed since it was written",
-                              path_, begin, end, sum_.text(), expected_.blocks[block]))
-          .at({path_, 0, 0, {}});
-    is_whole_ = true;
-    sum_.reset();
-  }
+  walk_.add(offset, bytes, [&](const BlockWalk::Part& part) {
+    if (!part.is_whole) return;
+    if (part.begins) sum_.reset();
+    sum_.add(static_cast<const char*>(data) + part.skip, part.bytes);
+    if (!part.ends || sum_.text() == expected_.blocks[part.block]) return;
+    const uint64_t begin = part.block * kBlockBytes, end = std::min(begin + kBlockBytes, expected_.bytes);
+    throw Error(GSEL_ERR_PARSE, fmt::format("{}, bytes {} to {}: the sum is {}, and the manifest says {}; the file has "
+                                            "changed since it was written",
+                                            path_, begin, end, sum_.text(), expected_.blocks[part.block]))
+        .at({path_, 0, 0, {}});
+  });
 }
 
 }  // namespace gsel::checkpoint

@@ -2,6 +2,7 @@
 // faults of a disk, and no changes that are made on purpose. Does not read or write.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -46,19 +47,52 @@ class FileSummer {
   Sum whole_, block_;
 };
 
-// Compares the blocks of a file that is read in ascending order: those of which each byte is given. Bytes that are
-// given again are passed over.
+// The blocks of a file whose bytes are given in ascending order. Bytes that are given again are passed over.
+class BlockWalk {
+ public:
+  explicit BlockWalk(uint64_t file_bytes) : file_bytes_(file_bytes) {}
+
+  // Bytes of one block, `skip` after the first of those that were given. is_whole: with these all were given from the
+  // beginning of the block on.
+  struct Part {
+    size_t block, skip, bytes;
+    bool is_whole, begins, ends;
+  };
+  template <class Use>
+  void add(uint64_t offset, uint64_t bytes, Use&& use) {
+    const uint64_t end = std::min(offset + bytes, file_bytes_);
+    if (offset > at_) {
+      at_ = offset;
+      is_whole_ = false;
+    }
+    while (at_ < end) {
+      const uint64_t block = at_ / kBlockBytes, block_end = std::min((block + 1) * kBlockBytes, file_bytes_);
+      const bool begins = at_ == block * kBlockBytes;
+      is_whole_ = is_whole_ || begins;
+      const uint64_t some = std::min(end, block_end) - at_, skip = at_ - offset;
+      at_ += some;
+      use(Part{block, skip, some, is_whole_, begins, at_ == block_end});
+    }
+  }
+
+ private:
+  const uint64_t file_bytes_;
+  uint64_t at_ = 0;  // next byte
+  bool is_whole_ = true;
+};
+
+// Compares the blocks of a file that is read in ascending order: those of which each byte is given.
 class BlockComparer {
  public:
-  BlockComparer(std::string path, FileSums expected) : path_(std::move(path)), expected_(std::move(expected)) {}
+  BlockComparer(std::string path, FileSums expected)
+      : path_(std::move(path)), expected_(std::move(expected)), walk_(expected_.bytes) {}
   // GSEL_ERR_PARSE with file and offset of the block.
   void add(uint64_t offset, const void* data, size_t bytes);
 
  private:
   const std::string path_;
   const FileSums expected_;
-  uint64_t at_ = 0;       // next byte
-  bool is_whole_ = true;  // its block was given from the beginning on
+  BlockWalk walk_;
   Sum sum_;
 };
 

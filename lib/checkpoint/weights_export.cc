@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "base/text.h"
+#include "checkpoint/rounds.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/weights.h"
 #include "device/formulas/floats.h"
@@ -66,8 +67,11 @@ class WeightExport {
       on_all_ranks(trainer_.comm(), "file of weights", [&] { take_room(); });
       alone([&] { begin(); });
       for (const size_t source : order_) write(source);
-      alone([&] { commit(); });
-      check_all_succeeded(trainer_.comm(), failure_, "file of weights");
+      Rounds rounds(trainer_.comm());
+      rounds.run("file of weights", [&] {
+        if (failure_) throw Error(*failure_);
+        if (writes()) rounds.aside([&] { commit(); });
+      });
     } catch (...) {
       undo();
       throw;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "base/text.h"
+#include "checkpoint/rounds.h"
 #include "checkpoint/weights.h"
 #include "checkpoint/weights_match.h"
 #include "device/formulas/floats.h"
@@ -163,20 +164,24 @@ class WeightLoading {
   gsel_weights_report run(const std::function<void()>& begins_to_write) {
     const WeightPlan plan = agreed_plan(trainer_, state_, map_);
     plan_ = &plan;
-    together([&] { files_.emplace(disk_, path_); });
-    together([&] { match_.emplace(plan, params_, map_.weights.rules, map_.weights.prefix, *files_, path_); });
+    aside([&] { files_.emplace(disk_, path_); });
+    aside([&] { match_.emplace(plan, params_, map_.weights.rules, map_.weights.prefix, *files_, path_); });
     check_agreement(trainer_.comm(), {Particular("file of weights", "headers with the sum " + files_->sum())});
-    together([&] { compare_copies(); });
+    aside([&] { compare_copies(); });
     begins_to_write();
-    together([&] { read_all(); });
+    Rounds rounds(trainer_.comm());
+    rounds.run(kMade, [&] { read_all(rounds); });
     count();
     return report_;
   }
 
  private:
-  template <class Work>
-  void together(Work&& work) {
-    on_all_ranks(trainer_.comm(), "trainer's weights", work);
+  static constexpr const char* kMade = "trainer's weights";
+
+  // On all ranks, for as long as the slowest disk takes.
+  void aside(const std::function<void()>& work) {
+    Rounds rounds(trainer_.comm());
+    rounds.run(kMade, [&] { rounds.aside(work); });
   }
 
   // Each rank a part of every copy.
@@ -207,7 +212,7 @@ class WeightLoading {
   }
 
   // In the order of the files.
-  void read_all() {
+  void read_all(Rounds& rounds) {
     std::vector<const StatePart*> parts;
     for (const StatePart& part : state_.held())
       if (is_filled(part)) parts.push_back(&part);
@@ -215,7 +220,7 @@ class WeightLoading {
       const WeightFiles::Tensor& tensor = tensor_of(pieces_of(*part).front());
       return std::pair(tensor.file, tensor.at);
     });
-    for (const StatePart* part : parts) read(*part);
+    for (const StatePart* part : parts) read(*part, rounds);
   }
 
   bool is_filled(const StatePart& part) const {
@@ -249,7 +254,7 @@ class WeightLoading {
     return std::max(most / row, int64_t{1}) * row;
   }
 
-  void read(const StatePart& part) {
+  void read(const StatePart& part, Rounds& rounds) {
     const int64_t row = row_of(part.region), most = staged_elems(part, row);
     // Whole rows, of which the part may begin in the middle.
     for (int64_t first = 0, end = 0; first < part.region.count(); first = end) {
@@ -258,6 +263,7 @@ class WeightLoading {
       some.region = part.region.part(first, end - first);
       some.first += first;
       staged_.resize(static_cast<size_t>(some.region.count()));
+      rounds.go_on();
       int64_t n = 0;
       for (const WeightPiece& piece : pieces_of(part)) {
         const WeightFiles::Tensor& tensor = tensor_of(piece);
@@ -318,7 +324,7 @@ WeightPlan agreed_plan(Trainer& trainer, const StateDict& state, const Config& m
   return std::move(*plan);
 }
 
-// An error while tensors are read leaves a mixture, with which no rank may go on.
+// An error while tensors are read leaves a mixture, from which no rank may go on.
 gsel_weights_report load_weights(Trainer& trainer, const std::string& path, const Config* map, Disk& disk) {
   check_weights_path(path);
   const double began = os::now_seconds();
@@ -330,7 +336,7 @@ gsel_weights_report load_weights(Trainer& trainer, const std::string& path, cons
     report.seconds = os::now_seconds() - began;
     return report;
   } catch (const Error& e) {
-    if (is_writing) trainer.end_with_mixture("weights were loaded in part: " + e.message());
+    if (is_writing) trainer.lose_state("weights were loaded in part: " + e.message());
     throw;
   }
 }

@@ -111,6 +111,7 @@ class Communicator {
   Communicator grow(const gsel_comm_options& given, const Config& settings);
   Communicator merge(const gsel_comm_options& given, bool high, const Config& settings);
   void set_timeout(double timeout_s);
+  double timeout_s() const { return joined_.timeout_s; }
 
   // Memory that all ranks can access.
   void* alloc(uint64_t bytes) { return backend_->alloc(bytes); }

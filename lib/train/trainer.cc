@@ -283,6 +283,7 @@ gsel_step_report Trainer::evaluate(int64_t first_sample, DataSource data) {
   if (!data.fill) data = data_;
   refuse_push(data);
   refuse_sample(first_sample);
+  executor_->refuse_lost_state();
   version_ = next_version();
   begin_joint_call(comm_, *executor_, JointCall::evaluate, first_sample);
   executor_->begin_evaluation(first_sample);
@@ -317,6 +318,7 @@ void Trainer::begin_evaluation(int64_t first_sample) {
   refuse_in_child();
   refuse_under_way("evaluate");
   refuse_sample(first_sample);
+  executor_->refuse_lost_state();
   version_ = next_version();
   begin_joint_call(comm_, *executor_, JointCall::evaluate, first_sample);
   executor_->begin_evaluation(first_sample);
@@ -393,6 +395,7 @@ void Trainer::infer(int32_t value, int64_t n_samples, DataSource data, void* dst
     fail(GSEL_ERR_ARG, "dst has {} bytes; value \"{}\" of {} has {} bytes", dst_bytes, wanted.name,
          with_noun(n_samples, "sample"), bytes);
   if (executor_->broken()) fail(GSEL_ERR_STATE, "an earlier step failed; free the trainer");
+  executor_->refuse_lost_state();
   if (!holds_params()) begin_joint_call(comm_, *executor_, JointCall::infer, value);
   executor_->settle_last_step();
   if (!inference_ || !inference_->fits(value, n_samples)) {
@@ -414,6 +417,7 @@ void Trainer::read_param(int32_t param, void* dst, size_t dst_bytes) {
   refuse_in_child();
   checked_read(param, dst, dst_bytes);
   refuse_under_way("read parameters");
+  executor_->refuse_lost_state();
   if (!holds_params()) begin_joint_call(comm_, *executor_, JointCall::read_param, param);
   executor_->settle_last_step();
   WholeParams(*executor_, *local_, program_).read(param, static_cast<float*>(dst));
@@ -427,6 +431,7 @@ void Trainer::read_gradient(int32_t param, void* dst, size_t dst_bytes) {
     fail(GSEL_ERR_UNSUPPORTED,
          "the optimizer of the embedder may have overwritten gradients; it is given them in its call");
   refuse_under_way("read gradients");
+  executor_->refuse_lost_state();
   if (!executor_->last_step()) fail(GSEL_ERR_STATE, "no step is finished yet; gradients are those of the last step");
   begin_joint_call(comm_, *executor_, JointCall::read_gradient, param);
   executor_->settle_last_step();
@@ -442,6 +447,7 @@ void Trainer::set_learning_rate(double rate) {
   if (!(rate >= 0) || !std::isfinite(rate))
     fail(GSEL_ERR_ARG, "learning_rate is {}; expected a finite number of at least 0", rate);
   refuse_under_way("set the learning rate");
+  executor_->refuse_lost_state();
   begin_joint_call(comm_, *executor_, JointCall::set_learning_rate, std::bit_cast<int64_t>(rate));
   executor_->settle_last_step();  // a repeated step uses its old rate
   optimizer_->set_learning_rate(rate);
@@ -480,6 +486,7 @@ StateDict Trainer::begin_state(JointCall call) {
   refuse_in_child();
   refuse_under_way(call == JointCall::save ? "save" : call == JointCall::load ? "load" : "read the state");
   if (executor_->broken()) fail(GSEL_ERR_STATE, "an earlier step failed; free the trainer");
+  if (call != JointCall::load) executor_->refuse_lost_state();
   if (call == JointCall::save || call == JointCall::load)
     refuse_formless_state();
   else
@@ -493,6 +500,7 @@ StateDict Trainer::begin_state(JointCall call) {
 // ---- a change of ranks --------------------------------------------------------------------------------------------
 
 void Trainer::begin_step() {
+  executor_->refuse_lost_state();
   version_ = next_version();
   begin_joint_call(comm_, *executor_, JointCall::step);
   if (keeps_copies() && !have_copies_of_now()) keep_copies();
@@ -549,6 +557,7 @@ std::unique_ptr<Trainer> Trainer::remade(Communicator& comm, const Config* confi
   auto made = std::make_unique<Trainer>(comm, model_, config ? *config : config_, data_, optimizer_->users());
   made->user_states_ = user_states_;
   made->given_states_ = given_states_;
+  made->last_saved_ = last_saved_;
   return made;
 }
 
@@ -588,6 +597,7 @@ StateDict Trainer::begin_params(JointCall call) {
   refuse_in_child();
   refuse_under_way(call == JointCall::load_weights ? "load weights" : "export weights");
   if (executor_->broken()) fail(GSEL_ERR_STATE, "an earlier step failed; free the trainer");
+  executor_->refuse_lost_state();
   begin_joint_call(comm_, *executor_, call);
   executor_->settle_last_step();
   if (call == JointCall::load_weights) mark_written();
@@ -611,6 +621,7 @@ TrainingNumbers Trainer::numbers() const {
 void Trainer::go_on_from(const TrainingNumbers& numbers) {
   TrainingNumbers next = numbers;
   next.revision = executor_->numbers().revision + 1;  // no copy that was made before is of this state
+  last_saved_->store(-1);
   take_over(next);
 }
 

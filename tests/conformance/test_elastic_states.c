@@ -143,15 +143,15 @@ static void writes_and_dies(rank_run* run) {
   gsel_comm_free(left);
 }
 
-static void what_was_written_between_steps_is_what_goes_on(void** state) {
-  (void)state;
+/* Three ranks, of which the last one kills itself. */
+static void in_three_of_which_one_dies(rank_body body, const char* more) {
   char config[1024];
-  snprintf(config, sizeof config, ZERO("3", ALL_SHARDED) LION "redundancy = 1\n");
+  snprintf(config, sizeof config, ZERO("3", ALL_SHARDED) LION "redundancy = 1\n%s", more);
   trial t = plain(config, NULL);
   rank_run* runs = ranks_prepare(3, &t);
   pid_t pids[3];
   int died[3];
-  for (int r = 0; r < 3; ++r) pids[r] = rank_fork(&runs[r], writes_and_dies);
+  for (int r = 0; r < 3; ++r) pids[r] = rank_fork(&runs[r], body);
   for (int r = 0; r < 3; ++r) {
     int status = 0;
     waitpid(pids[r], &status, 0);
@@ -161,11 +161,71 @@ static void what_was_written_between_steps_is_what_goes_on(void** state) {
   for (int r = 0; r < 3; ++r) assert_int_equal(died[r], r == 2 ? SIGKILL : 0);
 }
 
+static void what_was_written_between_steps_is_what_goes_on(void** state) {
+  (void)state;
+  in_three_of_which_one_dies(writes_and_dies, "");
+}
+
+/* ---- copies that are older than a checkpoint ---- */
+
+enum { SAVED_AT = 3, DIES_AT = 5 };
+static int saves; /* these ranks; else the folder is another run's */
+static const char* runs_folder(void) {
+  static _Thread_local char path[128];
+  snprintf(path, sizeof path, "%s/copies-%d", folder, saves);
+  return path;
+}
+
+static void dies_after_a_save(rank_run* run) {
+  session s;
+  gsel_error* err = NULL;
+  gsel_comm* left = NULL;
+  gsel_rebind_options options = GSEL_REBIND_OPTIONS_INIT;
+  gsel_rebind_report report = GSEL_REBIND_REPORT_INIT;
+  rank_ok(run, open_session(run, &s, &err), err);
+  for (int i = 0; i < DIES_AT; ++i) {
+    if (i == SAVED_AT && saves)
+      rank_ok(run, gsel_trainer_save(s.trainer, gsel_str_from(runs_folder()), NULL, NULL, &err), err);
+    rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  }
+  if (run->rank == 2) kill(getpid(), SIGKILL);
+  rank_fails(run, gsel_trainer_step(s.trainer, NULL, &err), err, GSEL_ERR_PEER, "rank ", 2);
+  err = NULL;
+  rank_ok(run, gsel_comm_shrink(s.comm, &left, &err), err);
+  options.folder = gsel_str_from(runs_folder());
+  rank_ok(run, gsel_trainer_rebind(s.trainer, left, &options, &report, &err), err);
+  rank_check(run, report.source == (saves ? GSEL_REBIND_FROM_CHECKPOINT : GSEL_REBIND_FROM_RANKS));
+  rank_check(run, report.step == (saves ? SAVED_AT : 0));
+  rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  close_session(&s);
+  gsel_comm_free(left);
+}
+
+static void is_another_run(rank_run* run) {
+  session s;
+  gsel_error* err = NULL;
+  rank_ok(run, open_session(run, &s, &err), err);
+  for (int i = 0; i < SAVED_AT; ++i) rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  rank_ok(run, gsel_trainer_save(s.trainer, gsel_str_from(runs_folder()), NULL, NULL, &err), err);
+  close_session(&s);
+}
+
+static void a_newer_checkpoint_of_these_ranks_goes_before_their_copies(void** state) {
+  (void)state;
+  saves = 1;
+  in_three_of_which_one_dies(dies_after_a_save, "redundancy_every = 10\n");
+  saves = 0;
+  trial t = plain(config_of(&kLayouts[0], ""), NULL);
+  as_threads(1, is_another_run, &t);
+  in_three_of_which_one_dies(dies_after_a_save, "redundancy_every = 10\n");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(another_optimizer_is_refused),
       cmocka_unit_test(a_state_that_was_loaded_in_part_is_nobodys),
       cmocka_unit_test(what_was_written_between_steps_is_what_goes_on),
+      cmocka_unit_test(a_newer_checkpoint_of_these_ranks_goes_before_their_copies),
   };
   return cmocka_run_group_tests_name("states of a change of ranks", tests, begin, end);
 }

@@ -35,6 +35,11 @@ Executor::Executor(const Model& model, const Program& program, const Config& con
 
 void Executor::refuse_broken() const {
   if (s_.broken) fail(GSEL_ERR_STATE, "an earlier step failed; free the trainer");
+  refuse_lost_state();
+}
+
+void Executor::refuse_lost_state() const {
+  if (!s_.lost_state.empty()) fail(GSEL_ERR_STATE, "{}; load a whole checkpoint, or free the trainer", s_.lost_state);
 }
 
 // ---- running a program ------------------------------------------------------------------------------------------
@@ -215,6 +220,7 @@ TrainingNumbers Executor::numbers() const {
 }
 
 void Executor::go_on_from(const TrainingNumbers& numbers) {
+  s_.lost_state.clear();
   s_.step = numbers.step;
   s_.updates = numbers.updates;
   s_.sample_of_step_0 = static_cast<uint64_t>(numbers.first_sample) - samples_of(numbers.step, s_.config);
@@ -224,7 +230,7 @@ void Executor::go_on_from(const TrainingNumbers& numbers) {
 }
 
 bool Executor::has_whole_state() const {
-  if (s_.validation.is_open || s_.is_mixture) return false;
+  if (s_.validation.is_open || s_.is_mixture || !s_.lost_state.empty()) return false;
   if (s_.run != &s_.training || (!s_.under_way && !s_.broke_in_step)) return true;
   const std::vector<gsel_instr>& step = s_.program().step;
   const auto end = step.begin() + static_cast<int64_t>(std::min(s_.run->position + 1, step.size()));
@@ -261,11 +267,6 @@ double Executor::largest_of_replica(double mine) {
 }
 
 // ---- failures ---------------------------------------------------------------------------------------------------
-
-void Executor::end_with_mixture(std::string_view reason) noexcept {
-  s_.is_mixture = true;
-  end_all(reason);
-}
 
 // Without it other ranks would wait for this one until their timeout. Sends them the reason immediately and ends this
 // rank's own calls.

@@ -33,8 +33,8 @@ class Executor {
   // Aborts the communicators of all axes: all calls fail on every rank, and no step can follow. about: the rank that
   // failed, -1 for this one.
   void end_all(std::string_view reason, int32_t about = -1) noexcept;
-  // The same, and the state is not whole any more.
-  void end_with_mixture(std::string_view reason) noexcept;
+  // The state is not whole any more: all is refused but go_on_from, which says that another one is in its place.
+  void lose_state(const std::string& reason) { s_.lost_state = reason; }
   // Between steps: makes the last step final. A collective of the pipeline if the step was optimistic.
   void settle_last_step();
 
@@ -50,6 +50,8 @@ class Executor {
 
   bool under_way() const { return s_.under_way; }
   bool broken() const { return s_.broken; }
+  // GSEL_ERR_STATE: the state is lost.
+  void refuse_lost_state() const;
   // Whether parameters and states are those of the beginning of step numbers().step: false inside a step that has
   // stepped buckets, also where it failed there, and while an optimistic step is not validated.
   bool has_whole_state() const;

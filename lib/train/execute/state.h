@@ -238,7 +238,8 @@ struct Runs {
   Run* run = &training;  // under way, or the last one
   bool under_way = false, broken = false;
   bool broke_in_step = false;  // a training step was under way
-  bool is_mixture = false;     // a load, or the repetition of a step, has ended in the middle
+  bool is_mixture = false;     // the repetition of a step has ended in the middle
+  std::string lost_state;      // why the state is not whole since a load; empty: it is
 };
 
 // A collective on the stream of its axis; its times are known once the run has ended.

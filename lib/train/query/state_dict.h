@@ -63,6 +63,8 @@ class StateDict {
   // stay; and all that it has, from src. Return how many.
   int64_t read_own(int32_t tensor, int64_t first, int64_t count, float* dst);
   int64_t write_whole(int32_t tensor, int64_t first, int64_t count, const float* src);
+  // Parts of 8-bit blocks that were written before are forgotten.
+  void begin_writing() { partial_.clear(); }
 
  private:
   void add_bucket(int32_t bucket);

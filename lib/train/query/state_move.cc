@@ -81,7 +81,7 @@ class Mover {
  public:
   Mover(Communicator& comm, StateOffers& offers, StateDict& into) : comm_(comm), offers_(offers), into_(into) {}
 
-  std::optional<MovedState> run() {
+  std::optional<MovedState> run(int64_t first_step) {
     std::vector<int64_t> moments;
     for (const HeldState& held : offers_.mine)
       moments.insert(moments.end(), {held.numbers.step, held.numbers.revision});
@@ -92,6 +92,7 @@ class Mover {
     all.erase(std::ranges::unique(all).begin(), all.end());
     if (!all.empty()) offers_.newest = all.front().first;
     for (const Moment& moment : all) {
+      if (moment.first < first_step) break;
       gather(moment);
       std::string missing;
       const bool mine = plan(missing);
@@ -327,8 +328,8 @@ HeldState held_state(StateDict& dict, const TrainingNumbers& numbers) {
   return held;
 }
 
-std::optional<MovedState> move_state(Communicator& comm, StateOffers& offers, StateDict& into) {
-  return Mover(comm, offers, into).run();
+std::optional<MovedState> move_state(Communicator& comm, StateOffers& offers, StateDict& into, int64_t first_step) {
+  return Mover(comm, offers, into).run(first_step);
 }
 
 }  // namespace gsel

@@ -33,14 +33,15 @@ struct MovedState {
 };
 
 // A collective. Each rank offers what it has, of any steps; `into` gets the newest state that the ranks have whole
-// together. nullopt, and nothing is written: there is none; `missing` then names a tensor that is not whole, of the
-// newest step that was offered. newest: that step, -1 if nothing was offered.
+// together, of those not before first_step, which is the same on all ranks. nullopt, and nothing is written: there is
+// none; `missing` then names a tensor that is not whole, of the newest step that was offered. newest: that step, -1 if
+// nothing was offered.
 struct StateOffers {
   std::vector<HeldState> mine;
   int64_t newest = -1;
   std::string missing;
 };
-std::optional<MovedState> move_state(Communicator& comm, StateOffers& offers, StateDict& into);
+std::optional<MovedState> move_state(Communicator& comm, StateOffers& offers, StateDict& into, int64_t first_step = 0);
 
 // Regions as numbers, to be sent.
 void put_region(std::vector<int64_t>& numbers, const Region& region);

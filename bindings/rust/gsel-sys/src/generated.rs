@@ -472,6 +472,7 @@ pub struct gsel_checkpoint_report {
     pub seconds: f64,
     pub blocked_seconds: f64,
     pub copy_seconds: f64,
+    pub compared_bytes: u64,
 }
 unsafe impl crate::Sized32 for gsel_checkpoint_report {}
 #[repr(C)]

@@ -370,6 +370,8 @@ pub struct CheckpointReport {
     pub blocked_seconds: f64,
     /// Of a save in the background: the copy of the state, in `blocked_seconds`.
     pub copy_seconds: f64,
+    /// Of a load: bytes that this rank read besides, for the sums of blocks that no rank needs as a whole.
+    pub compared_bytes: u64,
 }
 
 impl CheckpointReport {
@@ -381,6 +383,7 @@ impl CheckpointReport {
             seconds: out.seconds,
             blocked_seconds: out.blocked_seconds,
             copy_seconds: out.copy_seconds,
+            compared_bytes: out.compared_bytes,
         }
     }
 }

@@ -24,7 +24,7 @@ fields!(gsel_work: struct_size, reserved, kind, reserved2, ticket, call, input);
 fields!(gsel_memory_part: struct_size, offloaded, name, forecast_bytes, peak_bytes);
 fields!(gsel_breach: struct_size, reserved, kind, layer, callback, buffer, index, n_dims, element, coordinates, found, expected, text);
 fields!(gsel_model_check_options: struct_size, skip, data, data_user_data, n_samples, first_sample, index_limit, seed, tensor_ranks, differences, optimizer);
-fields!(gsel_checkpoint_report: struct_size, reserved, step, bytes, needed_bytes, seconds, blocked_seconds, copy_seconds);
+fields!(gsel_checkpoint_report: struct_size, reserved, step, bytes, needed_bytes, seconds, blocked_seconds, copy_seconds, compared_bytes);
 fields!(gsel_checkpoint_options: struct_size, reserved, keep, reserved2);
 fields!(gsel_checkpoint_tool_options: struct_size, flags, progress, user_data);
 fields!(gsel_checkpoint_info: struct_size, reserved, path, optimizer, step, updates, learning_rate, loss_scale, n_entries, n_files, entry_bytes, file_bytes);
