@@ -124,7 +124,8 @@ GSEL_API gsel_status gsel_trainer_add_state(gsel_trainer *trainer, gsel_str name
 #define GSEL_REBIND_FROM_CHECKPOINT 2
 
 /* config  for the new ranks; NULL: as before, with which `auto` sizes of the mesh become others
- * folder  of checkpoints, in case the ranks do not have the state; a gsel_str of no bytes: none */
+ * folder  of checkpoints, in case the ranks do not have the state, or an older one than the last that they have saved
+ *         there; a gsel_str of no bytes: none, or that of the first rank that gives one */
 typedef struct gsel_rebind_options {
   uint32_t struct_size;
   uint32_t reserved;

@@ -40,8 +40,8 @@ GSEL_API void gsel_weights_report_init(gsel_weights_report *report, size_t struc
  * model, with file and line); GSEL_ERR_PARSE with file and place; GSEL_ERR_MISMATCH (parameters without tensors,
  * tensors without parameters, other shapes or types, copies that differ: all in one error, the first ten of each; or
  * ranks have different maps or files, or another rank makes another call); GSEL_ERR_IO. On the other ranks the same, or
- * GSEL_ERR_PEER with the text. Nothing is changed by these, except that after an error while the tensors themselves are
- * read, trainer and communicator are broken on every rank. Since 0.1. */
+ * GSEL_ERR_PEER with the text. Nothing is changed by these, except that an error while the tensors themselves are
+ * read leaves no whole state on any rank: calls are GSEL_ERR_STATE then, until a checkpoint is loaded. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_load_weights(gsel_trainer *trainer, gsel_str path, const gsel_config *map,
                                                gsel_weights_report *report, gsel_error **err);
 

@@ -21,6 +21,7 @@ namespace {
 
 gsel_state& current(gsel_state* given) {
   gsel_state& state = gsel::required(given, "state");
+  state.trainer().refuse_lost_state();
   if (state.trainer().version() != state.version)
     gsel::fail(GSEL_ERR_STATE, "the trainer has gone on since gsel_state_open; open its state again");
   return state;

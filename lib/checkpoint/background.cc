@@ -10,6 +10,7 @@
 #include "base/os.h"
 #include "base/threads.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
 #include "train/ranks/agree.h"
 
 namespace gsel::checkpoint {
@@ -85,15 +86,22 @@ void BackgroundSave::refuse_under_way(Communicator& comm) const {
   });
 }
 
+// One that broke, as where a rank was stopped for too long, is of no use any more. All ranks have to agree.
 void BackgroundSave::make_own_comm(Communicator& comm) {
-  if (!comm_) {
-    comm_.emplace(*comm.split_inside(0, comm.rank(), "checkpoints", true));
-    comm_->set_timeout(std::max(comm.timeout_s(), kLeastTimeoutSeconds));
+  bool is_fit = comm_.has_value();
+  try {
+    if (comm_) comm_->throw_async_error();
+  } catch (const Error&) {
+    is_fit = false;
   }
+  if (all_succeed(comm, is_fit)) return;
+  comm_.reset();
+  comm_.emplace(*comm.split_inside(0, comm.rank(), "checkpoints", true));
+  comm_->set_timeout(std::max(comm.timeout_s(), kLeastTimeoutSeconds));
 }
 
-gsel_checkpoint_report BackgroundSave::begin(Trainer& trainer, const SaveTarget& target, Disk& disk) {
-  check_target(target);
+gsel_checkpoint_report BackgroundSave::begin(Trainer& trainer, const SaveTarget& given, Disk& disk) {
+  const SaveTarget target = target_of(trainer, given);
   const double began = os::now_seconds();
   StateDict dict = trainer.begin_state(JointCall::save);
   refuse_under_way(trainer.comm());
@@ -103,7 +111,8 @@ gsel_checkpoint_report BackgroundSave::begin(Trainer& trainer, const SaveTarget&
   const TrainingNumbers numbers = trainer.numbers();
   make_own_comm(trainer.comm());
   save_ = begin_save(trainer.comm(), snapshot_.saved(state), numbers, trainer.optimizer_name(), target, disk);
-  last_saved_ = trainer.last_saved_step();
+  history_ = trainer.save_history();
+  saves_ = {numbers.step, path_of_step(target.folder, numbers.step)};
   report_ = {sizeof(gsel_checkpoint_report), 0, numbers.step, 0, 0, 0, 0, 0, 0};
   try {
     on_all_ranks(trainer.comm(), "checkpoint", [&] {
@@ -127,7 +136,7 @@ gsel_checkpoint_report BackgroundSave::begin(Trainer& trainer, const SaveTarget&
 void BackgroundSave::write() noexcept {
   try {
     bytes_ = save_->finish(*comm_);
-    last_saved_->store(report_.step);
+    history_->saved(saves_);
     ended_ = os::now_seconds();
   } catch (...) {
     error_ = current_error();

@@ -67,7 +67,8 @@ class BackgroundSave {
   std::optional<Communicator> comm_;  // made by the first save
   Snapshot snapshot_;
   std::unique_ptr<BegunSave> save_;
-  std::shared_ptr<std::atomic<int64_t>> last_saved_;  // the trainer's
+  std::shared_ptr<SaveHistory> history_;  // the trainer's, as the save began
+  SaveHistory::Saved saves_;
   gsel_checkpoint_report report_{};
   double began_ = 0;
   uint64_t bytes_ = 0;  // with those that follow written by the thread, until it ends

@@ -14,8 +14,13 @@ void check_target(const SaveTarget& target) {
   if (target.keep < 0) fail(GSEL_ERR_ARG, "gsel_checkpoint_options.keep is {}; expected 0 or more", target.keep);
 }
 
-gsel_checkpoint_report save(Trainer& trainer, const SaveTarget& target, Disk& disk, BackgroundSave* other) {
-  check_target(target);
+SaveTarget target_of(const Trainer& trainer, const SaveTarget& given) {
+  check_target(given);
+  return {given.folder, given.keep, trainer.save_history()->damaged()};
+}
+
+gsel_checkpoint_report save(Trainer& trainer, const SaveTarget& given, Disk& disk, BackgroundSave* other) {
+  const SaveTarget target = target_of(trainer, given);
   const double began = os::now_seconds();
   StateDict state = trainer.begin_state(JointCall::save);
   if (other) other->refuse_under_way(trainer.comm());
@@ -23,7 +28,7 @@ gsel_checkpoint_report save(Trainer& trainer, const SaveTarget& target, Disk& di
   const uint64_t bytes = begin_save(trainer.comm(), saved_state(state, trainer.user_states()), numbers,
                                     trainer.optimizer_name(), target, disk)
                              ->finish(trainer.comm());
-  trainer.last_saved_step()->store(numbers.step);
+  trainer.save_history()->saved({numbers.step, path_of_step(target.folder, numbers.step)});
   const double seconds = os::now_seconds() - began;
   return {sizeof(gsel_checkpoint_report), 0, numbers.step, bytes, bytes, seconds, seconds, 0, 0};
 }
@@ -40,6 +45,7 @@ gsel_checkpoint_report load(Trainer& trainer, const std::string& path, Disk& dis
     const Loaded loaded =
         load(trainer.comm(), state, users, trainer.optimizer_name(), path, disk, [&is_writing] { is_writing = true; });
     trainer.go_on_from(loaded.numbers);
+    for (const std::string& damaged : loaded.damaged) trainer.save_history()->is_damaged(damaged);
     const double seconds = os::now_seconds() - began;
     return {sizeof(gsel_checkpoint_report),
             0,

@@ -13,6 +13,8 @@ namespace gsel::checkpoint {
 
 // Refuses what cannot be a target. GSEL_ERR_ARG.
 void check_target(const SaveTarget& target);
+// The same, with what the trainer knows of the folder.
+SaveTarget target_of(const Trainer& trainer, const SaveTarget& given);
 
 class BackgroundSave;
 

@@ -61,6 +61,8 @@ class Contents {
   void read(const std::string& file, uint64_t offset, void* dst, size_t bytes);
   // The two halves of that, for who reads on another thread. The file lives as long as this does.
   DiskFile& open(const std::string& file) { return *source(file).file; }
+  // The file without its header, for who compares blocks.
+  std::unique_ptr<DiskFile> raw(const std::string& file) { return files_.file(path_of(file)); }
   // Bytes of a file before its tensors.
   uint64_t data_at(const std::string& file) { return source(file).data_at; }
   void compare(const std::string& file, uint64_t offset, const void* data, size_t bytes);

@@ -27,13 +27,20 @@ std::string text_of_file(Disk& disk, const std::string& path, uint64_t most) {
   return text;
 }
 
-// Files have the sizes that the manifest says. text: of it.
+[[noreturn]] void fail_missing(const std::string& path) {
+  throw Error(GSEL_ERR_PARSE, path + " is missing").at({path, 0, 0, {}});
+}
+
+// Files have the sizes that the manifest says. text: of it. GSEL_ERR_PARSE where they have not, GSEL_ERR_IO where they
+// cannot be read.
 Manifest whole_manifest(Disk& disk, const std::string& path, std::string& text) {
   const std::string file = path + "/" + kManifestName;
+  if (!disk.exists(file)) fail_missing(file);
   text = text_of_file(disk, file, kMostManifestBytes);
   Manifest manifest = Manifest::parse(text, file);
   for (const ManifestFile& of : manifest.files) {
     const std::string name = path + "/" + of.name;
+    if (!disk.exists(name)) fail_missing(name);
     if (const uint64_t bytes = disk.open(name)->bytes(); bytes != of.sums.bytes)
       throw Error(GSEL_ERR_PARSE, fmt::format("{} has {} bytes, and the manifest says {}", name, bytes, of.sums.bytes))
           .at({name, 0, 0, {}});
@@ -44,7 +51,8 @@ Manifest whole_manifest(Disk& disk, const std::string& path, std::string& text) 
 // The index has the sum that the manifest says, too.
 CheckpointTexts whole_texts(Disk& disk, const std::string& path) {
   const std::string index_file = path + "/" + kIndexName;
-  CheckpointTexts texts{path, {}, {}};
+  CheckpointTexts texts;
+  texts.path = path;
   const Manifest manifest = whole_manifest(disk, path, texts.manifest);
   texts.index = text_of_file(disk, index_file, kMostIndexBytes);
   if (manifest.file(kIndexName, path + "/" + kManifestName).sums.whole !=
@@ -60,11 +68,9 @@ bool is_name_of_step(std::string_view name) {
 }
 
 // The newest first: all names are of one length.
-std::vector<std::string> names_of_steps(Disk& disk, const std::string& folder, StepRange steps = {}) {
+std::vector<std::string> names_of_steps(Disk& disk, const std::string& folder) {
   std::vector<std::string> names = disk.names(folder);
-  std::erase_if(names, [&](const std::string& name) {
-    return !is_name_of_step(name) || step_of(name) < steps.begin || step_of(name) >= steps.end;
-  });
+  std::erase_if(names, [](const std::string& name) { return !is_name_of_step(name); });
   std::ranges::reverse(names);
   return names;
 }
@@ -79,46 +85,15 @@ bool is_whole(Disk& disk, const std::string& path) {
   }
 }
 
-// Whether looking at it threw nothing. Else it is logged, and the first such error is in why.
-template <class Look>
-bool passes(const std::string& path, Look&& look, std::optional<Error>& why) {
-  try {
-    look();
-    return true;
-  } catch (const Error& e) {
-    log(GSEL_LOG_WARN, "checkpoint", "{} is no whole checkpoint, and is left out: {}", path, e.message());
-    if (!why) why = e;
-    return false;
-  }
-}
-
-bool has_its_sums(Disk& disk, const std::string& path, const ManifestFile& of) {
-  const auto file = disk.open(path + "/" + of.name);
-  FileSummer sums;
-  std::vector<char> block;
-  for (uint64_t at = 0; at < of.sums.bytes; at += block.size()) {
-    block.resize(std::min(kBlockBytes, of.sums.bytes - at));
-    file->read(at, block.data(), block.size());
-    sums.add(block.data(), block.size());
-  }
-  return sums.sums().whole == of.sums.whole;
-}
-
-// Of a folder: whether it is no checkpoint, which is not said when a file cannot be read. Reads all of its files.
+// Of a folder: whether it is no checkpoint, which is not said when a file cannot be read.
 bool is_damaged(Disk& disk, const std::string& path) {
-  const std::string manifest = path + "/" + kManifestName;
-  if (!disk.exists(manifest)) return true;
   try {
-    const Manifest parsed = Manifest::parse(text_of_file(disk, manifest, kMostManifestBytes), manifest);
-    for (const ManifestFile& of : parsed.files)
-      if (!disk.exists(path + "/" + of.name) || disk.open(path + "/" + of.name)->bytes() != of.sums.bytes) return true;
-    for (const ManifestFile& of : parsed.files)
-      if (!has_its_sums(disk, path, of)) return true;
+    whole_texts(disk, path);
+    return false;
   } catch (const Error& e) {
     if (e.code() != GSEL_ERR_PARSE) throw;
     return true;
   }
-  return false;
 }
 
 void remove_folder(Disk& disk, const std::string& path) {
@@ -138,6 +113,11 @@ std::string name_of_step(int64_t step) {
   return fmt::format("{}{:012}", kStepPrefix, step);
 }
 
+std::string path_of_step(std::string folder, int64_t step) {
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  return folder + "/" + name_of_step(step);
+}
+
 void check_path(const std::string& path, const char* name) {
   const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
   if (path.empty()) fail(GSEL_ERR_ARG, "{} is empty; expected a path", name);
@@ -151,39 +131,30 @@ std::string parent_of(std::string path) {
   return slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-CheckpointTexts find_checkpoint(Disk& disk, const std::string& given, StepRange steps) {
+CheckpointTexts find_checkpoint(Disk& disk, const std::string& given, int64_t end_step) {
   if (!disk.exists(given))
     throw Error(GSEL_ERR_NOT_FOUND, given + " does not exist; expected a checkpoint, or a folder with some")
         .at({given, 0, 0, {}});
-  if (disk.exists(given + "/" + kManifestName)) return whole_texts(disk, given);
+  if (disk.exists(given + "/" + kManifestName)) {
+    CheckpointTexts texts = whole_texts(disk, given);
+    texts.is_named = true;
+    return texts;
+  }
   std::optional<Error> why;
-  std::optional<CheckpointTexts> found;
-  for (const std::string& name : names_of_steps(disk, given, steps)) {
-    const std::string path = given + "/" + name;
-    if (passes(
-            path, [&] { found = whole_texts(disk, path); }, why))
-      return *found;
+  for (const std::string& name : names_of_steps(disk, given)) {
+    if (step_of(name) >= end_step) continue;
+    const std::string path = path_of_step(given, step_of(name));
+    try {
+      return whole_texts(disk, path);
+    } catch (const Error& e) {
+      if (e.code() != GSEL_ERR_PARSE) throw;
+      log(GSEL_LOG_WARN, "checkpoint", "{} is no whole checkpoint, and is left out: {}", path, e.message());
+      if (!why) why = e;
+    }
   }
   if (why) throw Error(GSEL_ERR_PARSE, given + " has no whole checkpoint").at({given, 0, 0, {}}).because(*why);
   throw Error(GSEL_ERR_NOT_FOUND, given + " has no checkpoint; expected one, or a folder with some")
       .at({given, 0, 0, {}});
-}
-
-std::optional<NamedStep> newest_checkpoint(Disk& disk, const std::string& given, StepRange steps) {
-  std::string text;
-  if (disk.exists(given + "/" + kManifestName)) {
-    const int64_t step = whole_manifest(disk, given, text).step;
-    return step >= steps.begin && step < steps.end ? std::optional(NamedStep{given, step}) : std::nullopt;
-  }
-  if (!disk.exists(given)) return {};
-  std::optional<Error> why;
-  for (const std::string& name : names_of_steps(disk, given, steps)) {
-    const std::string path = given + "/" + name;
-    if (passes(
-            path, [&] { whole_manifest(disk, path, text); }, why))
-      return NamedStep{path, step_of(path)};
-  }
-  return {};
 }
 
 int64_t step_of(const std::string& path) {
@@ -212,20 +183,22 @@ FileSums FileWriter::finish() {
   return sums_.sums();
 }
 
-NewCheckpoint::NewCheckpoint(Disk& disk, const std::string& folder, int64_t step, uint64_t nonce)
+NewCheckpoint::NewCheckpoint(Disk& disk, const std::string& folder, int64_t step, uint64_t nonce,
+                             std::span<const std::string> damaged)
     : disk_(disk),
       folder_(folder),
       nonce_(fmt::format("{:016x}", nonce)),
       step_(step),
-      final_(folder + "/" + name_of_step(step)),
-      temporary_(fmt::format("{}/.saving-{}-{}", folder, step, nonce_)) {}
+      final_(path_of_step(folder, step)),
+      temporary_(fmt::format("{}/.saving-{}-{}", folder, step, nonce_)),
+      is_known_damaged_(std::ranges::find(damaged, final_) != damaged.end()) {}
 
 void NewCheckpoint::begin(uint64_t bytes) {
   if (!disk_.exists(folder_)) {
     disk_.make_folder(folder_);
     disk_.sync_folder(parent_of(folder_));
   }
-  look_at_existing();
+  refuse_existing();
   if (const uint64_t free = disk_.free_bytes(folder_); free < bytes + kSpareBytes)
     throw Error(GSEL_ERR_IO,
                 fmt::format("{} has {} bytes free, and the checkpoint needs {}", folder_, free, bytes + kSpareBytes))
@@ -253,16 +226,15 @@ void NewCheckpoint::commit(const std::string& index, std::vector<std::string> fi
   has_latest_ = name_latest();
 }
 
-void NewCheckpoint::look_at_existing() {
-  replaces_damaged_ = disk_.exists(final_) && is_damaged(disk_, final_);
-  if (!replaces_damaged_ && disk_.exists(final_))
+void NewCheckpoint::refuse_existing() {
+  if (disk_.exists(final_) && !is_known_damaged_ && !is_damaged(disk_, final_))
     throw Error(GSEL_ERR_STATE, final_ + " is there already; remove it, or save into another folder")
         .at({final_, 0, 0, {}});
 }
 
 // What has the name of this step and is no whole checkpoint.
 void NewCheckpoint::set_damaged_aside() {
-  if (!replaces_damaged_) look_at_existing();
+  refuse_existing();
   if (!disk_.exists(final_)) return;
   const std::string aside = fmt::format("{}/.damaged-{}-{}", folder_, name_of_step(step_), nonce_);
   disk_.rename(final_, aside);

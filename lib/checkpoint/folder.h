@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@ namespace gsel::checkpoint {
 
 // Of the step in a folder of checkpoints.
 std::string name_of_step(int64_t step);
+std::string path_of_step(std::string folder, int64_t step);
 
 // GSEL_ERR_ARG: empty, or with control characters. name: of the argument.
 void check_path(const std::string& path, const char* name);
@@ -27,21 +29,13 @@ std::string parent_of(std::string path);
 // The two JSON files of a checkpoint.
 struct CheckpointTexts {
   std::string path, manifest, index;
+  bool is_named = false;  // what was given is the checkpoint
 };
 
-// given: a checkpoint, or a folder with several: the newest that is whole, of those before a step and not before
-// another. Whole is one whose manifest is right, whose files are there with their sizes, and whose index has the sum
-// that the manifest says. GSEL_ERR_NOT_FOUND, GSEL_ERR_PARSE, GSEL_ERR_IO.
-struct StepRange {
-  int64_t begin = 0, end = INT64_MAX;
-};
-CheckpointTexts find_checkpoint(Disk& disk, const std::string& given, StepRange steps = {});
-// Its path and step, if there is one; the index is not read.
-struct NamedStep {
-  std::string path;
-  int64_t step = 0;
-};
-std::optional<NamedStep> newest_checkpoint(Disk& disk, const std::string& given, StepRange steps);
+// given: a checkpoint, or a folder with several: the newest whole one of those before end_step. Whole is one whose
+// manifest is right, whose files are there with their sizes, and whose index has the sum that the manifest says.
+// GSEL_ERR_NOT_FOUND, GSEL_ERR_PARSE, GSEL_ERR_IO.
+CheckpointTexts find_checkpoint(Disk& disk, const std::string& given, int64_t end_step = INT64_MAX);
 // Of the path of a checkpoint in a folder: what its name says.
 int64_t step_of(const std::string& path);
 
@@ -64,11 +58,12 @@ class FileWriter {
 // A checkpoint that is written. Calls that say so are made by one rank for all.
 class NewCheckpoint {
  public:
-  // nonce: the same on all ranks.
-  NewCheckpoint(Disk& disk, const std::string& folder, int64_t step, uint64_t nonce);
+  // nonce: the same on all ranks. damaged: paths of checkpoints that have turned out to be damaged.
+  NewCheckpoint(Disk& disk, const std::string& folder, int64_t step, uint64_t nonce,
+                std::span<const std::string> damaged = {});
 
   // One rank. The folders, if there is room for so many bytes of tensors. GSEL_ERR_STATE: there is a whole one of this
-  // step. What has its name is read for that, since its sums may be wrong.
+  // step.
   void begin(uint64_t bytes);
   // Of a file, while the checkpoint is written.
   std::string path_of(const std::string& file) const { return temporary_ + "/" + file; }
@@ -83,7 +78,7 @@ class NewCheckpoint {
   void undo() noexcept;
 
  private:
-  void look_at_existing();
+  void refuse_existing();
   void set_damaged_aside();
   bool name_latest() noexcept;
 
@@ -91,7 +86,8 @@ class NewCheckpoint {
   const std::string folder_, nonce_;
   const int64_t step_;
   const std::string final_, temporary_;
-  bool replaces_damaged_ = false, has_its_name_ = false, is_committed_ = false, has_latest_ = false;
+  const bool is_known_damaged_;
+  bool has_its_name_ = false, is_committed_ = false, has_latest_ = false;
 };
 
 }  // namespace gsel::checkpoint

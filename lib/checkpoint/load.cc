@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <numeric>
+#include <set>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -19,14 +21,22 @@ namespace {
 
 constexpr size_t kMostDifferences = 10;
 
+// A collective: the text of the first rank.
+std::string from_first(Communicator& comm, std::string text) {
+  uint64_t bytes = gather_numbers(comm, {text.size()}).front();
+  text.resize(bytes);
+  comm.collective_on_host(make_collective(GSEL_COLLECTIVE_BROADCAST, text.data(), text.data(), bytes, GSEL_U8, 0, 0));
+  return text;
+}
+
 // What the first rank finds, on every rank. That there is no checkpoint is the same error on every rank.
-CheckpointTexts find_together(Communicator& comm, Disk& disk, const std::string& given, StepRange steps) {
+CheckpointTexts find_together(Communicator& comm, Disk& disk, const std::string& given, int64_t end_step) {
   CheckpointTexts texts;
   std::optional<Error> missing;
   Rounds rounds(comm);
   rounds.run("trainer's state", [&] {
     if (comm.rank() == 0) try {
-        rounds.aside([&] { texts = find_checkpoint(disk, given, steps); });
+        rounds.aside([&] { texts = find_checkpoint(disk, given, end_step); });
       } catch (const Error& e) {
         if (e.code() != GSEL_ERR_NOT_FOUND) throw;
         missing = e;
@@ -36,7 +46,14 @@ CheckpointTexts find_together(Communicator& comm, Disk& disk, const std::string&
   if (missing) throw *missing;
   if (!why.empty()) throw Error(GSEL_ERR_NOT_FOUND, why).at({given, 0, 0, {}});
   for (std::string* part : {&texts.path, &texts.manifest, &texts.index}) *part = from_first(comm, std::move(*part));
+  texts.is_named = !from_first(comm, texts.is_named ? "named" : "").empty();
   return texts;
+}
+
+// A collective after find_together has failed: whether that was for want of a checkpoint that is whole.
+bool has_none(Communicator& comm, const Error& failure) {
+  const bool is_it = failure.code() == GSEL_ERR_NOT_FOUND || failure.code() == GSEL_ERR_PARSE;
+  return gather_numbers(comm, {static_cast<uint64_t>(is_it)}).front() != 0;  // the first rank has looked
 }
 
 class Loading {
@@ -49,11 +66,25 @@ class Loading {
     loaded_.path = texts_.path;
     together([&](Rounds& rounds) { rounds.aside([&] { prepare(); }); });
     const std::vector<BlockUse> uses = uses_of_all();
-    together([&](Rounds& rounds) { rounds.aside([&] { compare_blocks(uses); }); });
+    together([&](Rounds& rounds) { compare_blocks(uses, rounds); });
+    together([&](Rounds& rounds) { rounds.aside([&] { check_all_8bit(); }); });
     begins_to_write();
     together([&](Rounds& rounds) { read_all(rounds); });
+    for (size_t u = 0; u < users_.size(); ++u) std::ranges::copy(user_bytes_[u], static_cast<char*>(users_[u].data));
     loaded_.numbers = contents_->index().numbers;
     return loaded_;
+  }
+
+  // A collective after run() has failed: whether a file is not what it was written as, so that an older checkpoint may
+  // do. What an index says that is whole is no damage.
+  bool is_damaged(const Error& failure) {
+    enum : uint64_t { of_another_rank, damage, other };
+    const bool is_parsed = contents_.has_value();
+    const uint64_t mine = failure.code() == GSEL_ERR_PEER                 ? of_another_rank
+                          : failure.code() == GSEL_ERR_PARSE && is_parsed ? damage
+                                                                          : other;
+    const std::vector<uint64_t> all = gather_numbers(comm_, {mine});
+    return *std::ranges::max_element(all) == damage;
   }
 
  private:
@@ -68,8 +99,6 @@ class Loading {
     match();
     for (const UserState& user : users_) plan_user(user);
     for (size_t part = 0; part < state_.held().size(); ++part) plan(part);
-    for (const StatePart& held : state_.held())
-      if (state_.is_in_bytes(held)) check_blocks(held);
     for (auto& [file, reads] : reads_)
       std::ranges::stable_sort(reads, {}, [](const PartRead& read) { return read.from.offset; });
     user_order_.resize(users_.size());
@@ -164,6 +193,11 @@ class Loading {
     });
   }
 
+  void check_all_8bit() {
+    for (const StatePart& held : state_.held())
+      if (state_.is_in_bytes(held)) check_blocks(held);
+  }
+
   // Ranks that divided a block of an 8-bit state had a scale for each part of it, and this rank has one. Such blocks
   // are looked at before anything is written.
   void check_blocks(const StatePart& held) {
@@ -193,6 +227,7 @@ class Loading {
     std::vector<float> values(static_cast<size_t>(part.region.count()));
     contents_->read(tensor_of(held), part.region, values.data());
     if (state_.can_hold(part, values.data())) return;
+    refuse_other_sums(part);
     const std::string& name = state_.tensors()[static_cast<size_t>(held.tensor)].name;
     throw Error(GSEL_ERR_MISMATCH,
                 fmt::format("{}: {}, elements {} to {}: the ranks that saved had divided this block of 8-bit states, "
@@ -233,29 +268,60 @@ class Loading {
       if (file_of(u) == file.name) add(user_reads_[u].offset, user_reads_[u].bytes);
   }
 
-  // Each rank compares some of those that are read in parts only.
-  void compare_blocks(const std::vector<BlockUse>& uses) {
-    std::vector<FilePiece> pieces;
-    std::vector<const ManifestFile*> files;  // by piece
-    size_t block_of_all = 0, turn = 0;
+  // Those that are read in parts only are divided among the ranks.
+  void compare_blocks(const std::vector<BlockUse>& uses, Rounds& rounds) {
+    struct Block {
+      const ManifestFile* file;
+      size_t index;
+    };
+    std::vector<Block> blocks;
+    size_t use = 0;
     for (const ManifestFile& file : contents_->manifest().files)
-      for (size_t block = 0; block < file.sums.blocks.size(); ++block) {
-        if (uses[block_of_all++] != in_parts) continue;
-        if (turn++ % static_cast<size_t>(comm_.world_size()) != static_cast<size_t>(comm_.rank())) continue;
-        const uint64_t end = std::min((block + 1) * kBlockBytes, file.sums.bytes);
-        for (uint64_t at = block * kBlockBytes; at < end;) {
-          const size_t some = ReadAhead::piece_bytes(at, end - at);
-          pieces.push_back({&contents_->open(file.name), at, some});
-          files.push_back(&file);
-          at += some;
-        }
+      for (size_t block = 0; block < file.sums.blocks.size(); ++block)
+        if (uses[use++] == in_parts) blocks.push_back({&file, block});
+    const gsel_range mine = shard_range(static_cast<int64_t>(blocks.size()), comm_.world_size(), comm_.rank());
+    std::map<std::string, std::unique_ptr<DiskFile>> files;
+    std::vector<FilePiece> pieces;
+    std::vector<const ManifestFile*> of;  // by piece
+    for (int64_t b = mine.begin; b < mine.end; ++b) {
+      const Block& block = blocks[static_cast<size_t>(b)];
+      auto& file = files[block.file->name];
+      if (!file) file = contents_->raw(block.file->name);
+      const uint64_t end = std::min((block.index + 1) * kBlockBytes, block.file->sums.bytes);
+      for (uint64_t at = block.index * kBlockBytes; at < end;) {
+        const size_t some = ReadAhead::piece_bytes(at, end - at);
+        pieces.push_back({file.get(), at, some});
+        of.push_back(block.file);
+        at += some;
       }
-    ReadAhead ahead(pieces);
+    }
+    ReadAhead ahead(pieces, rounds.idle());
     std::optional<BlockComparer> comparer;
     for (size_t p = 0; p < pieces.size(); ++p) {
-      if (p == 0 || files[p] != files[p - 1]) comparer.emplace(contents_->path_of(files[p]->name), files[p]->sums);
+      if (p == 0 || of[p] != of[p - 1]) comparer.emplace(contents_->path_of(of[p]->name), of[p]->sums);
       comparer->add(pieces[p].offset, ahead.next(), pieces[p].bytes);
       loaded_.bytes_compared += pieces[p].bytes;
+      rounds.go_on();
+    }
+  }
+
+  // GSEL_ERR_PARSE where a block with an element of the part has another sum. Another thread may read ahead.
+  void refuse_other_sums(const StatePart& part) {
+    std::map<std::string, std::set<uint64_t>> blocks;  // by file
+    contents_->find(tensor_of(part), part.region, [&](const std::string& file, const FileRead& read) {
+      for (uint64_t block = read.offset / kBlockBytes; block <= (read.offset + read.bytes - 1) / kBlockBytes; ++block)
+        blocks[file].insert(block);
+    });
+    std::vector<char> bytes;
+    for (const auto& [name, some] : blocks) {
+      const FileSums& sums = contents_->file(name).sums;
+      const auto file = disk_.open(contents_->path_of(name));
+      BlockComparer comparer(contents_->path_of(name), sums);
+      for (const uint64_t block : some) {
+        bytes.resize(std::min(kBlockBytes, sums.bytes - block * kBlockBytes));
+        file->read(block * kBlockBytes, bytes.data(), bytes.size());
+        comparer.add(block * kBlockBytes, bytes.data(), bytes.size());
+      }
     }
   }
 
@@ -267,20 +333,34 @@ class Loading {
       pieces.push_back({&contents_->open(file), piece.offset, static_cast<size_t>(piece.bytes)});
     });
     state_.begin_writing();
-    ReadAhead ahead(std::move(pieces), rounds.idle());
-    for_each_piece([&](const std::string& file, const FileRead& piece, size_t part) {
-      const char* const data = ahead.next();
-      contents_->compare(file, piece.offset, data, static_cast<size_t>(piece.bytes));
-      state_.write(state_.held()[part].some(piece.local, static_cast<int64_t>(piece.bytes / sizeof(float))),
-                   reinterpret_cast<const float*>(data));
-      loaded_.bytes_read += piece.bytes;
-      rounds.go_on();
-    });
+    {
+      ReadAhead ahead(std::move(pieces), rounds.idle());
+      for_each_piece([&](const std::string& file, const FileRead& piece, size_t part) {
+        const char* const data = ahead.next();
+        contents_->compare(file, piece.offset, data, static_cast<size_t>(piece.bytes));
+        write(state_.held()[part].some(piece.local, static_cast<int64_t>(piece.bytes / sizeof(float))), data);
+        loaded_.bytes_read += piece.bytes;
+        rounds.go_on();
+      });
+    }
     // They are the last in their files, and sums are compared in the order of the bytes.
+    user_bytes_.resize(users_.size());
     rounds.aside([&] {
-      for (const size_t u : user_order_)
-        contents_->read(file_of(u), user_reads_[u].offset, users_[u].data, users_[u].bytes);
+      for (const size_t u : user_order_) {
+        user_bytes_[u].resize(users_[u].bytes);
+        contents_->read(file_of(u), user_reads_[u].offset, user_bytes_[u].data(), users_[u].bytes);
+      }
     });
+  }
+
+  // What 8-bit states refuse may be a changed bit, in a block of the file that is not yet read to its end.
+  void write(const StatePart& part, const char* data) {
+    try {
+      state_.write(part, reinterpret_cast<const float*>(data));
+    } catch (const Error&) {
+      refuse_other_sums(part);
+      throw;
+    }
   }
 
   // In the order of the bytes in the files.
@@ -307,45 +387,35 @@ class Loading {
   std::map<std::string, std::vector<PartRead>> reads_;  // by file
   std::vector<FileRead> user_reads_;                    // by index in users_
   std::vector<size_t> user_order_;                      // indices, by offset
+  std::vector<std::vector<char>> user_bytes_;           // of the program only when all ranks have read everything
 };
 
 }  // namespace
 
-std::string from_first(Communicator& comm, std::string text) {
-  uint64_t bytes = gather_numbers(comm, {text.size()}).front();
-  text.resize(bytes);
-  comm.collective_on_host(make_collective(GSEL_COLLECTIVE_BROADCAST, text.data(), text.data(), bytes, GSEL_U8, 0, 0));
-  return text;
-}
-
-bool is_damage(Communicator& comm, const Error& failure) {
-  enum : uint64_t { of_another_rank, damage, other };
-  const uint64_t mine = failure.code() == GSEL_ERR_PEER    ? of_another_rank
-                        : failure.code() == GSEL_ERR_PARSE ? damage
-                                                           : other;
-  const std::vector<uint64_t> all = gather_numbers(comm, {mine});
-  return *std::ranges::max_element(all) == damage;
-}
-
 Loaded load(Communicator& comm, StateDict& state, const std::vector<UserState>& users, const std::string& optimizer,
             const std::string& path, Disk& disk, const std::function<void()>& begins_to_write) {
-  StepRange steps;
-  std::optional<Error> damage;  // of the newest
+  int64_t end_step = INT64_MAX;
+  std::optional<Error> first;  // of the newest
+  std::vector<std::string> damaged;
   while (true) {
     CheckpointTexts texts;
     try {
-      texts = find_together(comm, disk, path, steps);
-    } catch (const Error&) {
-      if (damage) throw Error(*damage);
+      texts = find_together(comm, disk, path, end_step);
+    } catch (const Error& e) {
+      if (first && has_none(comm, e)) throw Error(*first);
       throw;
     }
+    Loading loading(comm, state, users, optimizer, texts, disk);
     try {
-      return Loading(comm, state, users, optimizer, texts, disk).run(begins_to_write);
+      Loaded loaded = loading.run(begins_to_write);
+      loaded.damaged = std::move(damaged);
+      return loaded;
     } catch (const Error& e) {
-      if (texts.path == path || !is_damage(comm, e)) throw;
+      if (texts.is_named || !loading.is_damaged(e)) throw;
       log(GSEL_LOG_WARN, "checkpoint", "{} is damaged, and an older one is looked for: {}", texts.path, e.message());
-      if (!damage) damage = e;
-      steps.end = step_of(texts.path);
+      if (!first) first = e;
+      damaged.push_back(texts.path);
+      end_step = step_of(texts.path);
     }
   }
 }

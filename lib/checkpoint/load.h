@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "checkpoint/disk.h"
 #include "checkpoint/index.h"
@@ -15,9 +16,10 @@ namespace gsel::checkpoint {
 struct Loaded {
   std::string path;  // of the checkpoint
   TrainingNumbers numbers;
-  uint64_t bytes_read = 0;      // of tensors, by this rank
-  uint64_t bytes_held = 0;      // that this rank needed
-  uint64_t bytes_compared = 0;  // of blocks that no rank needs as a whole, read by this rank for their sums
+  uint64_t bytes_read = 0;             // of tensors, by this rank
+  uint64_t bytes_held = 0;             // that this rank needed
+  uint64_t bytes_compared = 0;         // of blocks that no rank needs as a whole, read by this rank for their sums
+  std::vector<std::string> damaged{};  // newer checkpoints, which have other sums
 };
 
 // A collective. path: a checkpoint, or a folder with several: the newest whole one is taken, and where its sums are
@@ -27,12 +29,5 @@ struct Loaded {
 // optimizer; names what differs), GSEL_ERR_IO; on the other ranks GSEL_ERR_PEER.
 Loaded load(Communicator& comm, StateDict& state, const std::vector<UserState>& users, const std::string& optimizer,
             const std::string& path, Disk& disk, const std::function<void()>& begins_to_write);
-
-// A collective: the text of the first rank.
-std::string from_first(Communicator& comm, std::string text);
-
-// A collective of ranks whose load has failed: whether that was for files that are not what they were written as, and
-// an older checkpoint may do.
-bool is_damage(Communicator& comm, const Error& failure);
 
 }  // namespace gsel::checkpoint

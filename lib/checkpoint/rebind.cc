@@ -10,8 +10,6 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/load.h"
-#include "checkpoint/rounds.h"
 #include "train/ranks/agree.h"
 
 namespace gsel::checkpoint {
@@ -35,26 +33,25 @@ void check_optimizer(Communicator& comm, const std::string& had, const std::stri
           .about_rank(static_cast<int32_t>(i / 2));
 }
 
-// The checkpoint that these ranks have saved last, if it is in the folder: one that another run, or this one before it
-// went back, has saved is not what follows from their state. Empty: there is none.
-NamedStep last_saved(Trainer& made, const std::string& folder, Disk& disk) {
-  Communicator& comm = made.comm();
-  const std::vector<uint64_t> all = gather_numbers(comm, {static_cast<uint64_t>(made.last_saved() + 1)});
-  NamedStep saved{{}, static_cast<int64_t>(*std::ranges::max_element(all)) - 1};
-  if (folder.empty() || saved.step < 0) return saved;
-  Rounds rounds(comm);
-  rounds.run("list of checkpoints", [&] {
-    if (comm.rank() != 0) return;
-    rounds.aside([&] {
-      try {
-        saved = newest_checkpoint(disk, folder, {saved.step, saved.step + 1}).value_or(saved);
-      } catch (const Error& e) {  // the ranks may have the state
-        log(GSEL_LOG_WARN, "checkpoint", "{}", e.message());
-      }
-    });
-  });
-  saved.path = from_first(comm, saved.path);
-  return saved;
+// A collective. The first that a rank has given; empty: none has.
+std::string folder_of_all(Communicator& comm, const std::string& mine) {
+  const std::vector<uint64_t> sizes = gather_numbers(comm, {mine.size()});
+  const auto first = std::ranges::find_if(sizes, [](uint64_t size) { return size > 0; });
+  if (first == sizes.end()) return {};
+  std::string folder = mine;
+  folder.resize(*first);
+  comm.collective_on_host(make_collective(GSEL_COLLECTIVE_BROADCAST, folder.data(), folder.data(), *first, GSEL_U8, 0,
+                                          static_cast<int32_t>(first - sizes.begin())));
+  return folder;
+}
+
+// A collective. The step of the last checkpoint that these ranks have saved to the folder, -1 if there is none: what
+// another run has saved there, or this one before it went back, is not what follows from their state.
+int64_t last_saved(Communicator& comm, const SaveHistory& history, const std::string& folder) {
+  const SaveHistory::Saved mine = history.last();
+  const bool is_here = mine.step >= 0 && mine.path == path_of_step(folder, mine.step);
+  const std::vector<uint64_t> all = gather_numbers(comm, {is_here ? static_cast<uint64_t>(mine.step) + 1 : 0});
+  return static_cast<int64_t>(*std::ranges::max_element(all)) - 1;
 }
 
 gsel_rebind_report report_of(int32_t source, int64_t step, uint64_t bytes) {
@@ -78,19 +75,23 @@ gsel_rebind_report take_from_folder(Trainer& made, const std::string& path, Disk
   return report_of(GSEL_REBIND_FROM_CHECKPOINT, loaded.step, loaded.bytes);
 }
 
-// The newest state there is: of the ranks, or what they have saved.
+// The newest state there is: of the ranks, or what they have saved; else what the folder has.
 gsel_rebind_report take_newest(Trainer& made, StateOffers& offers, const std::string& folder, Disk& disk) {
-  if (const NamedStep saved = last_saved(made, folder, disk); !saved.path.empty()) {
-    if (const auto taken = take_from_ranks(made, offers, saved.step)) return *taken;
+  Communicator& comm = made.comm();
+  std::optional<Error> failure;
+  const int64_t saved = folder.empty() ? -1 : last_saved(comm, *made.save_history(), folder);
+  if (saved >= 0) {
+    if (const auto taken = take_from_ranks(made, offers, saved)) return *taken;
     try {
-      return take_from_folder(made, saved.path, disk);
+      return take_from_folder(made, path_of_step(folder, saved), disk);
     } catch (const Error& e) {
-      if (!is_damage(made.comm(), e)) throw;
-      log(GSEL_LOG_WARN, "checkpoint", "{} is damaged, and is left out: {}", saved.path, e.message());
+      failure = e;
     }
+    gather_numbers(comm, {0});  // throws where the communicator is what failed
+    log(GSEL_LOG_WARN, "checkpoint", "{} is left out: {}", path_of_step(folder, saved), failure->message());
   }
   if (const auto taken = take_from_ranks(made, offers, 0)) return *taken;
-  if (!folder.empty()) return take_from_folder(made, folder, disk);  // says what is wrong there
+  if (!folder.empty()) return take_from_folder(made, folder, disk);
   throw Error(GSEL_ERR_NOT_FOUND,
               offers.newest < 0
                   ? "no rank has a whole state, and no folder of checkpoints was given; set train.elastic = \"on\", "
@@ -103,7 +104,7 @@ gsel_rebind_report take_newest(Trainer& made, StateOffers& offers, const std::st
 gsel_rebind_report take_state(Trainer& made, StateOffers& offers, int64_t reached, const std::string& folder,
                               Disk& disk) {
   const double began = os::now_seconds();
-  gsel_rebind_report report = take_newest(made, offers, folder, disk);
+  gsel_rebind_report report = take_newest(made, offers, folder_of_all(made.comm(), folder), disk);
   const auto furthest = gather_numbers(made.comm(), {static_cast<uint64_t>(reached)});
   report.lost_steps = std::max<int64_t>(0, static_cast<int64_t>(*std::ranges::max_element(furthest)) - report.step);
   report.move_seconds = os::now_seconds() - began;

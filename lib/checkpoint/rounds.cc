@@ -1,11 +1,12 @@
 // checkpoint/rounds.cc: see rounds.h. A round is a collective in which each rank says whether it still works. The last
-// one is that in which nobody does, or somebody has failed.
+// one is that in which nobody does.
 #include "checkpoint/rounds.h"
 
 #include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <optional>
 
 #include "base/os.h"
 #include "base/threads.h"
@@ -19,38 +20,46 @@ constexpr double kMostSeconds = 1, kOfTimeout = 4;
 
 }  // namespace
 
-Rounds::Rounds(Communicator& comm)
-    : comm_(comm), every_s_(std::min(kMostSeconds, comm.timeout_s() / kOfTimeout)), began_(os::now_seconds()) {}
+Rounds::Rounds(Communicator& comm) : comm_(comm), every_s_(std::min(kMostSeconds, comm.timeout_s() / kOfTimeout)) {}
 
 void Rounds::run(std::string_view made, const std::function<void()>& work) {
   std::optional<Error> failure;
   began_ = os::now_seconds();
+  has_failed_ = is_stopped_ = false;
   try {
     work();
   } catch (...) {
     failure = current_error();
   }
-  if (is_ended_)
-    failure.reset();  // it is another rank's
-  else
-    while (!end_round(failure ? State::failed : State::done)) {
-    }
-  is_ended_ = false;
+  if (is_stopped_) failure.reset();  // it is another rank's
+  while (hold(failure ? State::failed : State::done)) {
+  }
   check_all_succeeded(comm_, failure, made);
 }
 
-bool Rounds::end_round(State mine) {
+// Whether some rank still works.
+bool Rounds::hold(State mine) {
   const auto all = gather_numbers(comm_, {static_cast<uint64_t>(mine)});
   began_ = os::now_seconds();
   const auto has = [&all](State state) { return std::ranges::find(all, static_cast<uint64_t>(state)) != all.end(); };
-  return has(State::failed) || !has(State::working);
+  has_failed_ = has_failed_ || has(State::failed);
+  return has(State::working);
+}
+
+bool Rounds::is_due() const {
+  return comm_.world_size() > 1 && os::now_seconds() - began_ >= every_s_;
+}
+
+void Rounds::stop_after_failure() {
+  if (!has_failed_) return;
+  is_stopped_ = true;
+  fail(GSEL_ERR_PEER, "another rank has failed");
 }
 
 void Rounds::go_on() {
-  if (is_ended_) fail(GSEL_ERR_PEER, "another rank has failed");
-  if (comm_.world_size() == 1 || os::now_seconds() - began_ < every_s_) return;
-  is_ended_ = end_round(State::working);
-  if (is_ended_) go_on();
+  if (std::this_thread::get_id() != thread_) return;
+  if (is_due()) hold(State::working);
+  stop_after_failure();
 }
 
 void Rounds::aside(const std::function<void()>& call) {
@@ -69,16 +78,20 @@ void Rounds::aside(const std::function<void()>& call) {
     has_ended = true;
     changed.notify_all();
   });
-  std::exception_ptr ended_by;
+  std::exception_ptr broken;  // the communicator
   try {
     std::unique_lock lock(mutex);
-    idle_wait(changed, lock, idle(), [&] { return has_ended; });
+    const auto answer = [this] {
+      if (is_due()) hold(State::working);
+    };
+    idle_wait(changed, lock, answer, [&] { return has_ended; });
   } catch (...) {
-    ended_by = std::current_exception();
+    broken = std::current_exception();
   }
   thread.join();
-  if (ended_by) std::rethrow_exception(ended_by);
+  if (broken) std::rethrow_exception(broken);
   if (failure) std::rethrow_exception(failure);
+  stop_after_failure();
 }
 
 }  // namespace gsel::checkpoint

@@ -4,14 +4,15 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string_view>
+#include <thread>
 
 #include "base/error.h"
 #include "comm/communicator.h"
 
 namespace gsel::checkpoint {
 
+// Of the thread that makes it.
 class Rounds {
  public:
   explicit Rounds(Communicator& comm);
@@ -20,24 +21,28 @@ class Rounds {
   // others ends in their next go_on(). comm does nothing else meanwhile.
   void run(std::string_view made, const std::function<void()>& work);
 
-  // In the work, where it may take long: after each block, or each file.
+  // In the work, where it may take long: after each block, or each file. Nothing on another thread.
   void go_on();
   // The same as a function, for those who wait for a disk.
   std::function<void()> idle() {
     return [this] { go_on(); };
   }
   // In the work: a call that may take longer than the timeout, and uses neither the communicator nor a device. It has a
-  // thread of its own, and this one says that it goes on. Throws what the call throws.
+  // thread of its own, and this one says that it goes on. Throws what the call throws, when that has ended.
   void aside(const std::function<void()>& call);
 
  private:
   enum class State : uint8_t { working, done, failed };
-  bool end_round(State mine);
+  bool is_due() const;
+  bool hold(State mine);
+  void stop_after_failure();
 
   Communicator& comm_;
-  const double every_s_;   // a round
-  double began_ = 0;       // the round
-  bool is_ended_ = false;  // by the failure of another rank
+  const std::thread::id thread_ = std::this_thread::get_id();
+  const double every_s_;     // a round
+  double began_ = 0;         // the round
+  bool has_failed_ = false;  // some rank
+  bool is_stopped_ = false;  // this rank's work, for that
 };
 
 }  // namespace gsel::checkpoint

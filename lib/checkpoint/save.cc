@@ -24,7 +24,7 @@ class Saving : public BegunSave {
         disk_(disk),
         keep_(target.keep),
         file_(name_of_file(comm.rank()), numbers.step),
-        checkpoint_(disk, target.folder, numbers.step, agreed_nonce()) {
+        checkpoint_(disk, target.folder, numbers.step, agreed_nonce(), target.damaged) {
     index_.numbers = numbers;
     index_.n_ranks = comm.world_size();
     index_.optimizer = optimizer;

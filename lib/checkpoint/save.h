@@ -31,6 +31,7 @@ SavedState saved_state(StateDict& state, const std::vector<UserState>& users);
 struct SaveTarget {
   std::string folder;  // of all checkpoints; made if there is none
   int32_t keep = 0;
+  std::vector<std::string> damaged{};  // checkpoints that are known to be, of which this one takes the name
 };
 
 // A save whose folder has been made. Without finish() it is undone by the destructor of the first rank.

@@ -1,6 +1,7 @@
 // checkpoint/weights_export.cc: see weights.h. All ranks make one parameter whole after the other; rank 0 puts its
 // elements in their places in a tensor of the file, and writes the tensor when all of it is there.
 #include <algorithm>
+#include <functional>
 
 #include "base/dtype.h"
 #include "base/error.h"
@@ -64,14 +65,10 @@ class WeightExport {
     os::random_bytes(&nonce, sizeof nonce);
     temporary_ = fmt::format("{}/.{}-{:016x}", folder_, name, nonce);
     try {
-      on_all_ranks(trainer_.comm(), "file of weights", [&] { take_room(); });
-      alone([&] { begin(); });
+      together([&](Rounds&) { take_room(); });
+      on_first([&] { begin(); });
       for (const size_t source : order_) write(source);
-      Rounds rounds(trainer_.comm());
-      rounds.run("file of weights", [&] {
-        if (failure_) throw Error(*failure_);
-        if (writes()) rounds.aside([&] { commit(); });
-      });
+      on_first([&] { commit(); });
     } catch (...) {
       undo();
       throw;
@@ -84,18 +81,19 @@ class WeightExport {
  private:
   bool writes() const { return trainer_.comm().rank() == 0; }
   // Where every rank has all parameters, the first one needs no other.
-  bool reads() const { return !trainer_.holds_params() || (writes() && !failure_); }
+  bool reads() const { return !trainer_.holds_params() || writes(); }
   gsel_dtype type_of(size_t source) const { return plan_.sources[source].cast ? plan_.sources[source].cast : dtype_; }
 
-  // Work of the first rank. It keeps a failure to itself until all ranks are through their collectives.
   template <class Work>
-  void alone(Work&& work) {
-    if (!writes() || failure_) return;
-    try {
-      work();
-    } catch (...) {
-      failure_ = current_error();
-    }
+  void together(Work&& work) {
+    Rounds rounds(trainer_.comm());
+    rounds.run("file of weights", [&] { work(rounds); });
+  }
+  // Work of the first rank, for which the others wait as long as its disk takes.
+  void on_first(const std::function<void()>& work) {
+    together([&](Rounds& rounds) {
+      if (writes()) rounds.aside(work);
+    });
   }
 
   // For the largest parameter, so that no rank fails between the collectives.
@@ -137,12 +135,16 @@ class WeightExport {
   void write(size_t s) {
     const WeightSource& source = plan_.sources[s];
     const gsel_dtype dtype = type_of(s);
-    alone([&] { tensor_.resize(static_cast<size_t>(elements(source.shape)) * dtype_bytes(dtype)); });
+    together([&](Rounds&) {
+      if (writes()) tensor_.resize(static_cast<size_t>(elements(source.shape)) * dtype_bytes(dtype));
+    });
     for (const int32_t p : source.params) {
       read_param(p);
-      alone([&] { place(s, p, dtype); });
+      together([&](Rounds&) {
+        if (writes()) place(s, p, dtype);
+      });
     }
-    alone([&] {
+    on_first([&] {
       for (size_t first = 0; first < tensor_.size(); first += kWriteBytes) {
         const size_t some = std::min(kWriteBytes, tensor_.size() - first);
         file_->write(at_, tensor_.data() + first, some);
@@ -192,8 +194,7 @@ class WeightExport {
   std::vector<size_t> order_;  // of the sources in the file
   std::string folder_, temporary_;
   std::unique_ptr<DiskFile> file_;
-  uint64_t at_ = 0;  // byte of the file
-  std::optional<Error> failure_;
+  uint64_t at_ = 0;            // byte of the file
   std::vector<float> values_;  // of parameter whole_
   int32_t whole_ = -1;
   std::vector<char> tensor_;

@@ -254,6 +254,22 @@ class WeightLoading {
     return std::max(most / row, int64_t{1}) * row;
   }
 
+  // What the tensors have of a region of the part, into staged_. Returns how many elements.
+  int64_t read_staged(const StatePart& part, const Region& region) {
+    int64_t n = 0;
+    for (const WeightPiece& piece : pieces_of(part)) {
+      const WeightFiles::Tensor& tensor = tensor_of(piece);
+      TensorReader reader(files_->file(tensor.file), tensor, report_);
+      std::vector<WeightCopy> copies;
+      each_copy(region, piece, [&](const WeightCopy& copy) {
+        copies.push_back(copy);
+        n += copy.count();
+      });
+      reader.read(copies, staged_.data());
+    }
+    return n;
+  }
+
   void read(const StatePart& part, Rounds& rounds) {
     const int64_t row = row_of(part.region), most = staged_elems(part, row);
     // Whole rows, of which the part may begin in the middle.
@@ -263,18 +279,8 @@ class WeightLoading {
       some.region = part.region.part(first, end - first);
       some.first += first;
       staged_.resize(static_cast<size_t>(some.region.count()));
-      rounds.go_on();
       int64_t n = 0;
-      for (const WeightPiece& piece : pieces_of(part)) {
-        const WeightFiles::Tensor& tensor = tensor_of(piece);
-        TensorReader reader(files_->file(tensor.file), tensor, report_);
-        std::vector<WeightCopy> copies;
-        each_copy(some.region, piece, [&](const WeightCopy& copy) {
-          copies.push_back(copy);
-          n += copy.count();
-        });
-        reader.read(copies, staged_.data());
-      }
+      rounds.aside([&] { n = read_staged(part, some.region); });
       if (n != some.region.count())
         fail(GSEL_ERR_INTERNAL, "{} of {} elements were found in {}", n, some.region.count(), path_);
       state_.write(some, staged_.data());

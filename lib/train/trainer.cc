@@ -402,7 +402,7 @@ void Trainer::infer(int32_t value, int64_t n_samples, DataSource data, void* dst
     inference_.reset();
     inference_.emplace(*executor_, *local_, *model_, program_, value, n_samples);
   }
-  inference_->run(data, derive_key(static_cast<uint64_t>(config_.train.seed), "inference"), dst);
+  inference_->run(data, derive_key(static_cast<uint64_t>(executor_->numbers().seed), "inference"), dst);
 }
 
 const Param& Trainer::checked_read(int32_t param, const void* dst, size_t dst_bytes) const {
@@ -557,7 +557,7 @@ std::unique_ptr<Trainer> Trainer::remade(Communicator& comm, const Config* confi
   auto made = std::make_unique<Trainer>(comm, model_, config ? *config : config_, data_, optimizer_->users());
   made->user_states_ = user_states_;
   made->given_states_ = given_states_;
-  made->last_saved_ = last_saved_;
+  made->save_history_ = std::make_shared<SaveHistory>(*save_history_, INT64_MAX);
   return made;
 }
 
@@ -621,13 +621,14 @@ TrainingNumbers Trainer::numbers() const {
 void Trainer::go_on_from(const TrainingNumbers& numbers) {
   TrainingNumbers next = numbers;
   next.revision = executor_->numbers().revision + 1;  // no copy that was made before is of this state
-  last_saved_->store(-1);
   take_over(next);
+  save_history_ = std::make_shared<SaveHistory>(*save_history_, -1);
 }
 
 void Trainer::take_over(const TrainingNumbers& numbers) {
   executor_->go_on_from(numbers);
   optimizer_->restore_rate(numbers.learning_rate);
+  save_history_ = std::make_shared<SaveHistory>(*save_history_, numbers.step);
   drop_copies();
   old_copies_.clear();
 }

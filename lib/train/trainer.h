@@ -1,7 +1,6 @@
 // train/trainer.h: trains a model on a communicator: compiles, verifies and initialises it, then runs its steps.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <optional>
 
@@ -11,6 +10,7 @@
 #include "train/joint_calls.h"
 #include "train/query/inference.h"
 #include "train/query/mirror.h"
+#include "train/query/save_history.h"
 #include "train/query/state_dict.h"
 #include "train/query/user_state.h"
 #include "train/query/whole_params.h"
@@ -82,10 +82,10 @@ class Trainer {
   bool is_cut_off() const noexcept;
   // After an error in the middle of a load, on all ranks: nobody may go on from what is here, until another load.
   void lose_state(const std::string& reason) { executor_->lose_state(reason); }
-  // The step of the newest checkpoint that this trainer has saved since its state was last set from outside; -1: none.
-  // A save in the background says so on its thread.
-  int64_t last_saved() const { return last_saved_->load(); }
-  const std::shared_ptr<std::atomic<int64_t>>& last_saved_step() const { return last_saved_; }
+  void refuse_lost_state() const { executor_->refuse_lost_state(); }
+  // What its saves and loads have found out. A save in the background says so on its thread, also when the state has
+  // been set from outside meanwhile: to the history of before then.
+  const std::shared_ptr<SaveHistory>& save_history() const { return save_history_; }
   // Of the embedder's, which checkpoints hold, too.
   void add_state(UserState state);
   const std::vector<UserState>& user_states() const { return user_states_; }
@@ -149,8 +149,8 @@ class Trainer {
   std::vector<Mirror> old_copies_;  // see take_copies_of
   int ended_with_old_copies_ = 0;   // steps
   uint64_t version_;
-  std::shared_ptr<std::atomic<int64_t>> last_saved_ = std::make_shared<std::atomic<int64_t>>(-1);  // also of remade()
-  bool pulls_evaluation_ = false;                                                                  // under way
+  std::shared_ptr<SaveHistory> save_history_ = std::make_shared<SaveHistory>();
+  bool pulls_evaluation_ = false;                              // under way
   mutable std::optional<gsel_step_report> pulled_evaluation_;  // ended; until read or a step begins
 };
 

@@ -1,5 +1,6 @@
 // Saves and loads on a disk that is slower than the communicator's timeout: ranks that wait hear from the one that
 // works, and a failure ends the work of all.
+#include <gsel/state.h>
 #include <sys/stat.h>
 
 #include <functional>
@@ -83,11 +84,15 @@ class SlowDisk : public checkpoint::Disk {
 
 char folder[256];
 
+// More than three blocks of a writer, so that its threads are at work when the rest is written aside.
+alignas(8) char long_state[2][40 << 20];
+
 struct Case {
   trial t;
   SlowDisk::Operation slow;
   int32_t rank;
   bool loads, fails;
+  bool is_long = false;  // a rank's file has several blocks
   std::string path() const {
     return std::string(folder) + "/" + std::to_string(static_cast<int>(slow)) + (fails ? "f" : "");
   }
@@ -110,6 +115,11 @@ void run_case(rank_run* run) {
   run->user = const_cast<trial*>(&c.t);
   rank_ok(run, open_session(run, &s, &err), err);
   rank_ok(run, gsel_trainer_step(s.trainer, nullptr, &err), err);
+  if (c.is_long)
+    rank_ok(run,
+            gsel_trainer_add_state(s.trainer, GSEL_STR("long"), long_state[run->rank], sizeof long_state[0],
+                                   GSEL_STATE_OF_RANK, &err),
+            err);
   if (c.loads) rank_ok(run, gsel_trainer_save(s.trainer, gsel_str_from(c.path().c_str()), nullptr, nullptr, &err), err);
   rank_ok(run, gsel_comm_set_timeout(s.comm, kTimeout, &err), err);
   SlowDisk disk(run->rank == c.rank ? c.slow : SlowDisk::Operation::none, c.fails);
@@ -133,13 +143,14 @@ void ranks_wait_for_a_slow_disk(void**) {
   const struct {
     O slow;
     int32_t rank;
-    bool loads, fails;
-  } cases[] = {{O::create, 1, false, false}, {O::write, 0, false, false},  {O::write, 1, false, false},
-               {O::sync, 1, false, false},   {O::rename, 0, false, false}, {O::list, 0, true, false},
-               {O::read, 1, true, false},    {O::sync, 0, false, true},    {O::write, 1, false, true},
-               {O::read, 1, true, true}};
-  for (const auto& [slow, rank, loads, fails] : cases) {
-    Case c{plain(config_of(&kLayouts[2], ""), nullptr), slow, rank, loads, fails};
+    bool loads, fails, is_long = false;
+  } cases[] = {{O::create, 1, false, false},    {O::write, 0, false, false},       {O::write, 1, false, false},
+               {O::sync, 1, false, false},      {O::rename, 0, false, false},      {O::list, 0, true, false},
+               {O::read, 1, true, false},       {O::sync, 0, false, true},         {O::write, 1, false, true},
+               {O::read, 1, true, true},        {O::write, 0, false, false, true}, {O::write, 1, false, true, true},
+               {O::sync, 1, false, false, true}};
+  for (const auto& [slow, rank, loads, fails, is_long] : cases) {
+    Case c{plain(config_of(&kLayouts[2], ""), nullptr), slow, rank, loads, fails, is_long};
     as_threads(2, run_case, &c);
     assert_int_equal(remove_scratch(folder), 0);
     assert_int_equal(mkdir(folder, 0700), 0);
@@ -181,6 +192,16 @@ void works_in_rounds(rank_run* run) {
     });
     rank_check(run, status == (run->rank == 0 ? GSEL_ERR_IO : GSEL_ERR_PEER));
     rank_check(run, blocks < 30);
+  }
+  {  // one fails at once, and another is in a call that cannot be ended
+    gsel::checkpoint::Rounds rounds(comm);
+    const gsel_status status = status_of([&] {
+      rounds.run("work", [&] {
+        if (run->rank == 0) throw gsel::Error(GSEL_ERR_IO, "there is no disk");
+        if (run->rank == 1) rounds.aside([] { usleep(kSlow); });
+      });
+    });
+    rank_check(run, status == (run->rank == 0 ? GSEL_ERR_IO : GSEL_ERR_PEER));
   }
   {  // one says nothing
     gsel::checkpoint::Rounds rounds(comm);
