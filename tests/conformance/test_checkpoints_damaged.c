@@ -186,6 +186,44 @@ static void the_error_is_that_of_the_newest_where_there_is_no_other(void** state
   as_threads(3, has_no_older_one, &t);
 }
 
+/* ---- states in 8 bits, whose values have a common scale in each block ---- */
+
+#define EIGHT_BITS "[train]\noptimizer = \"adamw_8bit\"\nlearning_rate = 0.01\nbatch = 9\nseed = 5\n"
+static const char* const kEightBits[] = {EIGHT_BITS, DDP("") EIGHT_BITS, ZERO("1", "") EIGHT_BITS};
+static const int kEightBitRanks[] = {1, 2, 2};
+
+static void is_told_as_damage(rank_run* run) {
+  session s;
+  gsel_error* err = NULL;
+  gsel_checkpoint_report report = GSEL_CHECKPOINT_REPORT_INIT;
+  rank_ok(run, open_session(run, &s, &err), err);
+  const gsel_status status = gsel_trainer_load(s.trainer, gsel_str_from(in_folder("run/step-000000000002")), NULL, &err);
+  if (status != GSEL_ERR_PARSE) rank_fails(run, status, err, GSEL_ERR_PEER, "the sum is", -2);
+  if (status == GSEL_ERR_PARSE) gsel_error_free(err);
+  err = NULL;
+  rank_ok(run, gsel_trainer_load(s.trainer, gsel_str_from(in_folder("run")), &report, &err), err);
+  rank_check(run, report.step == 1);
+  rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  close_session(&s);
+}
+
+static void a_bit_of_a_state_in_8_bits_is_told_as_damage(void** state) {
+  (void)state;
+  for (int saved = 0; saved < 2; ++saved) {
+    trial saves = plain(kEightBits[saved], NULL);
+    if (remove_scratch(folder) || mkdir(folder, 0700)) fail();
+    as_processes(kEightBitRanks[saved], saves_twice, &saves);
+    const char* file = in_folder("run/step-000000000002/rank-00000.safetensors");
+    for (int loaded = 0; loaded < 3; ++loaded)
+      for (off_t from_end = 2; from_end < 1200; from_end += 163) {
+        trial loads = plain(kEightBits[loaded], NULL);
+        flip(file, from_end);
+        as_threads(kEightBitRanks[loaded], is_told_as_damage, &loads);
+        flip(file, from_end);
+      }
+  }
+}
+
 /* ---- many files ---- */
 
 enum { FILES = 200, MOST_OPEN = 100 };
@@ -233,6 +271,7 @@ int main(void) {
       cmocka_unit_test(a_flipped_bit_is_found_under_any_layout),
       cmocka_unit_test(an_older_checkpoint_is_taken),
       cmocka_unit_test(the_error_is_that_of_the_newest_where_there_is_no_other),
+      cmocka_unit_test(a_bit_of_a_state_in_8_bits_is_told_as_damage),
       cmocka_unit_test(more_files_than_a_process_may_open),
   };
   return cmocka_run_group_tests_name("damaged checkpoints", tests, begin, end);
