@@ -65,8 +65,8 @@ gsel_checkpoint_info info_of(const gsel_checkpoint* checkpoint) {
 }
 
 // Item i of a list, by one of the _get functions.
-template <class Item, class Get, class... Indices>
-Item item(Get get, const gsel_checkpoint* checkpoint, Item empty, Indices... indices) {
+template <class Item, class Get, class Checkpoint, class... Indices>
+Item item(Get get, Checkpoint* checkpoint, Item empty, Indices... indices) {
   gsel_error* error = nullptr;
   check(get(checkpoint, indices..., &empty, &error), &error);
   return empty;
@@ -88,10 +88,24 @@ Json entry_json(const gsel_checkpoint* checkpoint, int32_t i) {
           {"pieces", std::move(pieces)}};
 }
 
-Json contents_json(const gsel_checkpoint* checkpoint) {
+// Of each rank's own a piece for each rank.
+Json own_json(gsel_checkpoint* checkpoint, int32_t i, int32_t n_ranks) {
+  Json pieces = Json::array();
+  gsel_checkpoint_own own = GSEL_CHECKPOINT_OWN_INIT;
+  for (int32_t rank = 0; rank == 0 || (own.scope == GSEL_STATE_OF_RANK && rank < n_ranks); ++rank) {
+    own = item(gsel_checkpoint_own_get, checkpoint, own, i, rank);
+    pieces.push_back({{"rank", rank}, {"file", text(own.file)}, {"key", text(own.key)}, {"bytes", own.bytes}});
+  }
+  return {{"name", text(own.name)},
+          {"scope", own.scope == GSEL_STATE_OF_RANK ? "rank" : "shared"},
+          {"pieces", std::move(pieces)}};
+}
+
+Json contents_json(gsel_checkpoint* checkpoint) {
   const gsel_checkpoint_info info = info_of(checkpoint);
-  Json entries = Json::array(), files = Json::array();
+  Json entries = Json::array(), own = Json::array(), files = Json::array();
   for (int32_t i = 0; i < info.n_entries; ++i) entries.push_back(entry_json(checkpoint, i));
+  for (int32_t i = 0; i < info.n_own; ++i) own.push_back(own_json(checkpoint, i, info.n_ranks));
   for (int32_t i = 0; i < info.n_files; ++i) {
     const auto file = item(gsel_checkpoint_file_get, checkpoint, GSEL_CHECKPOINT_FILE_INIT, i);
     files.push_back({{"name", text(file.name)}, {"bytes", file.bytes}, {"xxh3_128", text(file.sum)}});
@@ -99,12 +113,14 @@ Json contents_json(const gsel_checkpoint* checkpoint) {
   return {{"path", text(info.path)},
           {"step", info.step},
           {"updates", info.updates},
+          {"ranks", info.n_ranks},
           {"optimizer", text(info.optimizer)},
           {"learning_rate", info.learning_rate < 0 ? Json() : Json(info.learning_rate)},
           {"loss_scale", info.loss_scale},
           {"entry_bytes", info.entry_bytes},
           {"file_bytes", info.file_bytes},
           {"entries", std::move(entries)},
+          {"own", std::move(own)},
           {"files", std::move(files)}};
 }
 
@@ -124,6 +140,12 @@ std::string contents_text(const Json& all) {
     rows.push_back({entry.at("name"), entry.at("dtype"), shape_text(entry.at("shape")),
                     std::to_string(entry.at("pieces").size())});
   out += table(rows) + "\n";
+  rows = {{"state of the program", "scope", "rank", "bytes"}};
+  for (const Json& own : all.at("own"))
+    for (const Json& piece : own.at("pieces"))
+      rows.push_back({own.at("name"), own.at("scope"), own.at("scope") == "rank" ? piece.at("rank").dump() : "all",
+                      piece.at("bytes").dump()});
+  if (rows.size() > 1) out += table(rows) + "\n";
   rows = {{"file", "bytes", "XXH3-128"}};
   for (const Json& file : all.at("files"))
     rows.push_back({file.at("name"), file.at("bytes").dump(), file.at("xxh3_128")});
@@ -165,6 +187,12 @@ const char* kind_name(int32_t kind) {
       return "only second";
     case GSEL_CHECKPOINT_DIFFERS_SHAPE:
       return "shape";
+    case GSEL_CHECKPOINT_DIFFERS_SCOPE:
+      return "scope";
+    case GSEL_CHECKPOINT_DIFFERS_SIZE:
+      return "size";
+    case GSEL_CHECKPOINT_DIFFERS_BYTES:
+      return "bytes";
     default:
       return "values";
   }
@@ -173,10 +201,10 @@ const char* kind_name(int32_t kind) {
 Json difference_json(const gsel_checkpoint_difference& of) {
   Json one{
       {"kind", kind_name(of.kind)}, {"name", text(of.name)}, {"first", text(of.first)}, {"second", text(of.second)}};
-  if (of.kind != GSEL_CHECKPOINT_DIFFERS_VALUES) return one;
+  if (of.kind != GSEL_CHECKPOINT_DIFFERS_VALUES && of.kind != GSEL_CHECKPOINT_DIFFERS_BYTES) return one;
   one["element"] = of.element;
   one["count"] = of.count;
-  one["largest"] = of.largest;  // null where it is infinite
+  if (of.kind == GSEL_CHECKPOINT_DIFFERS_VALUES) one["largest"] = of.largest;  // null where it is infinite
   return one;
 }
 
@@ -185,10 +213,9 @@ std::string differences_text(const Json& all) {
   std::vector<Row> rows{{"what", "name", "first", "second", "element", "count", "largest"}};
   for (const Json& one : all) {
     rows.push_back({one.at("kind"), one.at("name"), one.at("first"), one.at("second")});
-    if (one.contains("element"))
-      for (const std::string& more :
-           {one.at("element").dump(), one.at("count").dump(), formatted("%g", one.at("largest").get<double>())})
-        rows.back().push_back(more);
+    for (const char* field : {"element", "count"})
+      if (one.contains(field)) rows.back().push_back(one.at(field).dump());
+    if (one.contains("largest")) rows.back().push_back(formatted("%g", one.at("largest").get<double>()));
   }
   return table(rows);
 }
@@ -278,11 +305,12 @@ const CommandText kCheckpointText{
     .description =
         "A checkpoint is a folder that a trainer saved. Where a folder of several is given, its newest whole one is "
         "taken. "
-        "inspect FOLDER lists tensors and files; verify FOLDER compares the sums of all files; diff FOLDER FOLDER "
+        "inspect FOLDER lists tensors, states of the program's own and files; verify FOLDER compares the sums of all "
+        "files; diff FOLDER FOLDER "
         "compares "
         "two checkpoints, whatever layouts they were saved under; consolidate FOLDER FILE writes one safetensors file "
         "with "
-        "whole tensors; reshard FOLDER FOLDER writes the same state in other files.",
+        "whole tensors and states of the program's own; reshard FOLDER FOLDER writes the same state in other files.",
     .examples = {{"gsel checkpoint inspect run7", "Says what the newest checkpoint of run7 has."},
                  {"gsel checkpoint verify run7/step-000000000500", "Reads all of its files."},
                  {"gsel checkpoint consolidate run7 model.safetensors --params", "For other programs."},
@@ -291,13 +319,14 @@ const CommandText kCheckpointText{
         {{"JSON",
           "",
           {{"inspect",
-            "path, step, updates, optimizer, learning_rate (null: as configured), loss_scale, entry_bytes, "
-            "file_bytes; entries: name, role, dtype, shape, bytes and pieces (file, key, first, count) of each; "
-            "files: name, bytes and xxh3_128 of each."},
+            "path, step, updates, ranks (that saved), optimizer, learning_rate (null: as configured), loss_scale, "
+            "entry_bytes, file_bytes; entries: name, role, dtype, shape, bytes and pieces (file, key, first, count) of "
+            "each; own, the program's: name, scope (shared, or rank: each rank's own) and pieces (rank, file, key, "
+            "bytes) of each; files: name, bytes and xxh3_128 of each."},
            {"verify", "verified (the path), step, file_bytes."},
            {"diff",
-            "first, second (paths); differences: kind, name, first and second of each, of kind values also "
-            "element, count and largest (null: infinite)."},
+            "first, second (paths); differences: kind, name, first and second of each, of kinds values and bytes also "
+            "element and count, of values largest (null: infinite)."},
            {"consolidate, reshard", "written (the path)."}}}},
     .statuses = {{"1", "diff: the checkpoints differ."}},
     .related = {"gsel_checkpoint_open(3)", "docs/checkpoints.md"}};
@@ -313,8 +342,9 @@ Command checkpoint_command(CommandLine& line) {
   parser.list("paths", options->paths, "FOLDER|FILE...", "The checkpoint, and what it is compared with or written to.",
               2);
   parser.require("paths");
-  parser.flag("--params", options->params,
-              "consolidate: parameters alone, by their own names, without the optimizer's states.");
+  parser.flag(
+      "--params", options->params,
+      "consolidate: parameters alone, by their own names, without the states of the optimizer and of the program.");
   parser.option("--files", options->files, "N", "reshard: number of files.", Parser::Default::shown);
   return {parser, [options, &common = line.common()] { return run_task(*options, common.json); }};
 }

@@ -46,13 +46,15 @@ func OpenCheckpoint(path string) (*Checkpoint, error) {
 }
 
 // CheckpointInfo is what a checkpoint is of. Path is that of the checkpoint, where a folder was opened as well; Step comes
-// next; Updates is steps of the optimizer; a LearningRate of -1 is as configured.
+// next; Updates is steps of the optimizer; a LearningRate of -1 is as configured; Own is the number of states of the
+// program's own, and Ranks saved.
 type CheckpointInfo struct {
 	Path, Optimizer         string
 	Step, Updates           int64
 	LearningRate, LossScale float64
 	Entries, Files          int
 	EntryBytes, FileBytes   uint64
+	Own, Ranks              int
 }
 
 // Info is what the checkpoint is of.
@@ -63,7 +65,8 @@ func (c *Checkpoint) Info() (info CheckpointInfo, err error) {
 	},
 		func() {
 			info = CheckpointInfo{text(out.path), text(out.optimizer), int64(out.step), int64(out.updates), float64(out.learning_rate),
-				float64(out.loss_scale), int(out.n_entries), int(out.n_files), uint64(out.entry_bytes), uint64(out.file_bytes)}
+				float64(out.loss_scale), int(out.n_entries), int(out.n_files), uint64(out.entry_bytes), uint64(out.file_bytes),
+				int(out.n_own), int(out.n_ranks)}
 		})
 	return
 }
@@ -105,6 +108,26 @@ func (c *Checkpoint) Piece(entry, i int) (piece CheckpointPiece, err error) {
 	return
 }
 
+// CheckpointOwn is a state of the program's own, as a rank has it: Bytes under Key in File.
+type CheckpointOwn struct {
+	Name  string
+	Scope StateScope
+	File  string
+	Key   string
+	Bytes uint64
+}
+
+// Own is state i of the program's own, of a rank; of a shared one all ranks have the same. It reads the header of the file.
+func (c *Checkpoint) Own(i, rank int) (own CheckpointOwn, err error) {
+	out := C.gsel_checkpoint_own{struct_size: C.sizeof_gsel_checkpoint_own}
+	err = c.with(func(p *C.gsel_checkpoint, err **C.gsel_error) C.gsel_status {
+		return C.gsel_checkpoint_own_get(p, narrow(i), narrow(rank), &out, err)
+	}, func() {
+		own = CheckpointOwn{text(out.name), StateScope(out.scope), text(out.file), text(out.key), uint64(out.bytes)}
+	})
+	return
+}
+
 // CheckpointFile is a file that the manifest lists. Sum is XXH3 of 128 bits, in hexadecimal digits.
 type CheckpointFile struct {
 	Name, Sum string
@@ -134,6 +157,9 @@ const (
 	CheckpointDiffersOnlySecond = 3
 	CheckpointDiffersShape      = 4
 	CheckpointDiffersValues     = 5
+	CheckpointDiffersScope      = 6 // of a state of the program's own
+	CheckpointDiffersSize       = 7
+	CheckpointDiffersBytes      = 8
 )
 
 // CheckpointDifference is what differs between two checkpoints; see gsel_checkpoint_difference.
@@ -167,7 +193,8 @@ func (c *Checkpoint) Diff(ctx context.Context, second *Checkpoint) (all []Checkp
 	return
 }
 
-// Consolidate writes one safetensors file with whole tensors; parameters alone, by their own names, or the states as well.
+// Consolidate writes one safetensors file with whole tensors; parameters alone, by their own names, or the states as well,
+// also of the program's own.
 func (c *Checkpoint) Consolidate(ctx context.Context, path string, paramsOnly bool) error {
 	var l lent
 	defer l.free()

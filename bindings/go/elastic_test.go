@@ -74,6 +74,37 @@ func (e *elastic) withStates(c *Comm, body func(t *Trainer, position, own *Memor
 	return body(t, position, own)
 }
 
+// listsOwn expects the two states of withStates, with their memory.
+func listsOwn(t *Trainer, position, own *Memory[int64]) error {
+	s, err := t.State(background)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	first, err := s.Own(0)
+	second, also := s.Own(1)
+	_, none := s.Own(2)
+	return firstError(err, also, expect("states", 2, s.OwnCount()), expect("name", "data/position", first.Name), expect("scope", StateShared, first.Scope),
+		expect("bytes", 16, len(first.Data)), expect("memory", byte(position.Slice()[1]), first.Data[8]), expect("scope", StateOfRank, second.Scope),
+		expect("memory", byte(own.Slice()[0]), second.Data[0]), refused(ErrArg, "i is 2", none))
+}
+
+// checkpointHasOwn expects them in the checkpoint of two ranks.
+func checkpointHasOwn(folder string) error {
+	c, err := OpenCheckpoint(folder)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	info, err := c.Info()
+	shared, told := c.Own(0, 1)
+	own, also := c.Own(1, 1)
+	_, none := c.Own(1, 2)
+	return firstError(err, told, also, expect("states", 2, info.Own), expect("ranks", 2, info.Ranks),
+		expect("shared", CheckpointOwn{"data/position", StateShared, "rank-00000.safetensors", "user:data/position", 16}, shared),
+		expect("own", CheckpointOwn{"own", StateOfRank, "rank-00001.safetensors", "user:own", 8}, own), refused(ErrArg, "rank is 2", none))
+}
+
 func TestASaveInTheBackgroundIsLoaded(t *testing.T) {
 	folder := t.TempDir()
 	ranks(t, 2, func(c *Comm) error {
@@ -84,6 +115,9 @@ func TestASaveInTheBackgroundIsLoaded(t *testing.T) {
 		defer e.Close()
 		err = e.withStates(c, func(t *Trainer, position, own *Memory[int64]) error {
 			position.Slice()[1], own.Slice()[0] = 7, int64(10+c.Rank())
+			if err := listsOwn(t, position, own); err != nil {
+				return err
+			}
 			nothing, waited := t.SaveWait(background)
 			err := firstError(waited, expect("no save", CheckpointReport{}, nothing), e.after(t, 3), expect("state", SaveNone, t.SaveState()))
 			if err != nil {
@@ -113,7 +147,7 @@ func TestASaveInTheBackgroundIsLoaded(t *testing.T) {
 		return e.withStates(c, func(t *Trainer, position, own *Memory[int64]) error {
 			loaded, err := t.Load(background, folder)
 			return firstError(err, expect("step", 1, loaded.Step), expect("position", []int64{0, 7}, position.Slice()),
-				expect("own", 10+c.Rank(), own.Slice()[0]), e.holds(t, 3), e.after(t, 4.5))
+				expect("own", 10+c.Rank(), own.Slice()[0]), e.holds(t, 3), e.after(t, 4.5), checkpointHasOwn(folder))
 		})
 	})
 }

@@ -111,6 +111,7 @@ type CheckpointInfo struct {
 	LearningRate, LossScale float64
 	Entries, Files          int
 	EntryBytes, FileBytes   uint64
+	Own, Ranks              int
 }
 
 func (c *Checkpoint) Info() (info CheckpointInfo, err error) { return *new(CheckpointInfo), ErrNoCgo }
@@ -135,6 +136,18 @@ func (c *Checkpoint) Piece(entry, i int) (piece CheckpointPiece, err error) {
 	return *new(CheckpointPiece), ErrNoCgo
 }
 
+type CheckpointOwn struct {
+	Name  string
+	Scope StateScope
+	File  string
+	Key   string
+	Bytes uint64
+}
+
+func (c *Checkpoint) Own(i, rank int) (own CheckpointOwn, err error) {
+	return *new(CheckpointOwn), ErrNoCgo
+}
+
 type CheckpointFile struct {
 	Name, Sum string
 	Bytes     uint64
@@ -151,6 +164,9 @@ const (
 	CheckpointDiffersOnlySecond = 3
 	CheckpointDiffersShape      = 4
 	CheckpointDiffersValues     = 5
+	CheckpointDiffersScope      = 6
+	CheckpointDiffersSize       = 7
+	CheckpointDiffersBytes      = 8
 )
 
 type CheckpointDifference struct {
@@ -716,6 +732,15 @@ type StateEntry struct {
 }
 
 func (s *State) Entry(i int) (e StateEntry, err error) { return *new(StateEntry), ErrNoCgo }
+func (s *State) OwnCount() (n int)                     { return *new(int) }
+
+type OwnState struct {
+	Name  string
+	Scope StateScope
+	Data  []byte
+}
+
+func (s *State) Own(i int) (o OwnState, err error) { return *new(OwnState), ErrNoCgo }
 
 type StateRun struct{ Whole, Local, Count int64 }
 

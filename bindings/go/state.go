@@ -82,6 +82,32 @@ func (s *State) Entry(i int) (e StateEntry, err error) {
 	return
 }
 
+// OwnCount is the number of states of the program's own, which AddState has added; 0 when closed.
+func (s *State) OwnCount() (n int) {
+	s.look(func(p unsafe.Pointer) { n = int(C.gsel_state_own_count((*C.gsel_state)(p))) })
+	return
+}
+
+// OwnState is a state of the program's own, as AddState has it. Data is its memory, of use until the trainer is released.
+type OwnState struct {
+	Name  string
+	Scope StateScope
+	Data  []byte
+}
+
+// Own is state i of the program's own, from 0.
+func (s *State) Own(i int) (o OwnState, err error) {
+	err = s.with(context.Background(), func(p *C.gsel_state, err **C.gsel_error) C.gsel_status {
+		own := C.gsel_state_own{struct_size: C.sizeof_gsel_state_own}
+		status := C.gsel_state_own_at(p, narrow(i), &own, err)
+		if status == C.GSEL_OK {
+			o = OwnState{text(own.name), StateScope(own.scope), unsafe.Slice((*byte)(own.data), int(own.bytes))}
+		}
+		return status
+	})
+	return
+}
+
 // StateRun is consecutive elements of a piece that are consecutive in the whole tensor, too: Whole and Local are the
 // offsets of the first.
 type StateRun struct{ Whole, Local, Count int64 }

@@ -145,6 +145,7 @@ _CheckpointReport = _struct(
     "copy_seconds:d compared_bytes:Q")
 _StateEntry = _struct(
     "gsel_state_entry", "struct_size:I reserved:I name:s role:s param:i dtype:i n_dims:i n_pieces:i shape:6")
+_StateOwn = _struct("gsel_state_own", "struct_size:I scope:i name:s data:p bytes:Q")
 _StateRun = _struct("gsel_state_run", "whole:q local:q count:q")
 _TrainingNumbers = _struct(
     "gsel_training_numbers", "struct_size:I reserved:I step:q updates:q loss_scale:d good_steps:q overflows_left:q "
@@ -185,8 +186,8 @@ gsel_trainer_set_learning_rate i(pdp) gsel_trainer_save i(psppp) gsel_trainer_lo
 gsel_trainer_save_begin i(psppp) gsel_trainer_save_state i(p) gsel_trainer_save_wait i(ppp)
 gsel_state_open i(ppp) gsel_state_free v(p) gsel_state_count i(p) gsel_state_entry_at i(pipp) gsel_state_runs i(piipqpp)
 gsel_state_read_piece i(piiqqpp) gsel_state_read i(piqqpp) gsel_state_write i(piqqppp) gsel_state_numbers i(ppp)
-gsel_state_set_numbers i(ppp) gsel_trainer_add_state i(pspzip) gsel_trainer_rebind i(ppppp)
-gsel_trainer_join i(ppppppp)
+gsel_state_set_numbers i(ppp) gsel_state_own_count i(p) gsel_state_own_at i(pipp) gsel_trainer_add_state i(pspzip)
+gsel_trainer_rebind i(ppppp) gsel_trainer_join i(ppppppp)
 gsel_trainer_load_weights i(psppp) gsel_trainer_export_weights i(pspipp)
 """
 _FREE = _c.CFUNCTYPE(None, _c.c_void_p)
@@ -1191,6 +1192,17 @@ class State(_Closable):
 
     def entries(self):
         return [self.entry(i) for i in range(len(self))]
+
+    def own(self):
+        """States of the program's own, in the order of add_state(): name, scope (STATE_SHARED or STATE_OF_RANK), and data,
+        a copy of the bytes."""
+        states = []
+        for i in range(_lib.gsel_state_own_count(self._open)):
+            raw = _StateOwn()
+            _call("gsel_state_own_at", self._open, i, _c.byref(raw))
+            states.append(_types.SimpleNamespace(
+                name=str(raw.name), scope=raw.scope, data=_c.string_at(raw.data, raw.bytes) if raw.bytes else b""))
+        return states
 
     def runs(self, i, piece):
         """A piece as a list of (offset in the whole tensor, offset in the piece, elements)."""

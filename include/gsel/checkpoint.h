@@ -137,7 +137,9 @@ GSEL_API void gsel_checkpoint_free(gsel_checkpoint *checkpoint);
  *   step           that comes next
  *   updates        steps of the optimizer
  *   learning_rate  -1: as configured
- *   entry_bytes    of the tensors; file_bytes: of all files */
+ *   entry_bytes    of the tensors; file_bytes: of all files
+ *   n_own          states of the program's own (gsel_trainer_add_state)
+ *   n_ranks        that saved */
 typedef struct gsel_checkpoint_info {
   uint32_t struct_size;
   uint32_t reserved;
@@ -151,6 +153,8 @@ typedef struct gsel_checkpoint_info {
   int32_t n_files;
   uint64_t entry_bytes;
   uint64_t file_bytes;
+  int32_t n_own;
+  int32_t n_ranks;
 } gsel_checkpoint_info;
 #define GSEL_CHECKPOINT_INFO_INIT GSEL_STRUCT_INIT(gsel_checkpoint_info)
 GSEL_API void gsel_checkpoint_info_init(gsel_checkpoint_info *info, size_t struct_size);
@@ -199,6 +203,29 @@ GSEL_API void gsel_checkpoint_piece_init(gsel_checkpoint_piece *piece, size_t st
 GSEL_API gsel_status gsel_checkpoint_piece_get(const gsel_checkpoint *checkpoint, int32_t entry, int32_t i,
                                                gsel_checkpoint_piece *out, gsel_error **err);
 
+/* A state of the program's own (gsel_trainer_add_state), as a rank has it. Texts are borrowed from the checkpoint.
+ *   scope  GSEL_STATE_SHARED or GSEL_STATE_OF_RANK, of gsel/state.h
+ *   file   in which it is
+ *   key    of the tensor in the safetensors file: "user:" and the name, of type U8
+ *   bytes  of this rank's */
+typedef struct gsel_checkpoint_own {
+  uint32_t struct_size;
+  int32_t scope;
+  gsel_str name;
+  gsel_str file;
+  gsel_str key;
+  uint64_t bytes;
+} gsel_checkpoint_own;
+#define GSEL_CHECKPOINT_OWN_INIT GSEL_STRUCT_INIT(gsel_checkpoint_own)
+GSEL_API void gsel_checkpoint_own_init(gsel_checkpoint_own *own, size_t struct_size);
+/* Reads the header of the file, if no earlier call did.
+ *   i     from 0 to n_own - 1
+ *   rank  whose, from 0 to n_ranks - 1; of a shared state all ranks have the same
+ * Errors: GSEL_ERR_ARG; GSEL_ERR_PARSE with file and key, where the file is not as the index says; GSEL_ERR_IO. Since
+ * 0.1. */
+GSEL_API gsel_status gsel_checkpoint_own_get(gsel_checkpoint *checkpoint, int32_t i, int32_t rank,
+                                             gsel_checkpoint_own *out, gsel_error **err);
+
 /* A file that the manifest lists. Texts are borrowed from the checkpoint.
  *   sum  XXH3 of 128 bits, in hexadecimal digits, as xxhsum -H128 prints it */
 typedef struct gsel_checkpoint_file {
@@ -214,7 +241,8 @@ GSEL_API void gsel_checkpoint_file_init(gsel_checkpoint_file *file, size_t struc
 GSEL_API gsel_status gsel_checkpoint_file_get(const gsel_checkpoint *checkpoint, int32_t i, gsel_checkpoint_file *out,
                                               gsel_error **err);
 
-/* Reads all files: compares their sums with the manifest's, and looks for each piece of each entry in its file.
+/* Reads all files: compares their sums with the manifest's, and looks for each piece of each entry, and each state of the
+ * program's own, in its file.
  *   options  may be NULL
  * Errors: GSEL_ERR_PARSE for the first fault, with the file and the bytes; GSEL_ERR_IO; GSEL_ERR_ABORTED;
  * GSEL_ERR_ARG. Since 0.1. */
@@ -223,11 +251,13 @@ GSEL_API gsel_status gsel_checkpoint_verify(gsel_checkpoint *checkpoint, const g
 
 /* What differs between two checkpoints. Texts are borrowed from the differences.
  *   kind           GSEL_CHECKPOINT_DIFFERS_*
- *   name           of the entry, or of the number
- *   first, second  what each has: the number, the shape, or the value of the first element that differs
- *   element        the first that differs, in row-major order; -1: of another kind
- *   count          elements that differ, by their bits
- *   largest        largest absolute difference; infinite where one of two elements is no number */
+ *   name           of the entry, or of the number; of a state of the program's own "user:NAME", and "user:NAME@RANK" where
+ *                  it is about the bytes of one of the ranks that have their own
+ *   first, second  what each has: the number, the shape, the scope, the size in bytes, or the value of the first element
+ *                  or byte that differs
+ *   element        the first that differs, in row-major order, or the first byte; -1: of another kind
+ *   count          elements that differ, by their bits, or bytes
+ *   largest        of elements the largest absolute difference; infinite where one of two elements is no number */
 typedef struct gsel_checkpoint_difference {
   uint32_t struct_size;
   int32_t kind;
@@ -242,14 +272,19 @@ typedef struct gsel_checkpoint_difference {
 GSEL_API void gsel_checkpoint_difference_init(gsel_checkpoint_difference *difference, size_t struct_size);
 
 #define GSEL_CHECKPOINT_DIFFERS_NUMBER 1      /* step, updates, optimizer, learning_rate, loss_scale, ... */
-#define GSEL_CHECKPOINT_DIFFERS_ONLY_FIRST 2  /* an entry that the second has not */
-#define GSEL_CHECKPOINT_DIFFERS_ONLY_SECOND 3 /* an entry that the first has not */
+#define GSEL_CHECKPOINT_DIFFERS_ONLY_FIRST 2  /* an entry, or a state of the program's own, that the second has not */
+#define GSEL_CHECKPOINT_DIFFERS_ONLY_SECOND 3 /* one that the first has not */
 #define GSEL_CHECKPOINT_DIFFERS_SHAPE 4       /* of an entry */
 #define GSEL_CHECKPOINT_DIFFERS_VALUES 5      /* elements of an entry */
+/* Of a state of the program's own: */
+#define GSEL_CHECKPOINT_DIFFERS_SCOPE 6       /* shared, or of each of a number of ranks */
+#define GSEL_CHECKPOINT_DIFFERS_SIZE 7        /* its bytes are more, or fewer */
+#define GSEL_CHECKPOINT_DIFFERS_BYTES 8       /* some of its bytes */
 
 typedef struct gsel_checkpoint_differences gsel_checkpoint_differences;
 
-/* Compares two checkpoints, whatever layouts they were saved under. Does not compare sums; see gsel_checkpoint_verify.
+/* Compares two checkpoints, whatever layouts they were saved under; of states that are each rank's own, those of the ranks
+ * that both have. Does not compare sums; see gsel_checkpoint_verify.
  *   options  may be NULL
  *   out      given to the caller, free with gsel_checkpoint_differences_free
  * Errors: GSEL_ERR_PARSE with file and key; GSEL_ERR_IO; GSEL_ERR_ABORTED; GSEL_ERR_ARG. Since 0.1. */
@@ -270,12 +305,14 @@ GSEL_API void gsel_checkpoint_differences_free(gsel_checkpoint_differences *diff
  * Errors: those of gsel_checkpoint_verify; GSEL_ERR_STATE if what they make is there already; GSEL_ERR_UNSUPPORTED if
  * there are too many tensors for a file; GSEL_ERR_IO, also where the disk has no room. */
 
-/* Writes one safetensors file with whole tensors, for any reader of safetensors: "param:w", "exp_avg:w", or with
- * GSEL_CHECKPOINT_PARAMS_ONLY parameters alone, as "w".
+/* Writes one safetensors file with whole tensors, for any reader of safetensors: "param:w", "exp_avg:w", and states of the
+ * program's own as U8, "user:NAME", or of each rank "user:NAME@RANK"; with GSEL_CHECKPOINT_PARAMS_ONLY parameters alone,
+ * as "w".
  *   path  of the file; borrowed for the call. Since 0.1. */
 GSEL_API gsel_status gsel_checkpoint_consolidate(gsel_checkpoint *checkpoint, gsel_str path,
                                                  const gsel_checkpoint_tool_options *options, gsel_error **err);
-/* Writes the checkpoint anew as FOLDER/step-NNNNNNNNNNNN, with its elements divided evenly among n files.
+/* Writes the checkpoint anew as FOLDER/step-NNNNNNNNNNNN, with its elements divided evenly among n files. States of the
+ * program's own that are each rank's stay what they are: with them GSEL_ERR_UNSUPPORTED unless n is n_ranks.
  *   folder  made if there is none; borrowed for the call
  *   n       1 to 65536. Since 0.1. */
 GSEL_API gsel_status gsel_checkpoint_reshard(gsel_checkpoint *checkpoint, gsel_str folder, int32_t n,

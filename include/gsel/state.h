@@ -1,6 +1,7 @@
 /* gsel/state.h: what a trainer holds between steps, by name: each parameter and each state of the optimizer, with its
- * shape in the model and the part of it that this rank has under today's placement; and the numbers that training goes
- * on from. What checkpoints save (gsel/checkpoint.h), for programs that keep or move it in a way of their own. */
+ * shape in the model and the part of it that this rank has under today's placement; the numbers that training goes on
+ * from; and states of the program's own. What checkpoints save (gsel/checkpoint.h), for programs that keep or move it in
+ * a way of their own. */
 #ifndef GSEL_STATE_H
 #define GSEL_STATE_H
 
@@ -11,7 +12,7 @@ GSEL_EXTERN_C_BEGIN
 
 typedef struct gsel_state gsel_state;
 
-/* Makes the last step final and lists the state. A collective between steps.
+/* Makes the last step final and lists the state, with what gsel_trainer_add_state has added. A collective between steps.
  *   out  given to the caller, free with gsel_state_free before the trainer; of use until the next step, evaluation,
  *        load or rebind of the trainer, after which its calls fail with GSEL_ERR_STATE
  * Errors: GSEL_ERR_ARG; GSEL_ERR_STATE (a step is in progress or has failed); GSEL_ERR_UNSUPPORTED (8-bit states,
@@ -116,6 +117,26 @@ GSEL_API gsel_status gsel_state_set_numbers(gsel_state *state, const gsel_traini
 #define GSEL_STATE_OF_RANK 1
 GSEL_API gsel_status gsel_trainer_add_state(gsel_trainer *trainer, gsel_str name, void *data, size_t bytes,
                                             int32_t scope, gsel_error **err);
+
+/* States of the program's own that were added before gsel_state_open; 0 for NULL. Since 0.1. */
+GSEL_API int32_t gsel_state_own_count(const gsel_state *state);
+
+/* A state of the program's own, as gsel_trainer_add_state has it.
+ *   scope  GSEL_STATE_SHARED or GSEL_STATE_OF_RANK
+ *   name   lives as long as the gsel_state
+ *   data   memory of the program, `bytes` bytes, of this rank also where it is shared */
+typedef struct gsel_state_own {
+  uint32_t struct_size;
+  int32_t scope;
+  gsel_str name;
+  void *data;
+  uint64_t bytes;
+} gsel_state_own;
+#define GSEL_STATE_OWN_INIT GSEL_STRUCT_INIT(gsel_state_own)
+GSEL_API void gsel_state_own_init(gsel_state_own *own, size_t struct_size);
+/* i: from 0 to gsel_state_own_count - 1, in the order in which they were added. Errors: GSEL_ERR_ARG; GSEL_ERR_STATE as
+ * of gsel_state_open. Since 0.1. */
+GSEL_API gsel_status gsel_state_own_at(const gsel_state *state, int32_t i, gsel_state_own *out, gsel_error **err);
 
 /* ---- a change of ranks ---- */
 

@@ -2,6 +2,7 @@
 #include "checkpoint/checkpoint.h"
 
 #include <gsel/checkpoint.h>
+#include <gsel/state.h>
 
 #include "api/handles.h"
 #include "base/guard.h"
@@ -64,6 +65,9 @@ void gsel_checkpoint_entry_init(gsel_checkpoint_entry* entry, size_t struct_size
 }
 void gsel_checkpoint_piece_init(gsel_checkpoint_piece* piece, size_t struct_size) {
   gsel::init_struct(piece, struct_size);
+}
+void gsel_checkpoint_own_init(gsel_checkpoint_own* own, size_t struct_size) {
+  gsel::init_struct(own, struct_size);
 }
 void gsel_checkpoint_file_init(gsel_checkpoint_file* file, size_t struct_size) {
   gsel::init_struct(file, struct_size);
@@ -146,6 +150,8 @@ gsel_status gsel_checkpoint_inspect(const gsel_checkpoint* checkpoint, gsel_chec
     info.n_files = static_cast<int32_t>(of.manifest().files.size());
     for (const auto& tensor : index.tensors) info.entry_bytes += bytes_of(tensor);
     info.file_bytes = of.file_bytes();
+    info.n_own = static_cast<int32_t>(index.users.size());
+    info.n_ranks = index.n_ranks;
     gsel::write_struct(out, info, "gsel_checkpoint_info");
   });
 }
@@ -182,6 +188,25 @@ gsel_status gsel_checkpoint_piece_get(const gsel_checkpoint* checkpoint, int32_t
     if (const auto run = gsel::Region::Cursor(listed.region).next()) piece.first = run->whole;
     piece.count = listed.region.count();
     gsel::write_struct(out, piece, "gsel_checkpoint_piece");
+  });
+}
+
+gsel_status gsel_checkpoint_own_get(gsel_checkpoint* checkpoint, int32_t i, int32_t rank, gsel_checkpoint_own* out,
+                                    gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::checkpoint::Contents& of = gsel::required(checkpoint, "checkpoint").impl;
+    const gsel::checkpoint::Index& index = of.index();
+    gsel::check_index(i, index.users.size(), "i");
+    gsel::check_index(rank, static_cast<size_t>(index.n_ranks), "rank");
+    const gsel::checkpoint::IndexUser& user = index.users[static_cast<size_t>(i)];
+    const gsel::checkpoint::StoredUser stored = of.stored_user(user, user.is_of_rank ? rank : 0);
+    gsel_checkpoint_own own = GSEL_CHECKPOINT_OWN_INIT;
+    own.scope = user.is_of_rank ? GSEL_STATE_OF_RANK : GSEL_STATE_SHARED;
+    own.name = gsel::borrow(user.name);
+    own.file = gsel::borrow(stored.file);
+    own.key = gsel::borrow(stored.key);
+    own.bytes = stored.read.bytes;
+    gsel::write_struct(out, own, "gsel_checkpoint_own");
   });
 }
 

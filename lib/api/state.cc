@@ -13,6 +13,7 @@ struct gsel_state {
   gsel::StateDict dict;
   uint64_t version;                       // of the trainer, when it was opened
   std::vector<std::vector<size_t>> held;  // by tensor: its pieces, as indices in dict.held()
+  std::vector<gsel::UserState> own;
 
   gsel::Trainer& trainer() const { return of.impl(); }
 };
@@ -58,6 +59,9 @@ extern "C" {
 void gsel_state_entry_init(gsel_state_entry* entry, size_t struct_size) {
   gsel::init_struct(entry, struct_size);
 }
+void gsel_state_own_init(gsel_state_own* own, size_t struct_size) {
+  gsel::init_struct(own, struct_size);
+}
 void gsel_training_numbers_init(gsel_training_numbers* numbers, size_t struct_size) {
   gsel::init_struct(numbers, struct_size);
 }
@@ -67,7 +71,8 @@ gsel_status gsel_state_open(gsel_trainer* trainer, gsel_state** out, gsel_error*
     gsel::required(out, "out") = nullptr;
     gsel::Trainer& impl = gsel::required(trainer, "trainer").impl();
     gsel::StateDict dict = impl.begin_state(gsel::JointCall::read_state);
-    std::unique_ptr<gsel_state> state(new gsel_state{*trainer, std::move(dict), impl.version(), {}});
+    std::unique_ptr<gsel_state> state(
+        new gsel_state{*trainer, std::move(dict), impl.version(), {}, impl.user_states()});
     state->held.resize(state->dict.tensors().size());
     for (size_t p = 0; p < state->dict.held().size(); ++p)
       if (const gsel::StatePart& part = state->dict.held()[p]; !part.is_rounded)
@@ -195,6 +200,24 @@ gsel_status gsel_trainer_add_state(gsel_trainer* trainer, gsel_str name, void* d
     if (scope != GSEL_STATE_SHARED && scope != GSEL_STATE_OF_RANK)
       gsel::fail(GSEL_ERR_ARG, "scope is {}; use GSEL_STATE_SHARED or GSEL_STATE_OF_RANK", scope);
     of.impl().add_state({gsel::text(name), data, bytes, scope == GSEL_STATE_OF_RANK});
+  });
+}
+
+int32_t gsel_state_own_count(const gsel_state* state) {
+  return state ? static_cast<int32_t>(state->own.size()) : 0;
+}
+
+gsel_status gsel_state_own_at(const gsel_state* state, int32_t i, gsel_state_own* out, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    const std::vector<gsel::UserState>& all = current(state).own;
+    gsel::check_index(i, all.size(), "i");
+    const gsel::UserState& of = all[static_cast<size_t>(i)];
+    gsel_state_own own{};
+    own.scope = of.is_of_rank ? GSEL_STATE_OF_RANK : GSEL_STATE_SHARED;
+    own.name = gsel::borrow(of.name);
+    own.data = of.data;
+    own.bytes = of.bytes;
+    gsel::write_struct(out, own, "gsel_state_own");
   });
 }
 

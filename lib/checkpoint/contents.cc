@@ -69,9 +69,9 @@ std::span<const IndexPiece> Contents::pieces(int32_t tensor) const {
   return std::ranges::equal_range(index_.pieces, tensor, {}, &IndexPiece::tensor);
 }
 
-Contents::Source& Contents::source(const std::string& name) {
+Contents::SourceOfName& Contents::named_source(const std::string& name) {
   const auto found = sources_.find(name);
-  if (found != sources_.end()) return found->second;
+  if (found != sources_.end()) return *found;
   const std::string path = path_of(name);
   Source made;
   made.sums = std::make_unique<BlockComparer>(path, file(name).sums);
@@ -86,25 +86,35 @@ Contents::Source& Contents::source(const std::string& name) {
     std::string key = tensor.key;
     made.tensors.emplace(std::move(key), std::move(tensor));
   }
-  return sources_.emplace(name, std::move(made)).first->second;
+  return *sources_.emplace(name, std::move(made)).first;
+}
+
+void Contents::refuse(const std::string& file, const std::string& key, const std::string& why) const {
+  const std::string path = path_of(file);
+  throw Error(GSEL_ERR_PARSE, fmt::format("safetensors file {}: {} {}", path, in_quotes(key), why))
+      .at({path, 0, 0, key});
+}
+
+const Contents::TensorOfKey& Contents::stored(const SourceOfName& from, const std::string& key,
+                                              gsel_dtype dtype) const {
+  const auto found = from.second.tensors.find(key);
+  if (found == from.second.tensors.end()) refuse(from.first, key, "is in the index and not in the file");
+  const StoredTensor& tensor = found->second;
+  if (tensor.dtype() != dtype)
+    refuse(from.first, key,
+           fmt::format("has the type {}; expected {}", tensor.type_name(), dtype == GSEL_F32 ? "F32" : "U8"));
+  return *found;
 }
 
 // Where its elements begin in the file.
 uint64_t Contents::begin_of(const IndexPiece& piece) {
-  const Source& from = source(piece.file);
-  const std::string path = path_of(piece.file);
-  const auto stored = from.tensors.find(piece.key);
-  const auto wrong = [&](const std::string& why) {
-    throw Error(GSEL_ERR_PARSE, fmt::format("safetensors file {}: {} {}", path, in_quotes(piece.key), why))
-        .at({path, 0, 0, piece.key});
-  };
-  if (stored == from.tensors.end()) wrong("is in the index and not in the file");
-  const StoredTensor& tensor = stored->second;
-  if (tensor.dtype() != GSEL_F32) wrong(fmt::format("has the type {}; expected F32", tensor.type_name()));
+  const SourceOfName& from = named_source(piece.file);
+  const StoredTensor& tensor = stored(from, piece.key, GSEL_F32).second;
   if (tensor.end - tensor.begin != sizeof(float) * static_cast<uint64_t>(piece.region.count()))
-    wrong(fmt::format("has {} bytes, and the index gives it {} elements", tensor.end - tensor.begin,
-                      piece.region.count()));
-  return from.data_at + tensor.begin;
+    refuse(piece.file, piece.key,
+           fmt::format("has {} bytes, and the index gives it {} elements", tensor.end - tensor.begin,
+                       piece.region.count()));
+  return from.second.data_at + tensor.begin;
 }
 
 void Contents::find(int32_t tensor, const Region& region,
@@ -130,15 +140,12 @@ void Contents::find(int32_t tensor, const Region& region,
   }
 }
 
-FileRead Contents::find_user(const IndexUser& user, int32_t rank) {
-  const std::string file = name_of_file(rank), key = user_key(user.name), path = path_of(file);
-  const Source& from = source(file);
-  const auto stored = from.tensors.find(key);
-  if (stored == from.tensors.end())
-    throw Error(GSEL_ERR_PARSE,
-                fmt::format("safetensors file {}: {} is in the index and not in the file", path, in_quotes(key)))
-        .at({path, 0, 0, key});
-  return {from.data_at + stored->second.begin, stored->second.end - stored->second.begin, 0};
+StoredUser Contents::stored_user(const IndexUser& user, int32_t rank) {
+  const SourceOfName& from = named_source(name_of_file(rank));
+  const auto& [key, tensor] = stored(from, user_key(user.name), GSEL_U8);
+  if (tensor.shape.size() != 1)
+    refuse(from.first, key, fmt::format("has {} dimensions; expected 1, of bytes", tensor.shape.size()));
+  return {from.first, key, {from.second.data_at + tensor.begin, tensor.end - tensor.begin, 0}};
 }
 
 void Contents::read(int32_t tensor, const Region& region, float* dst) {

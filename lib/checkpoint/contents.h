@@ -38,6 +38,12 @@ class OpenFiles {
   std::vector<const File*> open_;  // the one that was opened first is the first
 };
 
+// A state of the embedder's in a file; texts live as long as the contents.
+struct StoredUser {
+  const std::string &file, &key;
+  FileRead read;
+};
+
 class Contents {
  public:
   // texts: as find_checkpoint gives them. GSEL_ERR_PARSE.
@@ -66,8 +72,9 @@ class Contents {
   // Bytes of a file before its tensors.
   uint64_t data_at(const std::string& file) { return source(file).data_at; }
   void compare(const std::string& file, uint64_t offset, const void* data, size_t bytes);
-  // Where the bytes of a state of the embedder's are; rank: whose file has them. GSEL_ERR_PARSE.
-  FileRead find_user(const IndexUser& user, int32_t rank);
+  // A state of the embedder's; rank: whose file has it. Errors as of find.
+  StoredUser stored_user(const IndexUser& user, int32_t rank);
+  FileRead find_user(const IndexUser& user, int32_t rank) { return stored_user(user, rank).read; }
   // Whether the piece is in its file; errors as of find.
   void check(const IndexPiece& piece) { begin_of(piece); }
 
@@ -78,7 +85,12 @@ class Contents {
     uint64_t data_at = 0;
     std::unique_ptr<BlockComparer> sums;
   };
-  Source& source(const std::string& name);
+  using SourceOfName = std::pair<const std::string, Source>;
+  using TensorOfKey = std::pair<const std::string, StoredTensor>;
+  SourceOfName& named_source(const std::string& name);
+  Source& source(const std::string& name) { return named_source(name).second; }
+  const TensorOfKey& stored(const SourceOfName& from, const std::string& key, gsel_dtype dtype) const;
+  [[noreturn]] void refuse(const std::string& file, const std::string& key, const std::string& why) const;
   uint64_t begin_of(const IndexPiece& piece);
 
   Disk& disk_;

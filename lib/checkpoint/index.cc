@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/json_object.h"
 #include "base/text.h"
+#include "train/query/user_state.h"
 
 namespace gsel::checkpoint {
 namespace {
@@ -77,6 +78,9 @@ uint64_t bytes_of(const IndexTensor& tensor) {
 
 std::string user_key(const std::string& name) {
   return "user:" + name;
+}
+std::string user_key(const IndexUser& user, int32_t rank) {
+  return user_key(user.name) + (user.is_of_rank ? fmt::format("@{}", rank) : "");
 }
 
 std::string Index::text_of(const std::vector<IndexPiece>& some, const std::vector<IndexTensor>& of) {
@@ -154,6 +158,9 @@ Index Index::parse(std::string_view text, const std::string& file) {
   index.n_ranks = object.whole("ranks", INT32_MAX, 1);
   object.array("users").each([&](JsonObject item) {
     IndexUser user{item.require_text("name"), false};
+    if (!is_state_name(user.name)) item.refuse("name", "is no name of a state of the program's own");
+    if (std::ranges::find(index.users, user.name, &IndexUser::name) != index.users.end())
+      item.refuse("name", "is another state's");
     const std::string scope = item.require_text("scope");
     if (scope != "rank" && scope != "shared") item.refuse("scope", "is neither \"rank\" nor \"shared\"");
     user.is_of_rank = scope == "rank";
@@ -163,6 +170,7 @@ Index Index::parse(std::string_view text, const std::string& file) {
   std::map<std::string, int32_t> by_name;
   object.array("tensors").each([&](JsonObject item) {
     IndexTensor tensor{item.require_text("name"), {}};
+    if (tensor.name.starts_with(user_key({}))) item.refuse("name", "is that of a state of the program's own");
     const JsonArray shape = item.array("shape");
     for (size_t d = 0; d < shape.size(); ++d) tensor.shape.push_back(whole_number(item, "shape", shape, d));
     try {

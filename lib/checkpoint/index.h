@@ -40,6 +40,8 @@ struct IndexUser {
   bool is_of_rank = false;
 };
 std::string user_key(const std::string& name);
+// Its key where states of all ranks are together: of a rank's own the rank follows, "user:NAME@RANK".
+std::string user_key(const IndexUser& user, int32_t rank);
 
 struct Index {
   TrainingNumbers numbers;
@@ -49,6 +51,8 @@ struct Index {
   std::vector<IndexPiece> pieces;  // by tensor
   std::vector<IndexUser> users;
 
+  // Ranks whose files have it, from 0 on.
+  int32_t writers_of(const IndexUser& user) const { return user.is_of_rank ? n_ranks : 1; }
   // Pieces of one rank, as items of a JSON array without its brackets.
   static std::string text_of(const std::vector<IndexPiece>& some, const std::vector<IndexTensor>& of);
   // items: what text_of gave on each rank.

@@ -39,6 +39,13 @@ void by_parts(const Region& region, Use&& use) {
     use(region.part(first, std::min(kBlockElems, region.count() - first)));
 }
 
+// The same of consecutive bytes: use(offset in the file, bytes before, bytes).
+template <class Use>
+void by_parts(const FileRead& read, Use&& use) {
+  for (uint64_t done = 0; done < read.bytes; done += kBlockBytes)
+    use(read.offset + done, done, std::min(kBlockBytes, read.bytes - done));
+}
+
 void verify_file(Contents& contents, const ManifestFile& file, Meter& meter) {
   const std::string path = contents.path_of(file.name);
   const auto opened = contents.disk().open(path);
@@ -61,6 +68,8 @@ void verify_file(Contents& contents, const ManifestFile& file, Meter& meter) {
 void verify(Contents& contents, Meter& meter) {
   for (const ManifestFile& file : contents.manifest().files) verify_file(contents, file, meter);
   for (const IndexPiece& piece : contents.index().pieces) contents.check(piece);
+  for (const IndexUser& user : contents.index().users)
+    for (int32_t rank = 0; rank < contents.index().writers_of(user); ++rank) contents.find_user(user, rank);
 }
 
 // ---- diff -----------------------------------------------------------------------------------------------------------
@@ -82,6 +91,7 @@ class Comparing {
     for (const IndexTensor& tensor : tensors(second_))
       if (!find(first_, tensor.name))
         found_.push_back({GSEL_CHECKPOINT_DIFFERS_ONLY_SECOND, tensor.name, {}, shape_text(tensor)});
+    users();
     return std::move(found_);
   }
 
@@ -107,6 +117,7 @@ class Comparing {
     uint64_t bytes = 0;
     for (const IndexTensor& tensor : tensors(first_))
       if (find(second_, tensor.name)) bytes += bytes_of(tensor);
+    for_common_users([&](const IndexUser& user, int32_t rank) { bytes += first_.find_user(user, rank).bytes; });
     return bytes;
   }
 
@@ -163,6 +174,73 @@ class Comparing {
     }
   }
 
+  // ---- states of the embedder's ----
+
+  static const IndexUser* find_user(const Contents& in, const std::string& name) {
+    const std::vector<IndexUser>& users = in.index().users;
+    const auto found = std::ranges::find(users, name, &IndexUser::name);
+    return found == users.end() ? nullptr : &*found;
+  }
+  static std::string scope_text(const Contents& in, const IndexUser& user) {
+    return user.is_of_rank ? fmt::format("of each of {}", with_noun(in.index().n_ranks, "rank")) : "shared";
+  }
+
+  // use(state, rank) of those that both have, as far as both have a rank's.
+  template <class Use>
+  void for_common_users(Use&& use) const {
+    for (const IndexUser& user : first_.index().users) {
+      const IndexUser* const other = find_user(second_, user.name);
+      if (!other || other->is_of_rank != user.is_of_rank) continue;
+      const int32_t n = std::min(first_.index().writers_of(user), second_.index().writers_of(*other));
+      for (int32_t rank = 0; rank < n; ++rank) use(user, rank);
+    }
+  }
+
+  void users() {
+    for (const IndexUser& user : first_.index().users) {
+      const std::string scope = scope_text(first_, user);
+      const IndexUser* const other = find_user(second_, user.name);
+      if (!other)
+        found_.push_back({GSEL_CHECKPOINT_DIFFERS_ONLY_FIRST, user_key(user.name), scope, {}});
+      else if (std::string others = scope_text(second_, *other); others != scope)
+        found_.push_back({GSEL_CHECKPOINT_DIFFERS_SCOPE, user_key(user.name), scope, std::move(others)});
+    }
+    for (const IndexUser& user : second_.index().users)
+      if (!find_user(first_, user.name))
+        found_.push_back({GSEL_CHECKPOINT_DIFFERS_ONLY_SECOND, user_key(user.name), {}, scope_text(second_, user)});
+    for_common_users([this](const IndexUser& user, int32_t rank) { compare(user, rank); });
+  }
+
+  void compare(const IndexUser& user, int32_t rank) {
+    const StoredUser a = first_.stored_user(user, rank), b = second_.stored_user(user, rank);
+    const std::string key = user_key(user, rank);
+    if (a.read.bytes != b.read.bytes) {
+      found_.push_back({GSEL_CHECKPOINT_DIFFERS_SIZE, key, std::to_string(a.read.bytes), std::to_string(b.read.bytes)});
+      meter_.add(a.read.bytes);
+      return;
+    }
+    Difference difference{GSEL_CHECKPOINT_DIFFERS_BYTES, key, {}, {}};
+    std::vector<uint8_t> x, y;
+    by_parts(a.read, [&](uint64_t offset, uint64_t begin, uint64_t bytes) {
+      x.resize(bytes), y.resize(bytes);
+      first_.open(a.file).read(offset, x.data(), bytes);
+      second_.open(b.file).read(b.read.offset + begin, y.data(), bytes);
+      if (x != y) compare(x, y, begin, difference);
+      meter_.add(bytes);
+    });
+    if (difference.count > 0) found_.push_back(std::move(difference));
+  }
+
+  static void compare(const std::vector<uint8_t>& x, const std::vector<uint8_t>& y, uint64_t begin,
+                      Difference& difference) {
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (x[i] == y[i] || difference.count++ > 0) continue;
+      difference.element = static_cast<int64_t>(begin + i);
+      difference.first = std::to_string(x[i]);
+      difference.second = std::to_string(y[i]);
+    }
+  }
+
   Contents &first_, &second_;
   const ByName first_names_ = by_name(first_), second_names_ = by_name(second_);
   Meter meter_;
@@ -179,6 +257,17 @@ void copy(Contents& from, int32_t tensor, const Region& region, FileWriter& to, 
     from.read(tensor, part, buffer.data());
     to.put(buffer.data(), sizeof(float) * buffer.size());
     meter.add(sizeof(float) * buffer.size());
+  });
+}
+
+void copy(Contents& from, const IndexUser& user, int32_t rank, FileWriter& to, Meter& meter) {
+  const StoredUser stored = from.stored_user(user, rank);
+  std::vector<char> buffer;
+  by_parts(stored.read, [&](uint64_t offset, uint64_t, uint64_t bytes) {
+    buffer.resize(bytes);
+    from.read(stored.file, offset, buffer.data(), bytes);
+    to.put(buffer.data(), bytes);
+    meter.add(bytes);
   });
 }
 
@@ -207,18 +296,28 @@ std::vector<Difference> diff(Contents& first, Contents& second, const Progress& 
 uint64_t consolidate(Contents& contents, const std::string& file, bool params_only, const Progress& progress) {
   Disk& disk = contents.disk();
   check_path(file, "path");
+  const Index& index = contents.index();
   SafetensorsHeader header;
-  header.metadata = {{"format", "pt"}, {"step", std::to_string(contents.index().numbers.step)}};
+  header.metadata = {{"format", "pt"}, {"step", std::to_string(index.numbers.step)}};
   std::vector<int32_t> tensors;
   uint64_t bytes = 0;
-  for (size_t t = 0; t < contents.index().tensors.size(); ++t) {
-    const IndexTensor& tensor = contents.index().tensors[t];
+  const auto add = [&](std::string key, gsel_dtype dtype, std::vector<int64_t> shape, uint64_t n_bytes) {
+    header.tensors.push_back({std::move(key), stored_type(dtype), std::move(shape), bytes, bytes + n_bytes});
+    bytes += n_bytes;
+  };
+  for (size_t t = 0; t < index.tensors.size(); ++t) {
+    const IndexTensor& tensor = index.tensors[t];
     if (params_only && !tensor.name.starts_with(kParamRole)) continue;
     tensors.push_back(static_cast<int32_t>(t));
-    header.tensors.push_back({params_only ? tensor.name.substr(kParamRole.size()) : tensor.name, stored_type(GSEL_F32),
-                              tensor.shape, bytes, bytes + bytes_of(tensor)});
-    bytes += bytes_of(tensor);
+    add(params_only ? tensor.name.substr(kParamRole.size()) : tensor.name, GSEL_F32, tensor.shape, bytes_of(tensor));
   }
+  std::vector<std::pair<const IndexUser*, int32_t>> users;  // with the rank
+  for (const IndexUser& user : index.users)
+    for (int32_t rank = 0; !params_only && rank < index.writers_of(user); ++rank) {
+      const uint64_t n_bytes = contents.find_user(user, rank).bytes;
+      users.emplace_back(&user, rank);
+      add(user_key(user, rank), GSEL_U8, {static_cast<int64_t>(n_bytes)}, n_bytes);
+    }
   if (disk.exists(file)) throw Error(GSEL_ERR_STATE, file + " is there already").at({file, 0, 0, {}});
   Meter meter(progress, contents.file_bytes() + bytes);
   verify(contents, meter);
@@ -227,7 +326,8 @@ uint64_t consolidate(Contents& contents, const std::string& file, bool params_on
   try {
     FileWriter to(disk, temporary, header);
     for (const int32_t tensor : tensors)
-      copy(contents, tensor, Region(contents.index().tensors[static_cast<size_t>(tensor)].shape), to, meter);
+      copy(contents, tensor, Region(index.tensors[static_cast<size_t>(tensor)].shape), to, meter);
+    for (const auto& [user, rank] : users) copy(contents, *user, rank, to, meter);
     to.finish();
     disk.rename(temporary, file);
   } catch (...) {
@@ -244,26 +344,21 @@ uint64_t consolidate(Contents& contents, const std::string& file, bool params_on
 // File i of n has the elements [i T / n, (i + 1) T / n) of the T elements of all tensors.
 namespace {
 
-// States of the embedder's that are each rank's own stay in the files of as many ranks.
-void add_users(Contents& contents, std::vector<FilePlan>& files) {
+// States of the embedder's that are each rank's own stay in the files of as many ranks. Returns the bytes of all.
+uint64_t add_users(Contents& contents, std::vector<FilePlan>& files) {
   const Index& index = contents.index();
+  uint64_t bytes = 0;
   for (const IndexUser& user : index.users) {
     if (user.is_of_rank && index.n_ranks != static_cast<int32_t>(files.size()))
       fail(GSEL_ERR_UNSUPPORTED, "{} is each rank's own, of {} ranks; it cannot be divided among {} files",
            in_quotes(user.name), index.n_ranks, files.size());
-    for (size_t f = 0; f < (user.is_of_rank ? files.size() : 1); ++f)
-      files[f].add_user(user.name, contents.find_user(user, static_cast<int32_t>(f)).bytes);
+    for (int32_t rank = 0; rank < index.writers_of(user); ++rank) {
+      const uint64_t n_bytes = contents.find_user(user, rank).bytes;
+      files[static_cast<size_t>(rank)].add_user(user.name, n_bytes);
+      bytes += n_bytes;
+    }
   }
-}
-
-void copy_users(Contents& contents, int32_t rank, FileWriter& to) {
-  for (const IndexUser& user : contents.index().users) {
-    if (!user.is_of_rank && rank != 0) continue;
-    const FileRead read = contents.find_user(user, rank);
-    std::vector<char> bytes(read.bytes);
-    contents.read(name_of_file(rank), read.offset, bytes.data(), bytes.size());
-    to.put(bytes.data(), bytes.size());
-  }
+  return bytes;
 }
 
 }  // namespace
@@ -288,19 +383,20 @@ uint64_t reshard(Contents& contents, const std::string& folder, int32_t n, const
       first += count, at += count;
     }
   }
-  add_users(contents, files);
-  const uint64_t bytes = sizeof(float) * static_cast<uint64_t>(total);
+  const uint64_t bytes = sizeof(float) * static_cast<uint64_t>(total) + add_users(contents, files);
   Meter meter(progress, contents.file_bytes() + bytes);
   verify(contents, meter);
   NewCheckpoint made(contents.disk(), folder, index.numbers.step, random_number());
   made.begin(bytes);
   try {
     std::vector<std::string> in_manifest, in_index;
-    for (const FilePlan& plan : files) {
+    for (int32_t rank = 0; rank < n; ++rank) {
+      const FilePlan& plan = files[static_cast<size_t>(rank)];
       if (plan.header.tensors.empty()) continue;
       FileWriter to(contents.disk(), made.path_of(plan.name), plan.header);
       for (const IndexPiece& piece : plan.pieces) copy(contents, piece.tensor, piece.region, to, meter);
-      copy_users(contents, static_cast<int32_t>(&plan - files.data()), to);
+      for (const IndexUser& user : index.users)
+        if (rank < index.writers_of(user)) copy(contents, user, rank, to, meter);
       in_manifest.push_back(ManifestFile{plan.name, to.finish()}.text());
       in_index.push_back(Index::text_of(plan.pieces, index.tensors));
     }

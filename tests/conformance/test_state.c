@@ -174,6 +174,45 @@ static void and_with_16_bits_its_master_copies(void** state) {
 
 static char folder[64];
 
+/* What was added, with this rank's memory. */
+static void lists_its_own(rank_run* run, gsel_trainer* trainer, void* position, void* of_rank) {
+  gsel_error* err = NULL;
+  gsel_state* state = NULL;
+  gsel_state_own own = GSEL_STATE_OWN_INIT;
+  rank_ok(run, gsel_state_open(trainer, &state, &err), err);
+  rank_check(run, gsel_state_own_count(state) == 2);
+  rank_ok(run, gsel_state_own_at(state, 0, &own, &err), err);
+  rank_check(run, own.name.len == 13 && memcmp(own.name.data, "data/position", 13) == 0);
+  rank_check(run, own.scope == GSEL_STATE_SHARED && own.data == position && own.bytes == sizeof(int64_t));
+  rank_ok(run, gsel_state_own_at(state, 1, &own, &err), err);
+  rank_check(run, own.scope == GSEL_STATE_OF_RANK && own.data == of_rank && own.bytes == sizeof(int64_t));
+  rank_fails(run, gsel_state_own_at(state, 2, &own, &err), err, GSEL_ERR_ARG, "i is 2", -1);
+  gsel_state_free(state);
+}
+
+/* What the ranks have saved. */
+static void checkpoint_lists_them(rank_run* run, int32_t n_ranks) {
+  gsel_error* err = NULL;
+  gsel_checkpoint* checkpoint = NULL;
+  gsel_checkpoint_info info = GSEL_CHECKPOINT_INFO_INIT;
+  rank_ok(run, gsel_checkpoint_open(gsel_str_from(folder), &checkpoint, &err), err);
+  rank_ok(run, gsel_checkpoint_inspect(checkpoint, &info, &err), err);
+  rank_check(run, info.n_own == 2 && info.n_ranks == n_ranks);
+  for (int32_t rank = 0; rank < n_ranks; ++rank) {
+    char file[32];
+    gsel_checkpoint_own shared = GSEL_CHECKPOINT_OWN_INIT, own = GSEL_CHECKPOINT_OWN_INIT;
+    rank_ok(run, gsel_checkpoint_own_get(checkpoint, 0, rank, &shared, &err), err);
+    rank_ok(run, gsel_checkpoint_own_get(checkpoint, 1, rank, &own, &err), err);
+    rank_check(run, shared.scope == GSEL_STATE_SHARED && own.scope == GSEL_STATE_OF_RANK);
+    rank_check(run, shared.bytes == sizeof(int64_t) && own.bytes == sizeof(int64_t));
+    rank_check(run, memcmp(shared.file.data, "rank-00000.", 11) == 0);
+    snprintf(file, sizeof file, "rank-%05d.", rank);
+    rank_check(run, memcmp(own.file.data, file, 11) == 0 && memcmp(own.key.data, "user:own", 9) == 0);
+  }
+  rank_ok(run, gsel_checkpoint_verify(checkpoint, NULL, &err), err);
+  gsel_checkpoint_free(checkpoint);
+}
+
 static void has_its_own(rank_run* run) {
   session s;
   gsel_error* err = NULL;
@@ -193,11 +232,13 @@ static void has_its_own(rank_run* run) {
   rank_fails(run, gsel_trainer_add_state(s.trainer, gsel_str_from("b"), &of_rank, 8, 7, &err), err, GSEL_ERR_ARG,
              "scope is 7", -1);
   rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  lists_its_own(run, s.trainer, &position, &of_rank);
   rank_ok(run, gsel_trainer_save_begin(s.trainer, gsel_str_from(folder), NULL, NULL, &err), err);
   position = of_rank = 0; /* the copy has the values of the call */
   rank_ok(run, gsel_trainer_save_wait(s.trainer, NULL, &err), err);
   rank_ok(run, gsel_trainer_load(s.trainer, gsel_str_from(folder), NULL, &err), err);
   rank_check(run, position == 41 && of_rank == 100 + run->rank);
+  checkpoint_lists_them(run, run->world_size);
   close_session(&s);
 }
 

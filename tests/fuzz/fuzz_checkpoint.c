@@ -84,7 +84,21 @@ static void check_contents(gsel_checkpoint* checkpoint) {
     }
     CLAIM(bytes == entry.bytes, "entry %d: %llu bytes in pieces", i, (unsigned long long)bytes);
   }
+  int is_told = 1;
+  for (int32_t i = 0; i < info.n_own; ++i)
+    for (int32_t rank = 0; rank < info.n_ranks && rank < 2; ++rank) {
+      gsel_checkpoint_own own = GSEL_CHECKPOINT_OWN_INIT;
+      const gsel_status status = gsel_checkpoint_own_get(checkpoint, i, rank, &own, &err);
+      if (status == GSEL_OK) {
+        CLAIM(own.bytes <= info.file_bytes && own.name.len > 0, "state %d: %llu bytes", i,
+              (unsigned long long)own.bytes);
+        continue;
+      }
+      check_refusal(status, err);
+      err = NULL, is_told = 0;
+    }
   const gsel_status status = gsel_checkpoint_verify(checkpoint, NULL, &err);
+  CLAIM(status != GSEL_OK || is_told, "it verifies, and has a state that cannot be told");
   if (status != GSEL_OK) {
     check_refusal(status, err);
     return;

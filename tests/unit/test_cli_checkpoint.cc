@@ -181,6 +181,41 @@ void the_command_does_all(void**) {
   assert_true(reader.params() == params_after(2));
 }
 
+void the_command_has_states_of_the_program(void**) {
+  const auto save = [](const char* folder, std::string position, std::string own, int32_t scope) {
+    OneTrainer trainer;
+    gsel_error* error = nullptr;
+    check_ok(gsel_trainer_add_state(trainer.handle(), GSEL_STR("data/position"), position.data(), position.size(),
+                                    GSEL_STATE_SHARED, &error),
+             error);
+    check_ok(gsel_trainer_add_state(trainer.handle(), GSEL_STR("own"), own.data(), own.size(), scope, &error), error);
+    trainer.save(in_dir(folder));
+  };
+  save("of-program", "12345678", "abc", GSEL_STATE_OF_RANK);
+  save("of-program-2", "1x34y678", "abcd", GSEL_STATE_OF_RANK);
+  save("of-program-3", "12345678", "abc", GSEL_STATE_SHARED);
+  check_gsel("checkpoint inspect of-program", 0);
+  check_part(out,
+             "\nstate of the program  scope   rank  bytes\n"
+             "data/position         shared  all   8\n"
+             "own                   rank    0     3\n\nfile ");
+  check_gsel("checkpoint inspect of-program --json", 0);
+  for (const char* part : {"\"ranks\": 1", "\"own\": [", "\"scope\": \"rank\"", "\"key\": \"user:data/position\""})
+    check_part(out, part);
+  check_gsel("checkpoint diff of-program of-program", 0);
+  check_gsel("checkpoint diff of-program of-program-2", 1);
+  assert_string_equal(out,
+                      "what   name                first  second  element  count  largest\n"
+                      "bytes  user:data/position  50     120     1        2\n"
+                      "size   user:own@0          3      4\n");
+  check_gsel("checkpoint diff of-program of-program-2 --json", 1);
+  check_part(out, "\"kind\": \"size\"");
+  assert_null(strstr(out, "\"largest\""));
+  check_gsel("checkpoint diff of-program of-program-3", 1);
+  check_part(out, "\nscope  user:own  of each of 1 rank  shared\n");
+  check_gsel("checkpoint verify of-program", 0);
+}
+
 void the_command_refuses(void**) {
   check_gsel("checkpoint look run", 2);
   check_part(err, "look: inspect, verify, diff, consolidate or reshard is needed");
@@ -222,9 +257,13 @@ void older_ones_go(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(a_checkpoint_is_looked_into), cmocka_unit_test(a_call_that_is_ended_leaves_nothing),
-      cmocka_unit_test(differences_are_named),       cmocka_unit_test(the_command_does_all),
-      cmocka_unit_test(the_command_refuses),         cmocka_unit_test(older_ones_go),
+      cmocka_unit_test(a_checkpoint_is_looked_into),
+      cmocka_unit_test(a_call_that_is_ended_leaves_nothing),
+      cmocka_unit_test(differences_are_named),
+      cmocka_unit_test(the_command_does_all),
+      cmocka_unit_test(the_command_has_states_of_the_program),
+      cmocka_unit_test(the_command_refuses),
+      cmocka_unit_test(older_ones_go),
   };
   return cmocka_run_group_tests_name("checkpoints without a trainer", tests, set_up, tear_down);
 }

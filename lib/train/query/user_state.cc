@@ -9,12 +9,15 @@
 
 namespace gsel {
 
-void add_user_state(std::vector<UserState>& states, UserState state) {
+bool is_state_name(std::string_view name) {
   constexpr std::string_view kMarks = "_-./";
-  const auto is_allowed = [&](char c) {
+  return !name.empty() && std::ranges::all_of(name, [&](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || kMarks.find(c) != kMarks.npos;
-  };
-  if (state.name.empty() || !std::ranges::all_of(state.name, is_allowed))
+  });
+}
+
+void add_user_state(std::vector<UserState>& states, UserState state) {
+  if (!is_state_name(state.name))
     fail(GSEL_ERR_ARG, "name is {}; expected letters, digits, '_', '-', '.' and '/'", in_quotes(state.name));
   if (std::ranges::find(states, state.name, &UserState::name) != states.end())
     fail(GSEL_ERR_ARG, "the trainer has a state {} already", in_quotes(state.name));

@@ -17,6 +17,8 @@ struct UserState {
   bool operator==(const UserState&) const = default;
 };
 
+// Of letters, digits, '_', '-', '.' and '/'.
+bool is_state_name(std::string_view name);
 // Adds one. GSEL_ERR_ARG: the name is there, or no name.
 void add_user_state(std::vector<UserState>& states, UserState state);
 

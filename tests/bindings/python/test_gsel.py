@@ -402,6 +402,10 @@ class Training(unittest.TestCase):
                 caught(gsel.ArgError, trainer.add_state, "own", own)
                 self.assertIn("read only", str(caught(gsel.ArgError, trainer.add_state, "bytes", b"1")))
                 self.assertEqual(3, self.distance_step(trainer))
+                with trainer.state() as state:
+                    self.assertEqual([("data/position", gsel.STATE_SHARED, position.tobytes()),
+                                      ("own", gsel.STATE_OF_RANK, bytes(own))],
+                                     [(one.name, one.scope, one.data) for one in state.own()])
                 self.assertEqual((gsel.SAVE_NONE, None), (trainer.save_state(), trainer.save_wait()))
                 begun = trainer.save_begin(folder)
                 position[1], own[0] = 8, 9  # the copy is taken

@@ -513,6 +513,8 @@ pub struct gsel_checkpoint_info {
     pub n_files: i32,
     pub entry_bytes: u64,
     pub file_bytes: u64,
+    pub n_own: i32,
+    pub n_ranks: i32,
 }
 unsafe impl crate::Sized32 for gsel_checkpoint_info {}
 #[repr(C)]
@@ -541,6 +543,17 @@ pub struct gsel_checkpoint_piece {
     pub count: i64,
 }
 unsafe impl crate::Sized32 for gsel_checkpoint_piece {}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_checkpoint_own {
+    pub struct_size: u32,
+    pub scope: i32,
+    pub name: gsel_str,
+    pub file: gsel_str,
+    pub key: gsel_str,
+    pub bytes: u64,
+}
+unsafe impl crate::Sized32 for gsel_checkpoint_own {}
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct gsel_checkpoint_file {
@@ -921,6 +934,16 @@ pub struct gsel_training_numbers {
     pub seed: i64,
 }
 unsafe impl crate::Sized32 for gsel_training_numbers {}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_state_own {
+    pub struct_size: u32,
+    pub scope: i32,
+    pub name: gsel_str,
+    pub data: *mut c_void,
+    pub bytes: u64,
+}
+unsafe impl crate::Sized32 for gsel_state_own {}
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct gsel_rebind_options {
@@ -1592,6 +1615,8 @@ extern "C" {
     pub fn gsel_checkpoint_entry_get(checkpoint: *const gsel_checkpoint, i: i32, out: *mut gsel_checkpoint_entry, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_checkpoint_piece_init(piece: *mut gsel_checkpoint_piece, struct_size: usize);
     pub fn gsel_checkpoint_piece_get(checkpoint: *const gsel_checkpoint, entry: i32, i: i32, out: *mut gsel_checkpoint_piece, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_checkpoint_own_init(own: *mut gsel_checkpoint_own, struct_size: usize);
+    pub fn gsel_checkpoint_own_get(checkpoint: *mut gsel_checkpoint, i: i32, rank: i32, out: *mut gsel_checkpoint_own, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_checkpoint_file_init(file: *mut gsel_checkpoint_file, struct_size: usize);
     pub fn gsel_checkpoint_file_get(checkpoint: *const gsel_checkpoint, i: i32, out: *mut gsel_checkpoint_file, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_checkpoint_verify(checkpoint: *mut gsel_checkpoint, options: *const gsel_checkpoint_tool_options, err: *mut *mut gsel_error) -> gsel_status;
@@ -1710,6 +1735,9 @@ extern "C" {
     pub fn gsel_state_numbers(state: *const gsel_state, out: *mut gsel_training_numbers, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_state_set_numbers(state: *mut gsel_state, numbers: *const gsel_training_numbers, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_trainer_add_state(trainer: *mut gsel_trainer, name: gsel_str, data: *mut c_void, bytes: usize, scope: i32, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_state_own_count(state: *const gsel_state) -> i32;
+    pub fn gsel_state_own_init(own: *mut gsel_state_own, struct_size: usize);
+    pub fn gsel_state_own_at(state: *const gsel_state, i: i32, out: *mut gsel_state_own, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_rebind_options_init(options: *mut gsel_rebind_options, struct_size: usize);
     pub fn gsel_rebind_report_init(report: *mut gsel_rebind_report, struct_size: usize);
     pub fn gsel_trainer_rebind(trainer: *mut gsel_trainer, comm: *mut gsel_comm, options: *const gsel_rebind_options, report: *mut gsel_rebind_report, err: *mut *mut gsel_error) -> gsel_status;
@@ -1814,10 +1842,13 @@ pub const GSEL_BUFFER_SAVED: i32 = 7;
 pub const GSEL_BUFFER_STATES: i32 = 12;
 pub const GSEL_BUFFER_VALUES: i32 = 10;
 pub const GSEL_BXOR: i32 = 8;
+pub const GSEL_CHECKPOINT_DIFFERS_BYTES: i32 = 8;
 pub const GSEL_CHECKPOINT_DIFFERS_NUMBER: i32 = 1;
 pub const GSEL_CHECKPOINT_DIFFERS_ONLY_FIRST: i32 = 2;
 pub const GSEL_CHECKPOINT_DIFFERS_ONLY_SECOND: i32 = 3;
+pub const GSEL_CHECKPOINT_DIFFERS_SCOPE: i32 = 6;
 pub const GSEL_CHECKPOINT_DIFFERS_SHAPE: i32 = 4;
+pub const GSEL_CHECKPOINT_DIFFERS_SIZE: i32 = 7;
 pub const GSEL_CHECKPOINT_DIFFERS_VALUES: i32 = 5;
 pub const GSEL_CHECKPOINT_PARAMS_ONLY: u32 = 1;
 pub const GSEL_COLLECTIVE_ALLGATHER: i32 = 3;

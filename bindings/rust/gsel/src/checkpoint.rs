@@ -1,6 +1,6 @@
 //! Checkpoints without a trainer: what is in one, whether it is whole, how two differ, and the same state in other files.
 use crate::error::{check, filled, made};
-use crate::{guard, number, text, Result};
+use crate::{guard, number, text, Result, StateScope};
 use gsel_sys as sys;
 use std::ops::ControlFlow;
 use std::os::raw::c_void;
@@ -49,6 +49,8 @@ pub struct CheckpointInfo {
     pub entry_bytes: u64,
     /// Bytes of all files.
     pub file_bytes: u64,
+    /// That saved.
+    pub ranks: usize,
 }
 
 /// A tensor of the state.
@@ -81,6 +83,30 @@ pub struct CheckpointPiece {
     pub count: i64,
 }
 
+/// A state of the program's own; see [`Trainer::add_state`](crate::Trainer::add_state).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CheckpointOwn {
+    /// As it was added.
+    pub name: String,
+    /// Whose it is.
+    pub scope: StateScope,
+    /// By rank; one if it is shared.
+    pub pieces: Vec<CheckpointOwnPiece>,
+}
+
+/// A state of the program's own in a file.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CheckpointOwnPiece {
+    /// Name of the file.
+    pub file: String,
+    /// Of the tensor in the file.
+    pub key: String,
+    /// Of this rank's.
+    pub bytes: u64,
+}
+
 /// A file that the manifest lists.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -99,9 +125,9 @@ pub struct CheckpointFile {
 pub enum CheckpointDifference {
     /// A number, such as "step", as text in each.
     Number(String, String, String),
-    /// An entry that the second has not.
+    /// An entry, or a state of the program's own, that the second has not.
     OnlyFirst(String),
-    /// An entry that the first has not.
+    /// One that the first has not.
     OnlySecond(String),
     /// An entry, and its shape in each.
     Shape(String, String, String),
@@ -115,6 +141,19 @@ pub enum CheckpointDifference {
         count: i64,
         /// Largest absolute difference; infinite where one of two elements is no number.
         largest: f64,
+    },
+    /// A state of the program's own, "user:NAME", and its scope in each, as text.
+    Scope(String, String, String),
+    /// The same, of one of the ranks that have their own "user:NAME@RANK", and its size in each, bytes as text.
+    Size(String, String, String),
+    /// Bytes of such a state.
+    Bytes {
+        /// "user:NAME" or "user:NAME@RANK".
+        name: String,
+        /// The first byte that differs.
+        first: i64,
+        /// How many differ.
+        count: i64,
     },
 }
 
@@ -155,6 +194,7 @@ impl Checkpoint {
             loss_scale: out.loss_scale,
             entry_bytes: out.entry_bytes,
             file_bytes: out.file_bytes,
+            ranks: out.n_ranks as usize,
         })
     }
     /// The tensors of the state.
@@ -185,6 +225,33 @@ impl Checkpoint {
             role: text::owned(out.role),
             shape,
             bytes: out.bytes,
+            pieces: pieces.collect::<Result<_>>()?,
+        })
+    }
+    /// States of the program's own. Reads the headers of the files that have them.
+    pub fn own(&mut self) -> Result<Vec<CheckpointOwn>> {
+        let counts = self.counts()?;
+        (0..counts.n_own).map(|i| self.own_at(i, counts.n_ranks)).collect()
+    }
+    fn own_at(&mut self, i: i32, ranks: i32) -> Result<CheckpointOwn> {
+        let of = |rank| {
+            filled::<sys::gsel_checkpoint_own>(|out, error| unsafe {
+                sys::gsel_checkpoint_own_get(self.raw(), i, rank, out, error)
+            })
+        };
+        let first = of(0)?;
+        let scope = StateScope::of(first.scope);
+        let n = if scope == StateScope::OfRank { ranks } else { 1 };
+        let pieces = (0..n).map(|rank| {
+            of(rank).map(|out| CheckpointOwnPiece {
+                file: text::owned(out.file),
+                key: text::owned(out.key),
+                bytes: out.bytes,
+            })
+        });
+        Ok(CheckpointOwn {
+            name: text::owned(first.name),
+            scope,
             pieces: pieces.collect::<Result<_>>()?,
         })
     }
@@ -225,7 +292,8 @@ impl Checkpoint {
             })
             .collect()
     }
-    /// Writes one safetensors file with whole tensors; parameters alone, by their own names, or the states as well.
+    /// Writes one safetensors file with whole tensors; parameters alone, by their own names, or the states as
+    /// well, also of the program's own.
     pub fn consolidate(&mut self, path: &str, params_only: bool) -> Result<()> {
         self.consolidate_with(path, params_only, |_, _| ControlFlow::Continue(()))
     }
@@ -293,6 +361,13 @@ impl CheckpointDifference {
                 element: out.element,
                 count: out.count,
                 largest: out.largest,
+            },
+            sys::GSEL_CHECKPOINT_DIFFERS_SCOPE => CheckpointDifference::Scope(name, first, second),
+            sys::GSEL_CHECKPOINT_DIFFERS_SIZE => CheckpointDifference::Size(name, first, second),
+            sys::GSEL_CHECKPOINT_DIFFERS_BYTES => CheckpointDifference::Bytes {
+                name,
+                first: out.element,
+                count: out.count,
             },
             _ => CheckpointDifference::Number(name, first, second),
         }

@@ -67,7 +67,7 @@ pub use call::{Backward, Call, DataRequest, Forward, Shard};
 pub use calls::{group, DeviceMemory, SharedMemory};
 pub use checkpoint::{
     Checkpoint, CheckpointDifference, CheckpointEntry, CheckpointFile, CheckpointInfo, CheckpointOptions,
-    CheckpointPiece,
+    CheckpointOwn, CheckpointOwnPiece, CheckpointPiece,
 };
 pub use checks::{Breach, CheckOptions, CheckReport};
 pub use collective::{Collective, Message, Parts, Source, Target, ANY_RANK, ANY_TAG};
@@ -92,7 +92,7 @@ pub use queue::CompletionQueue;
 pub use request::{wait_any, Making, Persistent, Request, Scope, Scoped};
 pub use schedule::{Schedule, Simulation, Timeline, Times};
 pub use select::{compat_systems, Candidate, Decision, Reservation, Resolve, Selection};
-pub use state::{State, StateEntry, StateRun, StateScope, TrainingNumbers};
+pub use state::{OwnState, State, StateEntry, StateRun, StateScope, TrainingNumbers};
 pub use train::{CheckpointReport, Data, DataOutcome, MemoryPart, SaveState, StepReport, Trainer, TrainerOptions};
 pub use weights::WeightsReport;
 

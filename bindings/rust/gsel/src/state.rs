@@ -63,6 +63,18 @@ pub struct StateRun {
     pub count: usize,
 }
 
+/// A state of the program's own, as [`Trainer::add_state`] has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OwnState<'s> {
+    /// As it was added.
+    pub name: &'s str,
+    /// Whose it is.
+    pub scope: StateScope,
+    /// What a save would write.
+    pub data: &'s [u8],
+}
+
 /// The numbers that training goes on from; see `gsel_training_numbers`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -110,6 +122,24 @@ impl<'t> State<'t> {
     /// All tensors.
     pub fn entries(&self) -> Result<Vec<StateEntry<'_>>> {
         (0..self.count()).map(|i| self.entry(i)).collect()
+    }
+    /// All states of the program's own, in the order in which they were added.
+    pub fn own(&self) -> Result<Vec<OwnState<'_>>> {
+        let n = unsafe { sys::gsel_state_own_count(self.state.as_ptr()) };
+        (0..n)
+            .map(|i| {
+                let own = filled::<sys::gsel_state_own>(|out, error| unsafe {
+                    sys::gsel_state_own_at(self.state.as_ptr(), i, out, error)
+                })?;
+                // The memory is the trainer's, which this borrows.
+                let data = unsafe { std::slice::from_raw_parts(own.data as *const u8, own.bytes as usize) };
+                Ok(OwnState {
+                    name: text::borrowed(self, own.name),
+                    scope: StateScope::of(own.scope),
+                    data,
+                })
+            })
+            .collect()
     }
     /// A piece as a list of runs, in ascending order of both offsets.
     pub fn runs(&self, i: usize, piece: usize) -> Result<Vec<StateRun>> {
@@ -213,6 +243,21 @@ pub enum StateScope {
     OfRank,
 }
 
+impl StateScope {
+    fn raw(self) -> i32 {
+        match self {
+            StateScope::Shared => sys::GSEL_STATE_SHARED,
+            StateScope::OfRank => sys::GSEL_STATE_OF_RANK,
+        }
+    }
+    pub(crate) fn of(raw: i32) -> StateScope {
+        match raw {
+            sys::GSEL_STATE_OF_RANK => StateScope::OfRank,
+            _ => StateScope::Shared,
+        }
+    }
+}
+
 /// Memory that C reads and writes in saves and loads, until the trainer is freed. No reference to it is kept, only the pointer
 /// that C has as well.
 pub(crate) struct AddedState {
@@ -240,16 +285,14 @@ impl<C: Borrow<Comm>> Trainer<C> {
     /// [`added_state_mut`](Trainer::added_state_mut) give them. Every rank adds the same entries; see
     /// `gsel_trainer_add_state` for names.
     pub fn add_state(&mut self, name: &str, data: impl Into<Box<[u8]>>, scope: StateScope) -> Result<()> {
-        let scope = match scope {
-            StateScope::Shared => sys::GSEL_STATE_SHARED,
-            StateScope::OfRank => sys::GSEL_STATE_OF_RANK,
-        };
         let added = AddedState {
             name: name.to_owned(),
             data: NonNull::from(Box::leak(data.into())),
         };
         let (at, bytes) = (added.data.as_ptr() as *mut c_void, added.data.len());
-        check(|error| unsafe { sys::gsel_trainer_add_state(self.raw(), text::given(name), at, bytes, scope, error) })?;
+        check(|error| unsafe {
+            sys::gsel_trainer_add_state(self.raw(), text::given(name), at, bytes, scope.raw(), error)
+        })?;
         self.added.push(added);
         Ok(())
     }

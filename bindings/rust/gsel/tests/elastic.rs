@@ -59,6 +59,13 @@ fn a_save_in_the_background_is_loaded() {
         let error = first.add_state("seed", vec![7u8], StateScope::OfRank).unwrap_err();
         assert!(error.code == Code::ARG && error.message.contains("seed"), "{:?}", error);
         first.step().unwrap();
+        let state = first.state().unwrap();
+        let own = state.own().unwrap();
+        assert_eq!(own.len(), 2);
+        let of = |i: usize| (own[i].name, own[i].scope, own[i].data);
+        assert_eq!(of(0), ("data/position", StateScope::Shared, &[1u8, 2, 3][..]));
+        assert_eq!(of(1), ("seed", StateScope::OfRank, &[rank][..]));
+        drop(state);
         assert_eq!(first.save_state(), SaveState::None);
         assert!(first.save_wait().unwrap().is_none());
         let begun = first.save_begin(folder.path(), &CheckpointOptions::new()).unwrap();
@@ -81,6 +88,20 @@ fn a_save_in_the_background_is_loaded() {
         assert_eq!(second.added_state("data/position"), Some(&[1u8, 2, 3][..]));
         assert_eq!(second.added_state("seed"), Some(&[rank][..]));
         assert_eq!(second.added_state("other"), None);
+        let mut checkpoint = Checkpoint::open(folder.path()).unwrap();
+        assert_eq!(checkpoint.info().unwrap().ranks, 2);
+        let own = checkpoint.own().unwrap();
+        assert_eq!(
+            (own[0].name.as_str(), own[0].scope),
+            ("data/position", StateScope::Shared)
+        );
+        assert_eq!((own[0].pieces.len(), own[0].pieces[0].bytes), (1, 3));
+        assert_eq!((own[1].scope, own[1].pieces.len()), (StateScope::OfRank, 2));
+        let last = &own[1].pieces[1];
+        assert_eq!(
+            (last.file.as_str(), last.key.as_str()),
+            ("rank-00001.safetensors", "user:seed")
+        );
         second.step().unwrap();
         assert_eq!(value(&mut second, w), 4.5);
 
