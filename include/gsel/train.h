@@ -144,7 +144,7 @@ typedef struct gsel_step_report {
   double gradient_norm;          /* of the mean gradient, before clipping; 0 unless train.clip_norm is set, or
                                   * train.gradient_norm is "always", or a strategy computes it */
   double seconds;
-  double compute_s;              /* inside callbacks */
+  double compute_s;              /* inside callbacks; on a device these three are the host's time, until work is given to it */
   double exposed_comm_s;         /* waiting for communication */
   double optimizer_s;
   uint64_t bytes_sent;           /* by this rank in this step */

@@ -255,6 +255,15 @@ void cuts_follow_what_was_measured(void**) {
     assert_int_equal(e.code(), GSEL_ERR_CONFIG);
     assert_non_null(strstr(e.cause()->what(), "which has no backward of layer \"l2\""));
   }
+  std::string on_device = recorded(program, {}, true);
+  on_device.replace(on_device.find("\"rank\""), 0, "\"on_device\":true,");
+  std::ofstream(path) << on_device;
+  try {
+    compile(*model, {.options = fmt::format("costs = \"{}\"\n", path)});
+    fail_msg("a record of a device was taken");
+  } catch (const Error& e) {
+    assert_non_null(strstr(e.cause()->what(), "the times are the host's"));
+  }
 }
 
 // ---- schedules from files ----

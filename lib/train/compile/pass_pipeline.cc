@@ -61,6 +61,10 @@ Spots spots_of(const Program& program) {
 
 void read_step(JsonObject step, const Spots& spots, std::vector<Samples>& samples) {
   if (step.is_null("intervals")) return;
+  if (step.flag("on_device", false))
+    step.refuse("on_device",
+                "is true: the times are the host's, until work was given to the device, and cannot say how "
+                "long layers take; leave costs out");
   step.array("intervals").each([&](JsonObject interval) {
     const auto found = spots.find(without_microbatch(interval.any_text("text")));
     if (found == spots.end()) return;

@@ -159,6 +159,7 @@ void Executor::end() {
   report.seconds = os::now_seconds() - run.began;
   run.record.forecast = s_.forecast;
   run.record.peak = s_.ledger.peak();
+  run.record.on_device = s_.device->compute();
   run.record.graph_launches = s_.graphs->launches();
   run.record.no_graphs = s_.graphs->reason();
   run.end(s_);
@@ -172,12 +173,25 @@ void Executor::begin_evaluation(int64_t first_sample) {
     s_.evaluation = std::make_unique<execute::Evaluation>(s_.model, *s_.forward_program, s_.params, s_.arena);
     s_.evaluation->resolve_redistributions(s_.model, s_.redistributor);
   }
-  // Between steps the arena is unused, so it can be replaced.
-  if (s_.evaluation->plan.bytes() > s_.arena.bytes()) {
-    s_.arena = {};
-    s_.arena = CountedMemory(s_.device, s_.ledger, MemoryPart::windows, s_.evaluation->plan.bytes());
-  }
+  if (s_.evaluation->plan.bytes() > s_.arena.bytes()) enlarge_arena(s_.evaluation->plan.bytes());
   begin(*s_.evaluation, first_sample);
+}
+
+// Between steps the arena is unused, so it can be replaced. Without memory for a larger one it is as before.
+void Executor::enlarge_arena(uint64_t bytes) {
+  const uint64_t had = s_.arena.bytes();
+  s_.arena = {};
+  try {
+    s_.arena = CountedMemory(s_.device, s_.ledger, MemoryPart::windows, bytes);
+  } catch (...) {
+    const Error error = current_error();
+    try {
+      s_.arena = CountedMemory(s_.device, s_.ledger, MemoryPart::windows, had);
+    } catch (...) {
+      end_all(error.message());
+    }
+    throw Error(error);
+  }
 }
 
 std::unique_ptr<execute::InferenceRun> Executor::make_inference(const Program& program) const {

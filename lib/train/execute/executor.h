@@ -85,6 +85,7 @@ class Executor {
 
  private:
   void begin(execute::Run& run, int64_t first_sample);
+  void enlarge_arena(uint64_t bytes);
   int64_t first_sample() const;  // of the next step, or of the one under way
   void run_to_work();
   void end_instr();

@@ -26,7 +26,7 @@ bool stays_on_device(const gsel_instr& instr) {
   }
 }
 
-std::string why_not(const Fixed& fixed, const Program& program, int32_t world_size) {
+std::string why_not(const Fixed& fixed, int32_t world_size) {
   if (world_size > 1)
     return fmt::format("the communicator has {} ranks; graphs are for one rank, whose program sends nothing",
                        world_size);
@@ -36,9 +36,6 @@ std::string why_not(const Fixed& fixed, const Program& program, int32_t world_si
     return "the plugin of the device has no graphs; use one of plugin ABI 1.10 or newer";
   if (fixed.config.train.lending == "moved")
     return "train.lending = \"moved\" gives each call other addresses; set train.lending = \"direct\"";
-  for (const ProgramBucket& bucket : program.buckets)
-    if (bucket.flags & (GSEL_BUCKET_OFFLOAD_STATE | GSEL_BUCKET_OFFLOAD_PARAM))
-      return "the host opens and closes offloaded memory in each step; leave offload out of [strategy.data]";
   return "";
 }
 
@@ -60,7 +57,7 @@ StepGraphs::StepGraphs(const Fixed& fixed, const HeldMemory& memory, const Progr
       is_wanted_(fixed.config.train.graph != "off"),
       is_required_(fixed.config.train.graph == "on") {
   if (!is_wanted_) return;
-  const std::string why = why_not(fixed, program, world_size);
+  const std::string why = why_not(fixed, world_size);
   if (why.empty()) {
     find_segments(program, fixed.optimizer.has_graphs(*device_));
     make_memory(fixed.model, program, memory);

@@ -29,14 +29,10 @@ bool ends_after_messages(const Program& program) {
   return std::none_of(std::ranges::find_if(program.step, is_end), program.step.end(), is_message);
 }
 
-// Offloaded memory is opened and closed by the host, and train.elastic has it wait for all gradients before an update.
+// train.elastic has the host wait for all gradients before an update.
 bool is_possible(const Fixed& fixed, const Program& program) {
-  auto is_offloaded = [](const ProgramBucket& bucket) {
-    return bucket.flags & (GSEL_BUCKET_OFFLOAD_STATE | GSEL_BUCKET_OFFLOAD_PARAM);
-  };
   return fixed.device->compute() && fixed.device->table().sum_numbers && fixed.optimizer.has_graphs(*fixed.device) &&
-         !fixed.config.train.elastic && ends_after_messages(program) && !has_optimistic_steps(program) &&
-         std::ranges::none_of(program.buckets, is_offloaded);
+         !fixed.config.train.elastic && ends_after_messages(program) && !has_optimistic_steps(program);
 }
 
 bool is_norm(const gsel_instr& instr) {

@@ -115,6 +115,7 @@ std::string to_json(const Program& program, const StepRecord& record, bool with_
   step.set("axes", axes_json(program.mesh, record));
   step.set("memory", memory_json(record));
   step.set("stages", stages_json(program, record.intervals));
+  step.set("on_device", record.on_device);
   step.set("graph_launches", record.graph_launches);
   step.set("no_graphs", record.no_graphs.empty() ? Json() : Json(record.no_graphs));
   step.set("began_ns", record.began_ns);

@@ -35,6 +35,7 @@ struct StepRecord {
   std::array<double, kAxes> exposed_s{};  // report.exposed_comm_s by axis
   MemoryPartBytes forecast{}, peak{};
   int32_t graph_launches = 0;
+  bool on_device = false;  // times are the host's, until work was given to the device
   std::string no_graphs;  // why train.graph = "auto" makes none
 };
 

@@ -157,10 +157,17 @@ void fail(gsel_status status, const std::string& text) {
   throw Failure{status, text};
 }
 
+// NCCL has one result for all errors of CUDA, so this checks the text.
+bool is_out_of_memory(const Library& nccl, int result, Comm comm) {
+  const char* last = result == kUnhandledCudaError ? nccl.ncclGetLastError(comm) : nullptr;
+  return last && std::string_view(last).find("out of memory") != std::string_view::npos;
+}
+
 void check(const Library& nccl, int result, const std::string& what, Comm comm) {
   if (result == kSuccess || result == kInProgress) return;
   const bool is_late = result == kTimeout && version_of(nccl) >= kTimeoutSince;
   const gsel_status status = is_late                                                 ? GSEL_ERR_TIMEOUT
+                             : is_out_of_memory(nccl, result, comm)                  ? GSEL_ERR_NOMEM
                              : result == kRemoteError                                ? GSEL_ERR_PEER
                              : result == kSystemError                                ? GSEL_ERR_IO
                              : result == kInvalidArgument || result == kInvalidUsage ? GSEL_ERR_ARG

@@ -33,7 +33,9 @@ struct Failure {
 };
 
 [[noreturn]] void fail(gsel_status status, const std::string& text);
-// Throws a Failure unless the result is a success or in progress. what: the call, for the text.
+bool is_out_of_memory(const Library& nccl, int result, Comm comm);
+// Throws a Failure unless the result is a success or in progress: GSEL_ERR_NOMEM where memory of the device was too
+// little. what: the call, for the text.
 void check(const Library& nccl, int result, const std::string& what, Comm comm = nullptr);
 // Status and error of the exception being handled.
 gsel_status failed(const gsel_host_v1* host, gsel_error** err) noexcept;

@@ -21,12 +21,6 @@ gsel_status run(gsel_link* link, gsel_error** err, Body&& body) {
   }
 }
 
-// NCCL has one result for all errors of CUDA, so this checks the text.
-bool is_out_of_memory(const Library& nccl, int result, Comm comm) {
-  const char* last = result == kUnhandledCudaError ? nccl.ncclGetLastError(comm) : nullptr;
-  return last && std::string_view(last).find("out of memory") != std::string_view::npos;
-}
-
 bool allocates(const Library& nccl) {
   return nccl.ncclMemAlloc && nccl.ncclMemFree;
 }

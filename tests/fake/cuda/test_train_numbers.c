@@ -48,8 +48,13 @@ static int waits_of(const char* strategy, const char* train_section, int ranks) 
 #define IN_8_BITS \
   "[train]\noptimizer = \"adamw_8bit\"\nlearning_rate = 0.125\nbatch = 9\nseed = 5\nmicrobatch = 2\nclip_norm = 0.5\n"
 
-static const char* const strategies[] = {DP(""), DDP("bucket_bytes = 100\n"), ZERO("1", ""), ZERO("2", ""),
-                                         ZERO("3", ALL_SHARDED)};
+static const char* const strategies[] = {DP(""),
+                                         DDP("bucket_bytes = 100\n"),
+                                         ZERO("1", ""),
+                                         ZERO("2", ""),
+                                         ZERO("3", ALL_SHARDED),
+                                         ZERO("1", "offload = \"state\"\n"),
+                                         ZERO("3", ALL_SHARDED "offload = \"all\"\n")};
 enum { N_STRATEGIES_HERE = sizeof strategies / sizeof *strategies };
 
 #define PIPELINE "[mesh]\npipeline = 2\n[strategy.pipeline]\nplugin = \"pp\"\n"
@@ -73,7 +78,7 @@ static void a_step_waits_at_its_end_alone(void** state) {
 /* Where the host needs a number, or moves memory. */
 static void other_steps_wait_more(void** state) {
   (void)state;
-  assert_true(waits_of(ZERO("1", "offload = \"state\"\n"), CLIPPED, 2) > 2);
+  assert_true(waits_of(DDP(""), SGD("0.125", "9", "clip_norm = 0.5\nelastic = \"on\"\n"), 2) > 2);
 }
 
 /* ---- bits ---- */
