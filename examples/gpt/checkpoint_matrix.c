@@ -22,6 +22,7 @@ struct layout {
 #define DATA(plugin, more) "[strategy.data]\nplugin = \"" plugin "\"\n" more
 #define ZERO(stage, more) DATA("zero", "persist_elems = 0\nstage = " stage "\n" more)
 #define PIPELINE(n, schedule) "pipeline = " n "\n[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"" schedule "\"\n"
+#define STAGES "[strategy.pipeline]\nplugin = \"pp\"\n" /* beside TENSOR or CONTEXT: two */
 #define TENSOR(n, more) "tensor = " n "\n[strategy.tensor]\nplugin = \"tp\"\n" more
 #define CONTEXT(n) "context = " n "\n[strategy.context]\nplugin = \"cp\"\n"
 static const struct layout layouts[] = {
@@ -41,7 +42,9 @@ static const struct layout layouts[] = {
     {"tp 2 x zero 1, 2", TENSOR("2", "") ZERO("1", ""), 4},
     {"tp 2 x zero 3, 2", TENSOR("2", "sequence_parallel = true\n") ZERO("3", ""), 4},
     {"cp 2 x zero 2, 2", CONTEXT("2") ZERO("2", ""), 4},
-    {"tp 2 x zero 1, 2 x pp 2", TENSOR("2", "") ZERO("1", "") "[strategy.pipeline]\nplugin = \"pp\"\n", 8},
+    {"tp 2 x zero 1, 2 x pp 2", TENSOR("2", "") ZERO("1", "") STAGES, 8},
+    {"cp 2 x pp 2", CONTEXT("2") STAGES, 4},
+    {"cp 2 x zero 2, 2 x pp 2", CONTEXT("2") ZERO("2", "") STAGES, 8},
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts, BEFORE = 2, AFTER = 1 };
 
@@ -51,7 +54,7 @@ static const char train_section[] =
 
 static void config_of(const struct layout* layout, char* text, size_t capacity) {
   const int is_piped = strstr(layout->sections, "\"pp\"") != NULL;
-  const int is_mixed = is_piped && layout->ranks == 8;
+  const int is_mixed = is_piped && !strstr(layout->sections, "pipeline = ");
   snprintf(text, capacity, "[mesh]\n%s%s%s%s", is_mixed ? "pipeline = 2\n" : "", layout->sections, train_section,
            is_piped ? "microbatches = 4\n" : "");
 }

@@ -174,9 +174,10 @@ gsel_status gsel_state_set_numbers(gsel_state* state, const gsel_training_number
                  "step {}, updates {}, first_sample {}, seed {}, good_steps {}, overflows_left {}; expected none below "
                  "0, and updates of step at most",
                  given.step, given.updates, given.first_sample, given.seed, given.good_steps, given.overflows_left);
-    if (given.step > gsel::kMostSteps || given.first_sample > gsel::kMostFirstSample)
-      gsel::fail(GSEL_ERR_ARG, "step {}, first_sample {}; expected at most {} and {}", given.step, given.first_sample,
-                 gsel::kMostSteps, gsel::kMostFirstSample);
+    if (given.step > gsel::kMostSteps || given.good_steps > gsel::kMostSteps ||
+        given.first_sample > gsel::kMostFirstSample)
+      gsel::fail(GSEL_ERR_ARG, "step {}, good_steps {}, first_sample {}; expected at most {}, {} and {}", given.step,
+                 given.good_steps, given.first_sample, gsel::kMostSteps, gsel::kMostSteps, gsel::kMostFirstSample);
     if (!(given.loss_scale > 0) || !std::isfinite(given.loss_scale) || !std::isfinite(given.learning_rate))
       gsel::fail(GSEL_ERR_ARG, "loss_scale is {} and learning_rate {}; expected finite numbers, the first positive",
                  given.loss_scale, given.learning_rate);

@@ -145,14 +145,14 @@ Index Index::parse(std::string_view text, const std::string& file) {
   Index index;
   TrainingNumbers& numbers = index.numbers;
   numbers.step = static_cast<int64_t>(object.number("step", 0, kMostSteps, 0));
-  numbers.updates = static_cast<int64_t>(object.number("updates", 0, INT64_MAX, 0));
+  numbers.updates = static_cast<int64_t>(object.number("updates", 0, static_cast<uint64_t>(numbers.step), 0));
   for (const char* needed : {"step", "first_sample", "seed"})
     if (!object.has(needed)) object.refuse(needed, "is missing");
   numbers.first_sample = static_cast<int64_t>(object.number("first_sample", 0, kMostFirstSample, 0));
   numbers.seed = static_cast<int64_t>(object.number("seed", 0, INT64_MAX, 0));
   index.optimizer = object.require_text("optimizer");
   numbers.loss_scale = object.amount("loss_scale", 1);
-  numbers.good_steps = static_cast<int64_t>(object.number("good_steps", 0, INT64_MAX, 0));
+  numbers.good_steps = static_cast<int64_t>(object.number("good_steps", 0, kMostSteps, 0));
   numbers.overflows_left = static_cast<int64_t>(object.number("overflows_left", 0, INT64_MAX, 0));
   if (object.has("learning_rate")) numbers.learning_rate = object.amount("learning_rate", 0);
   index.n_ranks = object.whole("ranks", INT32_MAX, 1);

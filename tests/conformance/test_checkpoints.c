@@ -9,11 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "support/checkpoint_trial.h"
 #include "support/layouts.h"
 #include "support/share.h"
-#include "support/trainer_trial.h"
-
-enum { BEFORE = 2 };
 
 static char folder[64];
 
@@ -23,84 +21,23 @@ static const char* folder_of(const struct layout* layout) {
   return path;
 }
 
-struct going_on {
-  trial t;
-  const char* path;
-  uint64_t* read; /* shared: bytes that all ranks read and needed */
-  bool in_background;
-};
-
-/* Steps change every element of the state while it is written. */
-static void save_beside_steps(rank_run* run, session* s, const struct going_on* what, gsel_checkpoint_report* report) {
-  gsel_error* err = NULL;
-  gsel_step_report step = GSEL_STEP_REPORT_INIT;
-  rank_check(run, gsel_trainer_save_state(s->trainer) == GSEL_SAVE_NONE);
-  rank_ok(run, gsel_trainer_save_begin(s->trainer, gsel_str_from(what->path), NULL, report, &err), err);
-  rank_check(run, report->step == BEFORE && report->bytes == 0 && report->copy_seconds <= report->blocked_seconds);
-  for (int i = BEFORE; i < STEPS; ++i) {
-    rank_ok(run, gsel_trainer_step(s->trainer, &step, &err), err);
-    rank_check(run, step.save == GSEL_SAVE_UNDER_WAY || step.save == GSEL_SAVE_DONE);
-  }
-  rank_ok(run, gsel_trainer_save_wait(s->trainer, report, &err), err);
-  rank_check(run, gsel_trainer_save_state(s->trainer) == GSEL_SAVE_NONE);
-  rank_ok(run, gsel_trainer_report(s->trainer, &step, &err), err);
-  rank_check(run, step.save == GSEL_SAVE_NONE);
-}
-
-static void save_after_some_steps(rank_run* run) {
-  const struct going_on* what = (const struct going_on*)run->user;
-  session s;
-  gsel_error* err = NULL;
-  gsel_checkpoint_report report = GSEL_CHECKPOINT_REPORT_INIT;
-  run->user = (void*)&what->t;
-  rank_ok(run, open_session(run, &s, &err), err);
-  for (int i = 0; i < BEFORE; ++i) rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
-  if (what->in_background)
-    save_beside_steps(run, &s, what, &report);
-  else
-    rank_ok(run, gsel_trainer_save(s.trainer, gsel_str_from(what->path), NULL, &report, &err), err);
-  if (run->failure[0]) return;
-  rank_check(run, report.step == BEFORE && report.seconds >= report.blocked_seconds);
-  __atomic_fetch_add(&what->read[0], report.bytes, __ATOMIC_RELAXED);
-  close_session(&s);
-}
-
-static void load_and_go_on(rank_run* run) {
-  const struct going_on* what = (const struct going_on*)run->user;
-  const outcome* expected = what->t.expected;
-  session s;
-  gsel_error* err = NULL;
-  gsel_checkpoint_report report = GSEL_CHECKPOINT_REPORT_INIT;
-  float params[EXACT_ELEMS];
-  run->user = (void*)&what->t;
-  rank_ok(run, open_session(run, &s, &err), err);
-  rank_ok(run, gsel_trainer_load(s.trainer, gsel_str_from(what->path), &report, &err), err);
-  rank_check(run, report.step == BEFORE && report.bytes == report.needed_bytes);
-  for (int i = BEFORE; i < STEPS; ++i) {
-    gsel_step_report step = GSEL_STEP_REPORT_INIT;
-    rank_ok(run, gsel_trainer_step(s.trainer, &step, &err), err);
-    rank_check(run, step.step == i);
-    rank_check(run, memcmp(&step.loss_sum, &expected->loss[i], sizeof step.loss_sum) == 0);
-  }
-  read_params(run, s.trainer, params);
-  same_params(run, params, expected->params, EXACT_ELEMS);
-  close_session(&s);
-}
-
-static outcome* reference(const char* precision) {
-  outcome* out = shared_outcomes();
-  trial t = plain(config_of(&kLayouts[0], precision), out);
-  as_threads(1, train, &t);
-  return out;
-}
-
-static struct going_on going(const struct layout* layout, const char* precision, const char* path, outcome* expected) {
+static struct going_on going(const struct layout* layout, const char* precision, const char* path,
+                             struct ending* ending) {
   static char text[1024];
-  struct going_on what = {plain(NULL, NULL), path, (uint64_t*)shared_memory(sizeof(uint64_t))};
+  struct going_on what;
+  memset(&what, 0, sizeof what);
   snprintf(text, sizeof text, "%s", config_of(layout, precision));
-  what.t.config = text;
-  what.t.expected = expected;
+  what.t = plain(text, NULL);
+  what.path = path;
+  what.ending = ending;
   return what;
+}
+
+static struct ending* reference(const char* precision) {
+  struct ending* out = shared_ending();
+  struct going_on what = going(&kLayouts[0], precision, NULL, out);
+  as_threads(1, never_stops, &what);
+  return out;
 }
 
 static int remove_one(const char* path, const struct stat* status, int kind, struct FTW* at) {
@@ -120,22 +57,6 @@ static int end(void** state) {
 
 /* ---- without a trainer ---- */
 
-static gsel_checkpoint* opened(const char* path) {
-  gsel_checkpoint* checkpoint = NULL;
-  gsel_error* err = NULL;
-  check_ok(gsel_checkpoint_open(gsel_str_from(path), &checkpoint, &err), err);
-  check_ok(gsel_checkpoint_verify(checkpoint, NULL, &err), err);
-  return checkpoint;
-}
-
-static void same_state(gsel_checkpoint* a, gsel_checkpoint* b) {
-  gsel_checkpoint_differences* differences = NULL;
-  gsel_error* err = NULL;
-  check_ok(gsel_checkpoint_diff(a, b, NULL, &differences, &err), err);
-  assert_int_equal(gsel_checkpoint_difference_count(differences), 0);
-  gsel_checkpoint_differences_free(differences);
-}
-
 static size_t content(const char* path, char* bytes, size_t most) {
   FILE* file = fopen(path, "rb");
   assert_non_null(file);
@@ -147,14 +68,14 @@ static size_t content(const char* path, char* bytes, size_t most) {
 
 /* The state of each layout is the first one's: compared, as one file, and divided anew, from which the first layout's
  * ranks go on. */
-static void tools_see_one_state(const char* precision, outcome* expected) {
+static void tools_see_one_state(const char* precision, struct ending* expected) {
   static char first[1 << 16], other[1 << 16];
   char path[160];
   size_t n = 0;
   gsel_error* err = NULL;
-  gsel_checkpoint* const reference = opened(folder_of(&kLayouts[0]));
+  gsel_checkpoint* const reference = opened_checkpoint(folder_of(&kLayouts[0]));
   for (int a = 0; a < N_LAYOUTS; ++a) {
-    gsel_checkpoint* const one = opened(folder_of(&kLayouts[a]));
+    gsel_checkpoint* const one = opened_checkpoint(folder_of(&kLayouts[a]));
     same_state(reference, one);
     snprintf(path, sizeof path, "%s/%d.safetensors", folder, a);
     check_ok(gsel_checkpoint_consolidate(one, gsel_str_from(path), NULL, &err), err);
@@ -163,27 +84,25 @@ static void tools_see_one_state(const char* precision, outcome* expected) {
     assert_memory_equal(first, other, n);
     snprintf(path, sizeof path, "%s/divided-%d", folder, a);
     check_ok(gsel_checkpoint_reshard(one, gsel_str_from(path), 1 + 7 * a, NULL, &err), err);
-    gsel_checkpoint* const divided = opened(path);
+    gsel_checkpoint* const divided = opened_checkpoint(path);
     same_state(divided, reference);
     gsel_checkpoint_free(divided);
     gsel_checkpoint_free(one);
     struct going_on what = going(&kLayouts[N_LAYOUTS - 1 - a], precision, path, expected);
     as_threads(kLayouts[N_LAYOUTS - 1 - a].ranks, load_and_go_on, &what);
-    munmap(what.read, sizeof(uint64_t));
   }
   gsel_checkpoint_free(reference);
 }
 
 static void all_pairs(const char* precision, bool in_background) {
-  outcome* expected = reference(precision);
+  struct ending* expected = reference(precision);
   uint64_t bytes = 0;
   for (int a = 0; a < N_LAYOUTS; ++a) {
     struct going_on what = going(&kLayouts[a], precision, folder_of(&kLayouts[a]), expected);
     what.in_background = in_background;
-    as_threads(kLayouts[a].ranks, save_after_some_steps, &what);
-    if (a == 0) bytes = what.read[0];
-    assert_int_equal(what.read[0], bytes); /* each element once */
-    munmap(what.read, sizeof(uint64_t));
+    const uint64_t written = saved_on(kLayouts[a].ranks, &what);
+    if (a == 0) bytes = written;
+    assert_int_equal(written, bytes); /* each element once */
   }
   assert_int_equal(bytes, 2 * sizeof(float) * EXACT_ELEMS);
   for (int a = 0; a < N_LAYOUTS; ++a)
@@ -192,10 +111,9 @@ static void all_pairs(const char* precision, bool in_background) {
       struct going_on what = going(&kLayouts[b], precision, folder_of(&kLayouts[a]), expected);
       print_message("  saved under %s, loaded under %s\n", kLayouts[a].name, kLayouts[b].name);
       as_threads(kLayouts[b].ranks, load_and_go_on, &what);
-      munmap(what.read, sizeof(uint64_t));
     }
   tools_see_one_state(precision, expected);
-  free_outcomes(expected);
+  free_ending(expected);
 }
 
 static void every_layout_loads_what_every_layout_saved(void** state) {
@@ -250,15 +168,13 @@ static void is_refused(rank_run* run) {
 static void refused_on_two(const char* path) {
   struct going_on what = going(&kLayouts[4], "", path, NULL);
   as_threads(2, is_refused, &what);
-  munmap(what.read, sizeof(uint64_t));
 }
 
 static void make_one(char* path, size_t size) {
   assert_int_equal(end(NULL), 0);
   assert_int_equal(begin(NULL), 0);
   struct going_on what = going(&kLayouts[4], "", folder_of(&kLayouts[4]), NULL);
-  as_threads(2, save_after_some_steps, &what);
-  munmap(what.read, sizeof(uint64_t));
+  saved_on(2, &what);
   snprintf(path, size, "%s/step-000000000002", folder_of(&kLayouts[4]));
 }
 
@@ -292,11 +208,10 @@ static void the_newest_whole_one_of_a_folder_is_taken(void** state) {
   make_one(path, sizeof path);
   snprintf(broken, sizeof broken, "%s/step-000000000009", folder_of(&kLayouts[4]));
   assert_int_equal(mkdir(broken, 0700), 0);
-  outcome* expected = reference("");
+  struct ending* expected = reference("");
   struct going_on what = going(&kLayouts[7], "", folder_of(&kLayouts[4]), expected);
   as_threads(2, load_and_go_on, &what);
-  munmap(what.read, sizeof(uint64_t));
-  free_outcomes(expected);
+  free_ending(expected);
 }
 
 static void is_there_already(rank_run* run) {
@@ -327,7 +242,6 @@ static void a_checkpoint_is_never_written_over(void** state) {
   make_one(path, sizeof path);
   struct going_on what = going(&kLayouts[4], "", folder_of(&kLayouts[4]), NULL);
   as_threads(2, is_there_already, &what);
-  munmap(what.read, sizeof(uint64_t));
   assert_int_equal(names_in(folder_of(&kLayouts[4])), 3); /* two steps, and which is the latest: nothing temporary */
 }
 
@@ -364,7 +278,6 @@ static void a_save_in_the_background_that_cannot_begin_leaves_nothing_behind(voi
   make_one(path, sizeof path);
   struct going_on what = going(&kLayouts[4], "", folder_of(&kLayouts[4]), NULL);
   as_threads(2, fails_in_the_background, &what);
-  munmap(what.read, sizeof(uint64_t));
   assert_int_equal(names_in(folder_of(&kLayouts[4])), 4); /* three steps, and which is the latest: nothing temporary */
 }
 

@@ -24,11 +24,16 @@ static bool is_victim(const struct change* c, int rank) {
   return false;
 }
 
-outcome* trained_alone(void) {
+outcome* transformer_trained_alone(const small_transformer* m) {
   outcome* out = shared_outcomes();
   trial t = plain(config_of(&kLayouts[0], ""), out);
+  t.transformer = m;
   as_threads(1, train, &t);
+  assert_true(out->largest < 16777216.0 / 8);
   return out;
+}
+outcome* trained_alone(void) {
+  return transformer_trained_alone(NULL);
 }
 
 static int remove_one(const char* path, const struct stat* status, int kind, struct FTW* at) {
@@ -56,13 +61,13 @@ static void see(const struct rank_state* r, int role, const int64_t* ids, int64_
 }
 
 static void see_work(const struct rank_state* r, const gsel_work* work) {
+  const int tokens = r->s.transformer ? TM_TOKENS : V_TOKENS, loss = r->s.transformer ? TM_L_LOSS : L_LOSS;
   const gsel_data_request* input = work->input;
   const gsel_call* call = work->call;
-  if (input && input->value == V_TOKENS) see(r, SEEN_READ, input->sample_ids, input->n_samples);
-  if (!call) return;
-  if (call->layer == L_EMBED && work->kind == GSEL_BACKWARD_WEIGHT)
-    see(r, SEEN_FIRST, call->sample_ids, call->n_samples);
-  if (call->layer == L_LOSS && work->kind == GSEL_FORWARD) see(r, SEEN_LAST, call->sample_ids, call->n_samples);
+  if (input && input->value == tokens) see(r, SEEN_READ, input->sample_ids, input->n_samples);
+  if (!call || call->shard_index || call->phase) return;
+  if (call->layer == 0 && work->kind == GSEL_BACKWARD_WEIGHT) see(r, SEEN_FIRST, call->sample_ids, call->n_samples);
+  if (call->layer == loss && work->kind == GSEL_FORWARD) see(r, SEEN_LAST, call->sample_ids, call->n_samples);
 }
 
 static void strike(struct rank_state* r) {
@@ -82,7 +87,7 @@ static gsel_status step_until(struct rank_state* r, int at, gsel_error** err) {
     if (status || work.kind == GSEL_WORK_DONE) return status;
     if (at >= 0 && r->number++ == at) strike(r);
     see_work(r, &work);
-    status = work.input ? exact_data(work.input, NULL) : call_layer(&work, &r->s.m);
+    status = session_work(&r->s, &work);
     status = gsel_trainer_complete(r->s.trainer, work.ticket, status, gsel_str_from(""), err);
     if (status) return status;
   }
@@ -156,7 +161,7 @@ static gsel_status rebind_or_join(struct rank_state* r, gsel_comm* comm, const c
   options.folder = gsel_str_from(folder);
   if (r->s.trainer) return gsel_trainer_rebind(r->s.trainer, comm, &options, report, err);
   made.config = r->s.config;
-  made.data = exact_data;
+  made.data = session_data(&r->s);
   return gsel_trainer_join(comm, r->s.model, &made, &options, &r->s.trainer, report, err);
 }
 
@@ -269,11 +274,11 @@ static void trains_to_the_end(struct rank_state* r, int64_t step, bool has_lost)
     rebinds(r, &step);
     if (run->failure[0] || r->is_out) return;
   }
-  float params[EXACT_ELEMS];
+  float params[MOST_ELEMS];
   rank_check(run, has_lost);
-  read_params(run, r->s.trainer, params);
+  read_session_params(run, &r->s, params);
   if (run->failure[0]) return;
-  same_params(run, params, c->t.expected->params, EXACT_ELEMS);
+  same_params(run, params, c->t.expected->params, session_elems(&r->s));
 }
 
 /* The newest checkpoint is whole. */
@@ -303,7 +308,8 @@ static gsel_status open_for(struct rank_state* r, gsel_error** err) {
   gsel_config_free(r->s.config);
   r->s.trainer = NULL;
   r->s.config = NULL;
-  return status ? status : gsel_config_parse(gsel_str_from(c->t.config), gsel_str_from("new.toml"), &r->s.config, err);
+  const gsel_str text = gsel_str_from(c->afterwards ? c->afterwards : c->t.config);
+  return status ? status : gsel_config_parse(text, gsel_str_from("new.toml"), &r->s.config, err);
 }
 
 static void grows_and_trains(struct rank_state* r) {
@@ -380,9 +386,10 @@ static void judge_world(const struct world* w, const struct change* c, int ranks
                c->n_victims > 1 ? c->victims[1] : -1, c->at, c->after_us, c->second, c->fault);
   }
   ranks_verdict(w->runs, ranks);
+  const int readers = c->t.transformer ? MOST_WORLD : strstr(c->t.config, "\"pp\"") ? 2 : 1;
   for (int i = 0; i < SAMPLES; ++i) { /* none is lost, none seen twice; two stages of a pipeline read a sample */
     const int least = i / BATCH == STRUCK && c->signal == SIGSTOP && c->after_us >= 0 ? 0 : 1; /* it counts no more */
-    assert_in_range(c->tally->seen[SEEN_READ][i], least, strstr(c->t.config, "\"pp\"") ? 2 : 1);
+    assert_in_range(c->tally->seen[SEEN_READ][i], least, readers);
     assert_in_range(c->tally->seen[SEEN_FIRST][i], least, 1);
     assert_in_range(c->tally->seen[SEEN_LAST][i], least, 1);
   }

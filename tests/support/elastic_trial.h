@@ -1,6 +1,7 @@
-/* support/elastic_trial.h: worlds that lose ranks while the exact model trains. Those that are left shrink, rebind, and
- * end with the losses and parameters of one rank that trained alone; by each layer at the ends of the model every
- * sample is seen once. The optimizer is Lion, whose sums are exact here (layouts.h). */
+/* support/elastic_trial.h: worlds that lose ranks while the exact model trains, or the small transformer over more
+ * axes. Those that are left shrink, rebind, and end with the losses and parameters of one rank that trained alone; by
+ * each layer at the ends of the model every sample is seen once. The optimizer is Lion, whose sums are exact here
+ * (layouts.h). */
 #ifndef GSEL_TESTS_ELASTIC_TRIAL_H
 #define GSEL_TESTS_ELASTIC_TRIAL_H
 
@@ -12,7 +13,8 @@ GSEL_EXTERN_C_BEGIN
 
 enum { STRUCK = 2, BATCH = 9, SAMPLES = STEPS * BATCH, MOST_WORLD = 8 };
 
-/* How often a sample was seen: read; its gradient taken through the first layer; its loss computed. */
+/* How often a sample was seen: read; its gradient taken through the first layer; its loss computed. Of ranks that share
+ * a layer on a tensor or context axis the first one counts, but for reads. */
 enum { SEEN_READ, SEEN_FIRST, SEEN_LAST, N_SEEN };
 
 /* Of a world, in memory that its ranks share. */
@@ -36,7 +38,7 @@ struct change {
   const char* hosts; /* which ranks are on which host: "0011"; NULL: all on one */
   enum strikes strikes;
   int signal;             /* SIGKILL, or SIGSTOP: the others send SIGCONT when they have gone on */
-  const char* afterwards; /* configuration of the ranks that are left; NULL: the same */
+  const char* afterwards; /* configuration of the ranks that are left, or joined; NULL: the same */
   bool has_folder;        /* of checkpoints, of which there is one of step 1 */
   bool is_last_resort;    /* the folder is given to the rebind only after one without it was refused */
   int n_victims, victims[2];
@@ -70,6 +72,8 @@ struct losses lose_ranks_in_turn(const struct change* c, int ranks, void (*vary)
 void at_each_callback(struct change* world, int i);
 
 outcome* trained_alone(void);
+/* m: as described, kept while ranks run. */
+outcome* transformer_trained_alone(const small_transformer* m);
 
 GSEL_EXTERN_C_END
 

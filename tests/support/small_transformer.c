@@ -93,7 +93,6 @@ const struct tm_layer kTmLayers[] = {
 };
 /* clang-format on */
 enum { TM_LAYERS = sizeof kTmLayers / sizeof *kTmLayers };
-enum { TM_L_QUERIES = 3, TM_L_ATTEND = 5, TM_L_PROJECT = 6, TM_L_ADD = 7, TM_L_SHARE = 10, TM_L_LOSS = 14 };
 
 static gsel_status tm_add_params(gsel_model* model, const small_transformer* m, gsel_error** err) {
   static const uint64_t keys[2][TM_PARAMS] = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},

@@ -41,6 +41,7 @@ struct tm_layer {
   int n_forward_phases, n_backward_phases;
 };
 extern const struct tm_layer kTmLayers[];
+enum { TM_L_QUERIES = 3, TM_L_ATTEND = 5, TM_L_PROJECT = 6, TM_L_ADD = 7, TM_L_SHARE = 10, TM_L_LOSS = 14 };
 
 gsel_status tm_describe(gsel_model* model, small_transformer* m, gsel_error** err);
 

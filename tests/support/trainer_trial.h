@@ -1,20 +1,21 @@
-/* support/trainer_trial.h: one trial of the trainer on ranks: the exact model under a configuration, trained for a few
- * steps by pushing or pulling. The outcome is in memory that all ranks share, and can be compared bit for bit with
- * that of another trial. */
+/* support/trainer_trial.h: one trial of the trainer on ranks: the exact model, or the small transformer, which all axes
+ * can divide, under a configuration, trained for a few steps by pushing or pulling. The outcome is in memory that all
+ * ranks share, and can be compared bit for bit with that of another trial. */
 #ifndef GSEL_TESTS_TRAINER_TRIAL_H
 #define GSEL_TESTS_TRAINER_TRIAL_H
 
 #include "support/counts.h"
 #include "support/exact_model.h"
 #include "support/ranks.h"
+#include "support/small_transformer.h"
 
 GSEL_EXTERN_C_BEGIN
 
-enum { STEPS = 4, KINDS = GSEL_INSTR_OVERFLOW + 1 };
+enum { STEPS = 4, KINDS = GSEL_INSTR_OVERFLOW + 1, MOST_ELEMS = TM_ELEMS };
 
 typedef struct outcome {
-  float params[EXACT_ELEMS];
-  double loss[STEPS]; /* sums */
+  float params[MOST_ELEMS]; /* one after the other */
+  double loss[STEPS];       /* sums */
   double weight[STEPS];
   int32_t skipped[STEPS];
   double norm[STEPS];
@@ -41,6 +42,7 @@ typedef struct trial {
   int batch;            /* for that */
   void (*at_failure)(void);
   void (*vary)(gsel_layer_options* layer); /* as that of the model */
+  const small_transformer* transformer;    /* the model; NULL: the exact one, with the fields above */
   const outcome* expected;                 /* NULL: record into `out` */
   outcome* out;                            /* shared memory, [world_size] */
 } trial;
@@ -61,6 +63,7 @@ void read_params(rank_run* run, gsel_trainer* trainer, float* out);
 /* Everything a rank owns in a trial; released in reverse. */
 typedef struct session {
   exact_model m;
+  small_transformer* transformer; /* NULL: m is the model */
   gsel_comm* comm;
   gsel_config* config;
   gsel_model* model;
@@ -70,6 +73,12 @@ typedef struct session {
 /* Of the trial that is the run's user data. */
 gsel_status open_session(rank_run* run, session* s, gsel_error** err);
 void close_session(session* s);
+/* What a step of the session's model hands out, and its inputs. */
+gsel_status session_work(session* s, const gsel_work* work);
+gsel_data_fn session_data(const session* s);
+/* Parameters of the session's model, [session_elems]. */
+int session_elems(const session* s);
+void read_session_params(rank_run* run, const session* s, float* out);
 void compare_outcomes(rank_run* run, const outcome* out, const outcome* expected);
 void train_in(rank_run* run, session* s);
 void train(rank_run* run);
