@@ -10,7 +10,6 @@
 #include "base/os.h"
 #include "base/threads.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/folder.h"
 #include "train/ranks/agree.h"
 
 namespace gsel::checkpoint {
@@ -112,7 +111,7 @@ gsel_checkpoint_report BackgroundSave::begin(Trainer& trainer, const SaveTarget&
   make_own_comm(trainer.comm());
   save_ = begin_save(trainer.comm(), snapshot_.saved(state), numbers, trainer.optimizer_name(), target, disk);
   history_ = trainer.save_history();
-  saves_ = {numbers.step, path_of_step(target.folder, numbers.step)};
+  folder_ = target.folder;
   report_ = {sizeof(gsel_checkpoint_report), 0, numbers.step, 0, 0, 0, 0, 0, 0};
   try {
     on_all_ranks(trainer.comm(), "checkpoint", [&] {
@@ -135,8 +134,7 @@ gsel_checkpoint_report BackgroundSave::begin(Trainer& trainer, const SaveTarget&
 
 void BackgroundSave::write() noexcept {
   try {
-    bytes_ = save_->finish(*comm_);
-    history_->saved(saves_);
+    bytes_ = finish_save(*save_, *comm_, *history_, folder_, report_.step);
     ended_ = os::now_seconds();
   } catch (...) {
     error_ = current_error();

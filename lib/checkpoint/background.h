@@ -68,7 +68,7 @@ class BackgroundSave {
   Snapshot snapshot_;
   std::unique_ptr<BegunSave> save_;
   std::shared_ptr<SaveHistory> history_;  // the trainer's, as the save began
-  SaveHistory::Saved saves_;
+  std::string folder_;
   gsel_checkpoint_report report_{};
   double began_ = 0;
   uint64_t bytes_ = 0;  // with those that follow written by the thread, until it ends

@@ -93,10 +93,11 @@ void BlockWriter::throw_failure() {
 
 void BlockWriter::stop() noexcept {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     is_stopping_ = true;
+    changed_.notify_all();
+    idle_wait_to_end(changed_, lock, idle_, [this] { return n_writing_ == 0; });
   }
-  changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
 }

@@ -19,16 +19,28 @@ SaveTarget target_of(const Trainer& trainer, const SaveTarget& given) {
   return {given.folder, given.keep, trainer.save_history()->damaged()};
 }
 
+uint64_t finish_save(BegunSave& begun, Communicator& comm, SaveHistory& history, const std::string& folder,
+                     int64_t step) {
+  const auto note = [&] { history.saved({step, canonical(path_of_step(folder, step))}); };
+  try {
+    const uint64_t bytes = begun.finish(comm);
+    note();
+    return bytes;
+  } catch (...) {
+    if (begun.is_committed()) note();
+    throw;
+  }
+}
+
 gsel_checkpoint_report save(Trainer& trainer, const SaveTarget& given, Disk& disk, BackgroundSave* other) {
   const SaveTarget target = target_of(trainer, given);
   const double began = os::now_seconds();
   StateDict state = trainer.begin_state(JointCall::save);
   if (other) other->refuse_under_way(trainer.comm());
   const TrainingNumbers numbers = trainer.numbers();
-  const uint64_t bytes = begin_save(trainer.comm(), saved_state(state, trainer.user_states()), numbers,
-                                    trainer.optimizer_name(), target, disk)
-                             ->finish(trainer.comm());
-  trainer.save_history()->saved({numbers.step, path_of_step(target.folder, numbers.step)});
+  const std::unique_ptr<BegunSave> begun = begin_save(trainer.comm(), saved_state(state, trainer.user_states()),
+                                                      numbers, trainer.optimizer_name(), target, disk);
+  const uint64_t bytes = finish_save(*begun, trainer.comm(), *trainer.save_history(), target.folder, numbers.step);
   const double seconds = os::now_seconds() - began;
   return {sizeof(gsel_checkpoint_report), 0, numbers.step, bytes, bytes, seconds, seconds, 0, 0};
 }
@@ -45,7 +57,7 @@ gsel_checkpoint_report load(Trainer& trainer, const std::string& path, Disk& dis
     const Loaded loaded =
         load(trainer.comm(), state, users, trainer.optimizer_name(), path, disk, [&is_writing] { is_writing = true; });
     trainer.go_on_from(loaded.numbers);
-    for (const std::string& damaged : loaded.damaged) trainer.save_history()->is_damaged(damaged);
+    for (const std::string& damaged : loaded.damaged) trainer.save_history()->is_damaged(canonical(damaged));
     const double seconds = os::now_seconds() - began;
     return {sizeof(gsel_checkpoint_report),
             0,

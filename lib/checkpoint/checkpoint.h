@@ -16,6 +16,10 @@ void check_target(const SaveTarget& target);
 // The same, with what the trainer knows of the folder.
 SaveTarget target_of(const Trainer& trainer, const SaveTarget& given);
 
+// BegunSave::finish, and the history of what was saved.
+uint64_t finish_save(BegunSave& begun, Communicator& comm, SaveHistory& history, const std::string& folder,
+                     int64_t step);
+
 class BackgroundSave;
 
 // other: refused while it is under way on some rank; nullptr: there is none.

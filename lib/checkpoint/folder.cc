@@ -2,6 +2,7 @@
 #include "checkpoint/folder.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include "base/error.h"
@@ -67,6 +68,12 @@ bool is_name_of_step(std::string_view name) {
          name.find_first_not_of("0123456789", std::string_view(kStepPrefix).size()) == name.npos;
 }
 
+// The last part of a path.
+std::string_view name_of(std::string_view path) {
+  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  return path.substr(path.rfind('/') + 1);
+}
+
 // The newest first: all names are of one length.
 std::vector<std::string> names_of_steps(Disk& disk, const std::string& folder) {
   std::vector<std::string> names = disk.names(folder);
@@ -118,6 +125,12 @@ std::string path_of_step(std::string folder, int64_t step) {
   return folder + "/" + name_of_step(step);
 }
 
+std::string canonical(const std::string& path) {
+  std::error_code failure;
+  const std::filesystem::path found = std::filesystem::weakly_canonical(path, failure);
+  return failure ? path : found.string();
+}
+
 void check_path(const std::string& path, const char* name) {
   const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
   if (path.empty()) fail(GSEL_ERR_ARG, "{} is empty; expected a path", name);
@@ -135,7 +148,7 @@ CheckpointTexts find_checkpoint(Disk& disk, const std::string& given, int64_t en
   if (!disk.exists(given))
     throw Error(GSEL_ERR_NOT_FOUND, given + " does not exist; expected a checkpoint, or a folder with some")
         .at({given, 0, 0, {}});
-  if (disk.exists(given + "/" + kManifestName)) {
+  if (is_name_of_step(name_of(given)) || disk.exists(given + "/" + kManifestName)) {
     CheckpointTexts texts = whole_texts(disk, given);
     texts.is_named = true;
     return texts;
@@ -191,7 +204,7 @@ NewCheckpoint::NewCheckpoint(Disk& disk, const std::string& folder, int64_t step
       step_(step),
       final_(path_of_step(folder, step)),
       temporary_(fmt::format("{}/.saving-{}-{}", folder, step, nonce_)),
-      is_known_damaged_(std::ranges::find(damaged, final_) != damaged.end()) {}
+      is_known_damaged_(std::ranges::find(damaged, canonical(final_)) != damaged.end()) {}
 
 void NewCheckpoint::begin(uint64_t bytes) {
   if (!disk_.exists(folder_)) {

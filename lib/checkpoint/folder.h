@@ -20,6 +20,8 @@ namespace gsel::checkpoint {
 // Of the step in a folder of checkpoints.
 std::string name_of_step(int64_t step);
 std::string path_of_step(std::string folder, int64_t step);
+// One text for a path, however it is given: links are followed as far as there is something.
+std::string canonical(const std::string& path);
 
 // GSEL_ERR_ARG: empty, or with control characters. name: of the argument.
 void check_path(const std::string& path, const char* name);
@@ -58,7 +60,7 @@ class FileWriter {
 // A checkpoint that is written. Calls that say so are made by one rank for all.
 class NewCheckpoint {
  public:
-  // nonce: the same on all ranks. damaged: paths of checkpoints that have turned out to be damaged.
+  // nonce: the same on all ranks. damaged: canonical paths of checkpoints that have turned out to be damaged.
   NewCheckpoint(Disk& disk, const std::string& folder, int64_t step, uint64_t nonce,
                 std::span<const std::string> damaged = {});
 
@@ -76,6 +78,7 @@ class NewCheckpoint {
   // has no manifest, or its temporary name.
   void undo(const std::string& file) noexcept;
   void undo() noexcept;
+  bool is_committed() const { return is_committed_; }
 
  private:
   void refuse_existing();

@@ -21,4 +21,16 @@ void idle_wait(std::condition_variable& changed, std::unique_lock<std::mutex>& l
   }
 }
 
+// The same for destructors: once idle() has thrown, the wait goes on without it.
+template <class Condition>
+void idle_wait_to_end(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+                      const std::function<void()>& idle, Condition&& holds) noexcept {
+  try {
+    idle_wait(changed, lock, idle, holds);
+  } catch (...) {
+    if (!lock.owns_lock()) lock.lock();
+    changed.wait(lock, holds);
+  }
+}
+
 }  // namespace gsel::checkpoint

@@ -343,6 +343,7 @@ class Loading {
         rounds.go_on();
       });
     }
+    state_.end_writing();
     // They are the last in their files, and sums are compared in the order of the bytes.
     user_bytes_.resize(users_.size());
     rounds.aside([&] {

@@ -36,10 +36,11 @@ ReadAhead::ReadAhead(std::vector<FilePiece> pieces, std::function<void()> idle)
 
 ReadAhead::~ReadAhead() {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     is_stopping_ = true;
+    changed_.notify_all();
+    idle_wait_to_end(changed_, lock, idle_, [this] { return !is_filling_; });
   }
-  changed_.notify_all();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -91,11 +92,13 @@ void ReadAhead::work() noexcept {
     changed_.wait(lock, [this] { return is_stopping_ || n_filled_ < n_taken_ + kMostBlocks; });
     if (is_stopping_) return;
     Block& block = blocks_[n_filled_ % kMostBlocks];
+    is_filling_ = true;
     lock.unlock();
     fill(block, first);
     const bool has_failed = block.failure != nullptr;
     first = block.end;
     lock.lock();
+    is_filling_ = false;
     ++n_filled_;
     changed_.notify_all();
     if (has_failed) return;

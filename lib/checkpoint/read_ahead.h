@@ -63,7 +63,7 @@ class ReadAhead {
   std::mutex mutex_;
   std::condition_variable changed_;
   size_t n_filled_ = 0, n_taken_ = 0;  // blocks so far
-  bool is_stopping_ = false;
+  bool is_stopping_ = false, is_filling_ = false;
   std::thread thread_;
 };
 

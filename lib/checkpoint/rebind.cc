@@ -49,7 +49,7 @@ std::string folder_of_all(Communicator& comm, const std::string& mine) {
 // another run has saved there, or this one before it went back, is not what follows from their state.
 int64_t last_saved(Communicator& comm, const SaveHistory& history, const std::string& folder) {
   const SaveHistory::Saved mine = history.last();
-  const bool is_here = mine.step >= 0 && mine.path == path_of_step(folder, mine.step);
+  const bool is_here = mine.step >= 0 && mine.path == canonical(path_of_step(folder, mine.step));
   const std::vector<uint64_t> all = gather_numbers(comm, {is_here ? static_cast<uint64_t>(mine.step) + 1 : 0});
   return static_cast<int64_t>(*std::ranges::max_element(all)) - 1;
 }

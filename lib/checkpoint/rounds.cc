@@ -46,8 +46,9 @@ bool Rounds::hold(State mine) {
   return has(State::working);
 }
 
-bool Rounds::is_due() const {
-  return comm_.world_size() > 1 && os::now_seconds() - began_ >= every_s_;
+void Rounds::answer() {
+  if (std::this_thread::get_id() != thread_ || comm_.world_size() == 1) return;
+  if (os::now_seconds() - began_ >= every_s_) hold(State::working);
 }
 
 void Rounds::stop_after_failure() {
@@ -58,7 +59,7 @@ void Rounds::stop_after_failure() {
 
 void Rounds::go_on() {
   if (std::this_thread::get_id() != thread_) return;
-  if (is_due()) hold(State::working);
+  answer();
   stop_after_failure();
 }
 
@@ -81,10 +82,7 @@ void Rounds::aside(const std::function<void()>& call) {
   std::exception_ptr broken;  // the communicator
   try {
     std::unique_lock lock(mutex);
-    const auto answer = [this] {
-      if (is_due()) hold(State::working);
-    };
-    idle_wait(changed, lock, answer, [&] { return has_ended; });
+    idle_wait(changed, lock, idle(), [&] { return has_ended; });
   } catch (...) {
     broken = std::current_exception();
   }

@@ -23,9 +23,9 @@ class Rounds {
 
   // In the work, where it may take long: after each block, or each file. Nothing on another thread.
   void go_on();
-  // The same as a function, for those who wait for a disk.
+  // For those who wait for a disk: says that this rank goes on, and does not end its work. Nothing on another thread.
   std::function<void()> idle() {
-    return [this] { go_on(); };
+    return [this] { answer(); };
   }
   // In the work: a call that may take longer than the timeout, and uses neither the communicator nor a device. It has a
   // thread of its own, and this one says that it goes on. Throws what the call throws, when that has ended.
@@ -33,7 +33,7 @@ class Rounds {
 
  private:
   enum class State : uint8_t { working, done, failed };
-  bool is_due() const;
+  void answer();
   bool hold(State mine);
   void stop_after_failure();
 

@@ -30,9 +30,14 @@ class Saving : public BegunSave {
     index_.optimizer = optimizer;
     for (const StateTensor& tensor : state_.tensors) index_.tensors.push_back({tensor.name, tensor.shape});
     plan();
-    together([&](Rounds& rounds) {
-      if (is_first()) rounds.aside([&] { checkpoint_.begin(total_bytes_); });
-    });
+    try {
+      together([&](Rounds& rounds) {
+        if (is_first()) rounds.aside([&] { checkpoint_.begin(total_bytes_); });
+      });
+    } catch (...) {
+      if (is_first()) checkpoint_.undo();
+      throw;
+    }
   }
 
   // Nothing is undone once the checkpoint has its name.
@@ -53,6 +58,7 @@ class Saving : public BegunSave {
     });
     return file_.bytes();
   }
+  bool is_committed() const override { return checkpoint_.is_committed(); }
 
  private:
   template <class Work>

@@ -41,6 +41,8 @@ class BegunSave {
   // A collective of the same ranks, on any thread. Returns the bytes of tensors that this rank wrote. GSEL_ERR_IO, on
   // the other ranks GSEL_ERR_PEER.
   virtual uint64_t finish(Communicator& comm) = 0;
+  // On the first rank: whether the checkpoint has its name, which a rank that is lost at the end does not undo.
+  virtual bool is_committed() const = 0;
 };
 
 // A collective, of which comm is borrowed for this call. GSEL_ERR_STATE: there is one of this step. GSEL_ERR_MISMATCH:

@@ -277,6 +277,10 @@ uint64_t random_number() {
   return number;
 }
 
+void refuse_existing(Disk& disk, const std::string& file) {
+  if (disk.exists(file)) throw Error(GSEL_ERR_STATE, file + " is there already").at({file, 0, 0, {}});
+}
+
 constexpr std::string_view kParamRole = "param:";
 
 }  // namespace
@@ -318,7 +322,7 @@ uint64_t consolidate(Contents& contents, const std::string& file, bool params_on
       users.emplace_back(&user, rank);
       add(user_key(user, rank), GSEL_U8, {static_cast<int64_t>(n_bytes)}, n_bytes);
     }
-  if (disk.exists(file)) throw Error(GSEL_ERR_STATE, file + " is there already").at({file, 0, 0, {}});
+  refuse_existing(disk, file);
   Meter meter(progress, contents.file_bytes() + bytes);
   verify(contents, meter);
   const std::string folder = parent_of(file);
@@ -329,6 +333,7 @@ uint64_t consolidate(Contents& contents, const std::string& file, bool params_on
       copy(contents, tensor, Region(index.tensors[static_cast<size_t>(tensor)].shape), to, meter);
     for (const auto& [user, rank] : users) copy(contents, *user, rank, to, meter);
     to.finish();
+    refuse_existing(disk, file);
     disk.rename(temporary, file);
   } catch (...) {
     try {

@@ -229,6 +229,62 @@ void a_damaged_checkpoint_does_not_stop_the_next(void**) {
   assert_string_equal(names[2].c_str(), "step-000000000002");
 }
 
+std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream all;
+  all << file.rdbuf();
+  return all.str();
+}
+void put(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+gsel_status load_status(const std::string& path) {
+  Trainer trainer;
+  try {
+    load(trainer, path, checkpoint::real_disk());
+  } catch (const gsel::Error& e) {
+    return e.code();
+  }
+  return GSEL_OK;
+}
+// It is no beginning of training.
+void a_named_checkpoint_without_a_manifest_is_damaged(void**) {
+  Folder folder;
+  OneTrainer trainer;
+  trainer.step();
+  trainer.save(folder / "run");
+  assert_int_equal(unlink((folder / "run/step-000000000001/manifest.json").c_str()), 0);
+  assert_int_equal(load_status(folder / "run/step-000000000001"), GSEL_ERR_PARSE);
+  assert_int_equal(load_status(folder / "run/step-000000000001/"), GSEL_ERR_PARSE);
+  assert_int_equal(load_status(folder / "run/step-000000000002"), GSEL_ERR_NOT_FOUND);
+}
+
+// What has taken the name of a damaged one is whole.
+void a_checkpoint_that_replaced_a_damaged_one_is_not_written_over(void**) {
+  Folder folder;
+  OneTrainer trainer;
+  for (int i = 0; i < 2; ++i) {
+    trainer.step();
+    trainer.save(folder / "run");
+  }
+  const std::string file = folder / "run/step-000000000002/rank-00000.safetensors";
+  std::string bytes = content(file);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  put(file, bytes);
+  OneTrainer again;
+  assert_int_equal(load(again, folder / "run", checkpoint::real_disk()), 1);
+  again.step();
+  assert_int_equal(save(again, folder / "run/", 0, checkpoint::real_disk()), 2);
+  assert_int_equal(load(again, folder / "run", checkpoint::real_disk()), 2);
+  try {
+    save(again, folder / "run", 0, checkpoint::real_disk());
+    fail_msg("a whole checkpoint was written over");
+  } catch (const gsel::Error& e) {
+    assert_int_equal(e.code(), GSEL_ERR_STATE);
+  }
+}
+
 void a_full_disk_is_refused_before_the_first_byte(void**) {
   const int status = in_child([] {
     if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return 77;
@@ -272,25 +328,6 @@ void a_folder_that_is_read_only_is_refused(void**) {
 
 // ---- files that are not as they were written ------------------------------------------------------------------------
 
-std::string content(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream all;
-  all << file.rdbuf();
-  return all.str();
-}
-void put(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
-
-gsel_status load_status(const std::string& path) {
-  Trainer trainer;
-  try {
-    load(trainer, path, checkpoint::real_disk());
-  } catch (const gsel::Error& e) {
-    return e.code();
-  }
-  return GSEL_OK;
-}
 gsel_status verify_status(const std::string& path) {
   try {
     auto contents = opened(path);
@@ -381,6 +418,8 @@ int main() {
       cmocka_unit_test(a_kill_in_the_middle_of_any_write_leaves_a_whole_checkpoint),
       cmocka_unit_test(a_disk_that_fails_at_any_operation_lets_the_trainer_go_on),
       cmocka_unit_test(a_damaged_checkpoint_does_not_stop_the_next),
+      cmocka_unit_test(a_named_checkpoint_without_a_manifest_is_damaged),
+      cmocka_unit_test(a_checkpoint_that_replaced_a_damaged_one_is_not_written_over),
       cmocka_unit_test(a_full_disk_is_refused_before_the_first_byte),
       cmocka_unit_test(a_folder_that_is_read_only_is_refused),
       cmocka_unit_test(a_changed_bit_is_found_by_verify_and_by_a_load),

@@ -2,8 +2,10 @@
 // of the seed that was saved; and with everything that an optimizer, a loss scale and a schedule remember, so that a
 // run that was stopped and one that was not have the same bits after each step.
 #include <fmt/format.h>
+#include <gsel/checkpoint.h>
 
 #include <numeric>
+#include <string>
 
 #include "support/check.h"
 #include "support/one_trainer.h"
@@ -44,6 +46,40 @@ void what_an_optimizer_remembers_is_kept(void**) {
                           optimizer, precision, std::string(optimizer) == "sgd" ? "momentum = 0.75\n" : ""));
 }
 
+// Parameters are saved from their master copies: what was trained in one precision goes on in another from the same
+// values, with the loss scale that the other one begins with, unless both have one.
+void another_precision_has_the_same_state(void**) {
+  const auto with = [](const std::string& precision) {
+    return "optimizer = \"adamw\"\nlearning_rate = 0.01\nbatch = 4\nprecision = \"" + precision + "\"\n";
+  };
+  for (const char* from : {"f32", "bf16", "fp16"})
+    for (const char* to : {"f32", "bf16", "fp16"}) {
+      const std::string path = std::string(folder) + "/" + from + "-to-" + to;
+      OneTrainer before = OneTrainer::with(with(from)), after = OneTrainer::with(with(to));
+      for (int i = 0; i < kBefore; ++i) before.step();
+      before.save(path);
+      load(after, path);
+      assert_true(after.numbers().step == kBefore);
+      assert_true(after.numbers().loss_scale == (std::string(to) == "fp16" ? 65536 : 1));
+      after.save(path + "/again");
+      gsel_error* err = nullptr;
+      gsel_checkpoint* opened[2] = {nullptr, nullptr};
+      gsel_checkpoint_differences* differences = nullptr;
+      check_ok(gsel_checkpoint_open(gsel_str_from(path.c_str()), &opened[0], &err), err);
+      check_ok(gsel_checkpoint_open(gsel_str_from((path + "/again").c_str()), &opened[1], &err), err);
+      check_ok(gsel_checkpoint_diff(opened[0], opened[1], nullptr, &differences, &err), err);
+      for (int32_t i = 0; i < gsel_checkpoint_difference_count(differences); ++i) {
+        gsel_checkpoint_difference difference = GSEL_CHECKPOINT_DIFFERENCE_INIT;
+        check_ok(gsel_checkpoint_difference_get(differences, i, &difference, &err), err);
+        assert_int_equal(difference.kind, GSEL_CHECKPOINT_DIFFERS_NUMBER);
+        assert_string_not_equal(from, to);
+      }
+      gsel_checkpoint_differences_free(differences);
+      for (gsel_checkpoint* one : opened) gsel_checkpoint_free(one);
+      after.step();
+    }
+}
+
 void what_comes_of_the_number_of_steps_is_kept(void**) {
   goes_on("schedule",
           "learning_rate = 0.25\nschedule = \"cosine\"\nwarmup_steps = 2\ntotal_steps = 6\nclip_norm = 0.5\n");
@@ -76,6 +112,7 @@ void the_next_sample_comes_next(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(what_an_optimizer_remembers_is_kept),
+      cmocka_unit_test(another_precision_has_the_same_state),
       cmocka_unit_test(what_comes_of_the_number_of_steps_is_kept),
       cmocka_unit_test(the_next_sample_comes_next),
   };

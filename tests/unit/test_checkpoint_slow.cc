@@ -22,7 +22,7 @@ constexpr useconds_t kSlow = 1000 * 1000;
 class SlowDisk : public checkpoint::Disk {
  public:
   enum class Operation { none, create, write, sync, read, rename, list };
-  SlowDisk(Operation slow, bool fails) : slow_(slow), fails_(fails) {}
+  SlowDisk(Operation slow, bool fails, useconds_t takes = kSlow) : slow_(slow), fails_(fails), takes_(takes) {}
 
   std::unique_ptr<checkpoint::DiskFile> open(const std::string& path) override {
     return std::make_unique<File>(*this, real().open(path));
@@ -73,12 +73,13 @@ class SlowDisk : public checkpoint::Disk {
   void before(Operation operation) {
     if (operation != slow_ || is_past_) return;
     is_past_ = true;
-    usleep(kSlow);
+    usleep(takes_);
     if (fails_) throw gsel::Error(GSEL_ERR_IO, "the disk has failed");
   }
 
   const Operation slow_;
   const bool fails_;
+  const useconds_t takes_;
   bool is_past_ = false;
 };
 
@@ -92,7 +93,8 @@ struct Case {
   SlowDisk::Operation slow;
   int32_t rank;
   bool loads, fails;
-  bool is_long = false;  // a rank's file has several blocks
+  bool is_long = false;      // a rank's file has several blocks
+  bool other_fails = false;  // at once, while this one's disk is slow
   std::string path() const {
     return std::string(folder) + "/" + std::to_string(static_cast<int>(slow)) + (fails ? "f" : "");
   }
@@ -122,19 +124,20 @@ void run_case(rank_run* run) {
             err);
   if (c.loads) rank_ok(run, gsel_trainer_save(s.trainer, gsel_str_from(c.path().c_str()), nullptr, nullptr, &err), err);
   rank_ok(run, gsel_comm_set_timeout(s.comm, kTimeout, &err), err);
-  SlowDisk disk(run->rank == c.rank ? c.slow : SlowDisk::Operation::none, c.fails);
+  const bool is_slow = run->rank == c.rank, fails = is_slow ? c.fails : c.other_fails;
+  SlowDisk disk(is_slow || c.other_fails ? c.slow : SlowDisk::Operation::none, fails, is_slow ? kSlow : 0);
   const gsel_status status = status_of([&] {
     if (c.loads)
       checkpoint::load(s.trainer->impl(), c.path(), disk);
     else
       checkpoint::save(s.trainer->impl(), {c.path(), 0}, disk);
   });
-  const gsel_status expected = !c.fails ? GSEL_OK : run->rank == c.rank ? GSEL_ERR_IO : GSEL_ERR_PEER;
+  const gsel_status expected = !c.fails && !c.other_fails ? GSEL_OK : fails ? GSEL_ERR_IO : GSEL_ERR_PEER;
   if (status != expected)
     print_message("operation %d of rank %d: %s on rank %d, expected %s\n", static_cast<int>(c.slow), c.rank,
                   gsel_status_name(status), run->rank, gsel_status_name(expected));
   rank_check(run, status == expected);
-  if (!c.loads || !c.fails) rank_ok(run, gsel_trainer_step(s.trainer, nullptr, &err), err);
+  if (!c.loads || status == GSEL_OK) rank_ok(run, gsel_trainer_step(s.trainer, nullptr, &err), err);
   close_session(&s);
 }
 
@@ -143,14 +146,24 @@ void ranks_wait_for_a_slow_disk(void**) {
   const struct {
     O slow;
     int32_t rank;
-    bool loads, fails, is_long = false;
-  } cases[] = {{O::create, 1, false, false},    {O::write, 0, false, false},       {O::write, 1, false, false},
-               {O::sync, 1, false, false},      {O::rename, 0, false, false},      {O::list, 0, true, false},
-               {O::read, 1, true, false},       {O::sync, 0, false, true},         {O::write, 1, false, true},
-               {O::read, 1, true, true},        {O::write, 0, false, false, true}, {O::write, 1, false, true, true},
-               {O::sync, 1, false, false, true}};
-  for (const auto& [slow, rank, loads, fails, is_long] : cases) {
-    Case c{plain(config_of(&kLayouts[2], ""), nullptr), slow, rank, loads, fails, is_long};
+    bool loads, fails, is_long = false, other_fails = false;
+  } cases[] = {{O::create, 1, false, false},
+               {O::write, 0, false, false},
+               {O::write, 1, false, false},
+               {O::sync, 1, false, false},
+               {O::rename, 0, false, false},
+               {O::list, 0, true, false},
+               {O::read, 1, true, false},
+               {O::sync, 0, false, true},
+               {O::write, 1, false, true},
+               {O::read, 1, true, true},
+               {O::write, 0, false, false, true},
+               {O::write, 1, false, true, true},
+               {O::sync, 1, false, false, true},
+               {O::write, 1, false, false, true, true},
+               {O::read, 1, true, false, true, true}};
+  for (const auto& [slow, rank, loads, fails, is_long, other_fails] : cases) {
+    Case c{plain(config_of(&kLayouts[2], ""), nullptr), slow, rank, loads, fails, is_long, other_fails};
     as_threads(2, run_case, &c);
     assert_int_equal(remove_scratch(folder), 0);
     assert_int_equal(mkdir(folder, 0700), 0);

@@ -330,7 +330,7 @@ LossScale::LossScale(const Config& config) {
 void LossScale::keep(TrainingNumbers& numbers) const {
   numbers.loss_scale = value_;
   numbers.good_steps = good_steps_;
-  numbers.overflows_left = overflows_left_;
+  numbers.overflows_left = dynamic_ ? overflows_left_ : 0;  // else there is no scale to go on with
 }
 
 void LossScale::restore(const TrainingNumbers& numbers) {

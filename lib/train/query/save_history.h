@@ -1,5 +1,5 @@
-// train/query/save_history.h: which checkpoints a trainer has saved since its state was last set from outside, and
-// which it has found to be damaged. Several threads at a time.
+// train/query/save_history.h: which checkpoints a trainer has saved since its state was last set from outside, and which
+// it has found to be damaged, by their canonical paths. Several threads at a time.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,7 @@ class SaveHistory {
   }
   void saved(Saved now) {
     const std::lock_guard lock(mutex_);
+    std::erase(damaged_, now.path);
     last_ = std::move(now);
   }
   std::vector<std::string> damaged() const {

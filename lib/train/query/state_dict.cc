@@ -2,6 +2,7 @@
 #include "train/query/state_dict.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/dtype.h"
 #include "device/formulas/floats.h"
@@ -126,9 +127,19 @@ std::vector<StatePart> StateDict::own() const {
   return own;
 }
 
+// Of `copies` ranks that hold the part. Short ones are not cut into pieces of a few elements, of which an index would
+// have more than elements: some of the ranks have a piece, for each tensor others.
+gsel_range StateDict::even_part(const StatePart& part, int64_t copies, int64_t index) {
+  constexpr int64_t kLeastElems = 1024;
+  const int64_t count = part.region.count(), pieces = std::clamp<int64_t>(count / kLeastElems, 1, copies);
+  if (pieces == copies) return shard_range(count, copies, index);
+  const int64_t turn = (index + part.tensor) % copies;
+  return turn < pieces ? shard_range(count, pieces, turn) : gsel_range{0, 0};
+}
+
 // Whole blocks of 8-bit states, so that a reader sees in the regions where ranks have divided a block.
 gsel_range StateDict::own_range(const StatePart& part, int64_t copies, int64_t index) const {
-  gsel_range range = shard_range(part.region.count(), copies, index);
+  gsel_range range = even_part(part, copies, index);
   if (!is_in_bytes(part)) return range;
   for (int64_t* bound : {&range.begin, &range.end})
     if (*bound > 0 && *bound < part.region.count()) *bound = block_of(part, *bound).begin;
@@ -149,15 +160,31 @@ void StateDict::with_memory(const StatePart& part, bool writes, Use&& use) {
         dtype);
     return;
   }
-  const BucketShard shard = params_.shard(part.bucket);
-  if (part.is_rounded) {
-    use(static_cast<uint16_t*>(shard.rounded) + part.first, shard.rounded_dtype);
-    params_.done_with(part.bucket, writes);
-    return;
+  if (open_bucket_ != part.bucket) {
+    close_bucket();
+    open_ = params_.shard(part.bucket);
+    if (writes_many_) open_bucket_ = part.bucket;
   }
-  use((state < 0 ? shard.values : static_cast<float*>(shard.states[static_cast<size_t>(state)])) + part.first,
-      GSEL_F32);
-  params_.done_with(part.bucket, writes);
+  if (part.is_rounded)
+    use(static_cast<uint16_t*>(open_.rounded) + part.first, open_.rounded_dtype);
+  else
+    use((state < 0 ? open_.values : static_cast<float*>(open_.states[static_cast<size_t>(state)])) + part.first,
+        GSEL_F32);
+  if (!writes_many_) params_.done_with(part.bucket, writes);
+}
+
+void StateDict::begin_writing() {
+  partial_.clear();
+  writes_many_ = true;
+}
+
+void StateDict::end_writing() {
+  close_bucket();
+  writes_many_ = false;
+}
+
+void StateDict::close_bucket() {
+  if (open_bucket_ >= 0) params_.done_with(std::exchange(open_bucket_, -1), true);
 }
 
 void StateDict::read(const StatePart& part, float* dst) {

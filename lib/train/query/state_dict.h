@@ -63,8 +63,10 @@ class StateDict {
   // stay; and all that it has, from src. Return how many.
   int64_t read_own(int32_t tensor, int64_t first, int64_t count, float* dst);
   int64_t write_whole(int32_t tensor, int64_t first, int64_t count, const float* src);
-  // Parts of 8-bit blocks that were written before are forgotten.
-  void begin_writing() { partial_.clear(); }
+  // Around many writes: a bucket's memory, which may be offloaded to a disk, is then closed only when another one is
+  // written. Parts of 8-bit blocks that were written before are forgotten.
+  void begin_writing();
+  void end_writing();
 
  private:
   void add_bucket(int32_t bucket);
@@ -78,6 +80,7 @@ class StateDict {
   // The codes and scales of a shard's state; calls with their addresses on the device.
   template <class Use>
   void with_bytes(const StatePart& part, bool writes, Use&& use);
+  static gsel_range even_part(const StatePart& part, int64_t copies, int64_t index);
   gsel_range own_range(const StatePart& part, int64_t copies, int64_t index) const;
   Region local_region(int32_t param) const;
   bool is_divided(const StatePart& part, gsel_axis axis) const;
@@ -95,6 +98,10 @@ class StateDict {
   std::vector<StateTensor> tensors_;
   std::vector<std::vector<int32_t>> tensor_of_;  // by parameter: of its values, then of each state
   std::vector<StatePart> held_;
+  void close_bucket();
+  bool writes_many_ = false;
+  int32_t open_bucket_ = -1;  // of begin_writing; its shard
+  BucketShard open_;
   struct PartialBlock {
     float values[kByteBlock];
     int64_t written = 0;

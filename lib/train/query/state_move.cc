@@ -175,7 +175,9 @@ class Mover {
     for (const uint64_t of_rank : gather_numbers(comm_, {static_cast<uint64_t>(longest)}))
       longest_of.push_back(of_rank);
     const auto most = static_cast<int64_t>(*std::ranges::max_element(longest_of));
+    into_.begin_writing();
     for (int64_t done = 0; done < most; done += kRoundElems) round(asked, give, get);
+    into_.end_writing();
   }
 
   struct Stream {
