@@ -194,7 +194,7 @@ func TestStateIsReadAndWrittenByName(t *testing.T) {
 		written, wrote := s.Write(i, 0, []float32{2})
 		numbers, told := s.Numbers()
 		err = firstError(err, refused(ErrArg, "", noPiece), refused(ErrArg, "", noEntry), refused(ErrArg, "", s.Read(background, i, 1, whole)),
-			wrote, expect("written", 1, written), told, expect("numbers", TrainingNumbers{Step: 1, Updates: 1, FirstSample: 6, Seed: 1, LossScale: 1, OverflowsLeft: 1, LearningRate: -1}, numbers))
+			wrote, expect("written", 1, written), told, expect("numbers", TrainingNumbers{Step: 1, Updates: 1, FirstSample: 6, Seed: 1, LossScale: 1, LearningRate: -1}, numbers))
 		numbers.Step, numbers.LearningRate = 7, 0
 		err = firstError(err, s.SetNumbers(numbers))
 		report, stepped := t.Step(background)

@@ -124,7 +124,10 @@ class Saving : public BegunSave {
         rounds.go_on();
       }
     for (const UserState& user : state_.users)
-      if (writes(user)) file->put(user.data, user.bytes);
+      for (uint64_t at = 0; writes(user) && at < user.bytes; at += kBlockBytes) {
+        file->put(static_cast<const char*>(user.data) + at, std::min(kBlockBytes, user.bytes - at));
+        rounds.go_on();
+      }
     rounds.aside([&] { in_manifest_ = ManifestFile{file_.name, file->finish()}.text(); });
   }
 

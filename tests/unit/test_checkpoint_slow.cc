@@ -15,8 +15,13 @@ namespace {
 
 namespace checkpoint = gsel::checkpoint;
 
-constexpr double kTimeout = 0.4;
-constexpr useconds_t kSlow = 1000 * 1000;
+#ifdef __SANITIZE_THREAD__
+constexpr int kSlower = 5;
+#else
+constexpr int kSlower = 1;
+#endif
+constexpr double kTimeout = 0.6 * kSlower;
+constexpr useconds_t kSlow = 1300 * 1000 * kSlower;
 
 // The real disk, on which some operations of one rank are slow, or fail.
 class SlowDisk : public checkpoint::Disk {
@@ -181,7 +186,7 @@ void works_in_rounds(rank_run* run) {
   int64_t blocks = 0;
   const auto work_slowly = [&](gsel::checkpoint::Rounds& rounds) {
     for (; blocks < 50; ++blocks) {
-      usleep(25 * 1000);
+      usleep(25 * 1000 * kSlower);
       rounds.go_on();
     }
   };
