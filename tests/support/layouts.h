@@ -62,7 +62,7 @@ static const struct layout kAxes[] = {
 enum { N_AXES = sizeof kAxes / sizeof *kAxes };
 
 static inline const char* config_of(const struct layout* layout, const char* precision) {
-  static char text[1024];
+  static __thread char text[1024];
   snprintf(text, sizeof text, "%s" LION "%s%s", layout->sections, layout->more, precision);
   return text;
 }
