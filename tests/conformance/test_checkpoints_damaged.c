@@ -1,12 +1,11 @@
 /* Checkpoints whose bytes have changed on the disk: a flipped bit is found under any layout, before the trainer is
  * changed where no rank reads its block as a whole; an older checkpoint is loaded instead; training goes on, and saves
  * the same step again. */
-#include <fcntl.h>
-#include <stdbool.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "support/checkpoint_trial.h"
 #include "support/layouts.h"
 #include "support/scratch.h"
 #include "support/share.h"
@@ -17,17 +16,6 @@ static const char* in_folder(const char* name) {
   static _Thread_local char path[400];
   snprintf(path, sizeof path, "%s/%s", folder, name);
   return path;
-}
-
-static void flip(const char* path, off_t from_end) {
-  char byte = 0;
-  const int fd = open(path, O_RDWR | O_CLOEXEC);
-  assert_true(fd >= 0);
-  const off_t at = lseek(fd, 0, SEEK_END) - from_end;
-  assert_int_equal(pread(fd, &byte, 1, at), 1);
-  byte = (char)(byte ^ 4);
-  assert_int_equal(pwrite(fd, &byte, 1, at), 1);
-  close(fd);
 }
 
 /* Steps 1 and 2 of two ranks of a layout, each saved. */
@@ -113,7 +101,7 @@ static void a_flipped_bit_is_found_under_any_layout(void** state) {
     for (size_t j = 0; j < sizeof loaded / sizeof loaded[0]; ++j) {
       const struct layout* by = &kLayouts[loaded[j]];
       save_twice(&kLayouts[saved[i]]);
-      flip(in_folder("run/step-000000000002/rank-00001.safetensors"), 1);
+      flip_bit(in_folder("run/step-000000000002/rank-00001.safetensors"), 1);
       char config[1024];
       snprintf(config, sizeof config, "%s", config_of(by, ""));
       struct damaged what = {plain(config, NULL), NULL, loaded[j] != 0};
@@ -154,7 +142,7 @@ static void an_older_checkpoint_is_taken(void** state) {
       char config[1024], path[400];
       save_twice(&kLayouts[7]);
       snprintf(path, sizeof path, "run/step-000000000002/%s", files[i]);
-      flip(in_folder(path), 40);
+      flip_bit(in_folder(path), 40);
       snprintf(config, sizeof config, "%s", config_of(by, ""));
       struct damaged what = {plain(config, NULL), NULL, false};
       what.t.expected = expected;
@@ -181,7 +169,7 @@ static void the_error_is_that_of_the_newest_where_there_is_no_other(void** state
   (void)state;
   save_twice(&kLayouts[7]);
   assert_int_equal(remove_scratch(in_folder("run/step-000000000001")), 0);
-  flip(in_folder("run/step-000000000002/rank-00001.safetensors"), 1);
+  flip_bit(in_folder("run/step-000000000002/rank-00001.safetensors"), 1);
   trial t = plain(config_of(&kLayouts[8], ""), NULL);
   as_threads(3, has_no_older_one, &t);
 }
@@ -197,7 +185,8 @@ static void is_told_as_damage(rank_run* run) {
   gsel_error* err = NULL;
   gsel_checkpoint_report report = GSEL_CHECKPOINT_REPORT_INIT;
   rank_ok(run, open_session(run, &s, &err), err);
-  const gsel_status status = gsel_trainer_load(s.trainer, gsel_str_from(in_folder("run/step-000000000002")), NULL, &err);
+  const gsel_status status =
+      gsel_trainer_load(s.trainer, gsel_str_from(in_folder("run/step-000000000002")), NULL, &err);
   if (status != GSEL_ERR_PARSE) rank_fails(run, status, err, GSEL_ERR_PEER, "the sum is", -2);
   if (status == GSEL_ERR_PARSE) gsel_error_free(err);
   err = NULL;
@@ -217,9 +206,9 @@ static void a_bit_of_a_state_in_8_bits_is_told_as_damage(void** state) {
     for (int loaded = 0; loaded < 3; ++loaded)
       for (off_t from_end = 2; from_end < 1200; from_end += 163) {
         trial loads = plain(kEightBits[loaded], NULL);
-        flip(file, from_end);
+        flip_bit(file, from_end);
         as_threads(kEightBitRanks[loaded], is_told_as_damage, &loads);
-        flip(file, from_end);
+        flip_bit(file, from_end);
       }
   }
 }

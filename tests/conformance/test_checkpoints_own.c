@@ -55,7 +55,7 @@ static int remove_one(const char* path, const struct stat* status, int kind, str
 }
 static int begin(void** state) {
   (void)state;
-  snprintf(folder, sizeof folder, "/tmp/gsel-checkpoints-XXXXXX");
+  snprintf(folder, sizeof folder, "/tmp/gsel-checkpoints-XXXXXX"); /* mkdtemp fills in the X */
   return mkdtemp(folder) ? 0 : -1;
 }
 static int end(void** state) {

@@ -1,6 +1,9 @@
 /* See checkpoint_trial.h. */
 #include "support/checkpoint_trial.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 struct ending* shared_ending(void) {
   return (struct ending*)shared_memory(sizeof(struct ending));
 }
@@ -125,6 +128,17 @@ uint64_t saved_on(int ranks, const struct going_on* what) {
   const uint64_t written = *saving.written;
   munmap(saving.written, sizeof *saving.written);
   return written;
+}
+
+void flip_bit(const char* path, off_t from_end) {
+  char byte = 0;
+  const int fd = open(path, O_RDWR | O_CLOEXEC);
+  assert_true(fd >= 0);
+  const off_t at = lseek(fd, 0, SEEK_END) - from_end;
+  assert_int_equal(pread(fd, &byte, 1, at), 1);
+  byte = (char)(byte ^ 4);
+  assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+  close(fd);
 }
 
 gsel_checkpoint* opened_checkpoint(const char* path) {

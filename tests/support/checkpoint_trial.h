@@ -6,6 +6,7 @@
 #include <gsel/checkpoint.h>
 #include <gsel/state.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "support/trainer_trial.h"
 
@@ -40,6 +41,8 @@ uint64_t saved_on(int ranks, const struct going_on* what);
 
 /* A checkpoint, verified. */
 gsel_checkpoint* opened_checkpoint(const char* path);
+/* Changes a bit of the byte that is so many before the end of a file. */
+void flip_bit(const char* path, off_t from_end);
 /* Numbers, tensors and values are equal, bit for bit. */
 void same_state(gsel_checkpoint* a, gsel_checkpoint* b);
 
