@@ -85,6 +85,7 @@ struct Config {
     int64_t memory_bytes = 0;        // 0: no budget, or "auto"
     bool takes_free_memory = true;   // memory_bytes is "auto": what the rank's accelerator has free
     std::string offload_folder;      // folder for offload memory; empty: the system's folder for temporary files
+    int64_t offload_buffer_bytes = 24 << 20;  // of a device, through which offloaded state passes; 0: none
     std::string lending = "direct";  // direct | moved: see docs/step.md
     std::string graph = "off";       // off | auto | on: see docs/config.md
     std::string check = "none";      // none | kernels: see docs/kernels.md

@@ -215,7 +215,8 @@ std::optional<RankNeed> Trainer::need_of(const Config& config, const gsel_optimi
   MemoryPartBytes mine{};
   const bool can = succeeds_on_all_ranks(comm_, [&] {
     const std::vector<Program> programs = verified(received, own.program, comm_.accelerator() != nullptr);
-    mine = forecast_memory(*own.model, own_of(programs), Optimizer(config, *own.model, options));
+    mine = forecast_memory(*own.model, own_of(programs), Optimizer(config, *own.model, options),
+                           offload_buffers(*comm_.device_context(), config));
   });
   return can ? std::optional(std::ranges::max(needs_of_all(mine), {}, &RankNeed::total)) : std::nullopt;
 }
@@ -228,7 +229,8 @@ void Trainer::refuse_budget(const Compiled& own, const std::vector<Program>& pro
   MemoryPartBytes mine{};
   uint64_t free = 0;
   on_all_ranks(comm_, "trainer", [&] {
-    mine = forecast_memory(*own.model, own_of(programs), Optimizer(config_, *own.model, options));
+    mine = forecast_memory(*own.model, own_of(programs), Optimizer(config_, *own.model, options),
+                           offload_buffers(*comm_.device_context(), config_));
     if (takes_free) free = comm_.device_context()->describe().free_bytes;
     if (free == 0) free = UINT64_MAX;  // unknown
   });

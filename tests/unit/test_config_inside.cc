@@ -49,7 +49,8 @@ void defaults_of_the_table_are_those_of_the_struct(void**) {
               a.loss_scale_window == b.loss_scale_window && a.loss_scale_hysteresis == b.loss_scale_hysteresis);
   assert_true(a.recompute == b.recompute && a.device == b.device && a.memory_bytes == b.memory_bytes &&
               a.takes_free_memory == b.takes_free_memory && a.offload_folder == b.offload_folder &&
-              a.lending == b.lending && a.check == b.check && a.timeline == b.timeline);
+              a.offload_buffer_bytes == b.offload_buffer_bytes && a.lending == b.lending && a.check == b.check &&
+              a.timeline == b.timeline);
 }
 
 void every_default_is_accepted_by_its_own_key(void**) {

@@ -52,7 +52,7 @@ void expect_storage_takes(const Model& model, const Program& program, const Conf
                           const MemoryPartBytes& forecast) {
   Ledger ledger(0);
   {
-    const ParamStorage storage(DeviceContext::open_host(), model, program, config, optimizer, ledger);
+    const ParamStorage storage(DeviceContext::open_host(), model, program, config, optimizer, 0, ledger);
     for (size_t i = 0; i < kMemoryParts; ++i) {
       const auto part = static_cast<MemoryPart>(i);
       if (part == MemoryPart::windows || part == MemoryPart::staging) continue;
@@ -185,7 +185,7 @@ void a_rank_that_does_not_own_a_bucket_keeps_nothing_of_it(void**) {
     assert_int_equal(layouts[0].param_window_bytes, owner ? 0 : 4 * 111);
     assert_int_equal(layouts[0].gradient_window_bytes, owner ? 0 : 4 * 111);
     Ledger ledger(0);
-    ParamStorage storage(DeviceContext::open_host(), *model, program, config, optimizer, ledger);
+    ParamStorage storage(DeviceContext::open_host(), *model, program, config, optimizer, 0, ledger);
     storage.initialise(7);
     assert_int_equal(storage.param(0) != nullptr, owner);
     if (owner) continue;
@@ -211,14 +211,15 @@ void shards_are_initialised_as_the_whole_model_would_be(void**) {
     const Config plain = made::config("[train]\nbatch = 16\n");
     const Optimizer optimizer(config, *model, nullptr);
     Ledger ledger(0);
-    ParamStorage whole(DeviceContext::open_host(), *model, kept_as(*model, plain, 1, 0, 0), plain, optimizer, ledger);
+    ParamStorage whole(DeviceContext::open_host(), *model, kept_as(*model, plain, 1, 0, 0), plain, optimizer, 0,
+                       ledger);
     whole.initialise(seed);
     const auto* expected = static_cast<const float*>(whole.whole_params(0));
     for (int stage = 0; stage <= 3; ++stage)
       for (int32_t rank = 0; rank < 7; ++rank) {
         Program program = kept_as(*model, config, 7, rank, kSharded[stage]);
         if (stage == 2) program.buckets[0].flags |= GSEL_BUCKET_WHOLE_PARAMS;
-        ParamStorage storage(DeviceContext::open_host(), *model, program, config, optimizer, ledger);
+        ParamStorage storage(DeviceContext::open_host(), *model, program, config, optimizer, 0, ledger);
         storage.initialise(seed);
         const BucketLayout& layout = storage.layout(0);
         const BucketShard shard = storage.shard(0);
@@ -261,7 +262,7 @@ void a_shard_is_placed_in_its_window_and_padding_of_gradients_is_zero(void**) {
   const Optimizer optimizer(config, *model, nullptr);
   Ledger ledger(0);
   ParamStorage storage(DeviceContext::open_host(), *model, kept_as(*model, config, 3, 1, kSharded[3]), config,
-                       optimizer, ledger);
+                       optimizer, 0, ledger);
   storage.initialise(3);
   const BucketShard shard = storage.shard(0);
   float window[21], gradient[21];

@@ -162,7 +162,7 @@ void storage_counts_what_a_step_moves_to_and_from_offload_memory(void**) {
   program.buckets[0].flags = GSEL_BUCKET_SHARD_STATE | GSEL_BUCKET_SHARD_GRADIENT | GSEL_BUCKET_SHARD_PARAM |
                              GSEL_BUCKET_OFFLOAD_STATE | GSEL_BUCKET_OFFLOAD_PARAM;
   Ledger ledger(0);
-  ParamStorage storage(DeviceContext::open_host(), *model, program, config, optimizer, ledger);
+  ParamStorage storage(DeviceContext::open_host(), *model, program, config, optimizer, 0, ledger);
   storage.initialise(5);
   const uint64_t in = storage.offload_bytes_in(), out = storage.offload_bytes_out(), elems = 254;
 

@@ -137,6 +137,7 @@ void Executor::begin(Run& run, int64_t first_sample) {
   run.began = os::now_seconds();
   run.record.began_ns = os::now_ns();
   s_.began_event.record_compute();
+  if (&run == &s_.training) s_.params.begin_step();
   execute::begin_first_instr(s_);
 }
 

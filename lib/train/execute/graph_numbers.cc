@@ -36,7 +36,7 @@ void StepGraphs::begin_run(State& s) {
   if (s.optimizer.has_graphs(*device_) && !s.run->evaluates())
     for (const gsel_instr& instr : s.program().step)
       if (task_of(instr.kind) == InstrTask::step && s.params.layout(instr.bucket).steps)
-        factors = s.optimizer.write_factors(*device_, s.params.shard(instr.bucket), s.updates, factors);
+        factors = s.optimizer.write_factors(*device_, s.params.addresses(instr.bucket), s.updates, factors);
   device_->enqueue(&gsel_device_v1::copy, on_device_.data(), static_cast<const void*>(on_host_.data()), copied_bytes_,
                    int32_t{GSEL_COPY_TO_DEVICE});
 }

@@ -183,8 +183,8 @@ Fixed::Fixed(const Model& m, const Program& program, const Config& c, const Opti
       mesh(program.mesh),
       rank(program.rank),
       non_finite(non_finite_of(c)),
-      forecast(forecast_memory(m, program, o)),
-      device(std::move(d)) {
+      device(std::move(d)),
+      forecast(forecast_memory(m, program, o, offload_buffers(*device, c))) {
   refuse_precision(m, c);
 }
 
@@ -194,7 +194,10 @@ void Fixed::add(void* dst, const void* src, gsel_dtype dtype, uint64_t elems) co
 
 HeldMemory::HeldMemory(const Fixed& fixed, const Program& program)
     : ledger(static_cast<uint64_t>(fixed.config.train.memory_bytes)),
-      params(fixed.device, fixed.model, program, fixed.config, fixed.optimizer, ledger),
+      params(fixed.device, fixed.model, program, fixed.config, fixed.optimizer,
+             offload_buffer_bytes(program, fixed.optimizer, layouts_of(program, fixed.optimizer),
+                                  offload_buffers(*fixed.device, fixed.config)),
+             ledger),
       numbers(fixed.device, most_numbers(fixed.model, program, params)) {}
 
 Runs::Runs(const Model& model, const Program& program, const HeldMemory& memory)

@@ -196,8 +196,8 @@ struct Fixed {
   const Mesh mesh;
   const int32_t rank;
   const NonFinite non_finite;
-  MemoryPartBytes forecast;
   const std::shared_ptr<DeviceContext> device;
+  MemoryPartBytes forecast;
 };
 
 // Memory of this rank. Layers, collectives and STEP write its contents. collectives.cc opens and closes windows of

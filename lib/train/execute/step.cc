@@ -215,16 +215,16 @@ void step_optimizer(State& s, const gsel_instr& instr) {
     if (bucket.shards_state()) allreduce_numbers(s, GSEL_INSTR_STEP, bucket.axis, numbers, GSEL_SUM);
     sum_over_shards(s, bucket, numbers);
   };
-  const BucketShard shard = s.params.shard(b);
+  const auto [shard, launch] = s.params.shard_to_step(b);
   if (s.validation.is_open) s.step_copy->keep(b, shard);
   try {
-    s.optimizer.step(*s.device, shard, scale, bucket.params, sum_over_owners);
+    s.optimizer.step(*s.device, shard, scale, bucket.params, sum_over_owners, launch);
   } catch (const Error& cause) {
-    s.params.done_with(b, true);
+    s.params.done_stepping(b);
     if (cause.code() != GSEL_ERR_CALLBACK) throw;
     throw Error(GSEL_ERR_CALLBACK, fmt::format("{}: {}", s.where_in_step(), cause.message())).about_rank(s.rank);
   }
-  s.params.done_with(b, true);
+  s.params.done_stepping(b);
   s.run->record.report.optimizer_s += os::now_seconds() - began;
 }
 

@@ -80,7 +80,7 @@ void StepNumbers::begin(State& s) {
   char *const first = on_host_.at(0), *end = first;
   for (const gsel_instr& instr : program_.step)
     if (task_of(instr.kind) == InstrTask::step && s.params.layout(instr.bucket).steps)
-      end = s.optimizer.write_factors(*device_, s.params.shard(instr.bucket), s.updates, end);
+      end = s.optimizer.write_factors(*device_, s.params.addresses(instr.bucket), s.updates, end);
   if (end != first)
     device_->enqueue(&gsel_device_v1::copy, on_device_.data(), static_cast<const void*>(first),
                      static_cast<uint64_t>(end - first), int32_t{GSEL_COPY_TO_DEVICE});
@@ -236,8 +236,9 @@ void StepNumbers::step(State& s, const gsel_instr& instr) {
     next_factors_ = on_device_.at(0);
   }
   if (s.params.whole_gradient(b)) zero_missing_gradients(s, b);
-  next_factors_ = s.optimizer.step_in_graph(*device_, s.params.shard(b), next_factors_, number(n_numbers() + kAxes));
-  s.params.done_with(b, true);
+  const auto [shard, launch] = s.params.shard_to_step(b);
+  next_factors_ = s.optimizer.step_in_graph(*device_, shard, next_factors_, number(n_numbers() + kAxes), launch);
+  s.params.done_stepping(b);
   s.run->record.report.optimizer_s += os::now_seconds() - began;
 }
 

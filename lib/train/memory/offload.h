@@ -47,6 +47,7 @@ class OffloadedArray {
   }
   ~OffloadedArray();
 
+  void* data() const { return mapped_; }
   // The array's address until end_use, for collectives and kernels of the device.
   void* begin_use();
   void end_use(bool written);

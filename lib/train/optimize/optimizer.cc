@@ -118,11 +118,12 @@ Optimizer::Rates Optimizer::rates_of(const ParamRun& run, const StepScale& scale
 }
 
 void Optimizer::step(const DeviceContext& device, const BucketShard& shard, const StepScale& scale,
-                     std::span<const int32_t> params, const SumOverOwners& sum_over_owners) const {
+                     std::span<const int32_t> params, const SumOverOwners& sum_over_owners,
+                     const StepLaunch& launch) const {
   if (user_)
     step_user(device, shard, scale, params, sum_over_owners);
   else
-    step_built_in(device, shard, scale);
+    step_built_in(device, shard, scale, launch);
 }
 
 // With 8-bit state a call begins a block: one call for each run, and one for the end of a block that another rank
@@ -176,11 +177,19 @@ void Optimizer::visit_calls(const BucketShard& shard, const StepScale& scale, Is
 }
 
 // Adjacent runs with equal rates are one call.
-void Optimizer::step_built_in(const DeviceContext& device, const BucketShard& shard, const StepScale& scale) const {
-  auto is_same = [&](const ParamRun& a, const ParamRun& b) { return rates_of(a, scale) == rates_of(b, scale); };
+void Optimizer::step_built_in(const DeviceContext& device, const BucketShard& shard, const StepScale& scale,
+                              const StepLaunch& launch) const {
+  auto is_same = [&](const ParamRun& a, const ParamRun& b) {
+    return launch ? are_alike(a, b) : rates_of(a, scale) == rates_of(b, scale);
+  };
   visit_calls(shard, scale, is_same, [&](const gsel_optimizer_step& step, const ParamRun&) {
-    device.enqueue(&gsel_device_v1::optimizer_step, &step);
+    launch ? launch(step) : device.enqueue(&gsel_device_v1::optimizer_step, &step);
   });
+}
+
+void Optimizer::list_calls(const BucketShard& shard, const StepLaunch& launch) const {
+  auto is_same = [&](const ParamRun& a, const ParamRun& b) { return are_alike(a, b); };
+  visit_calls(shard, {}, is_same, [&](const gsel_optimizer_step& call, const ParamRun&) { launch(call); });
 }
 
 // ---- steps in graphs ------------------------------------------------------------------------------------------------
@@ -202,13 +211,14 @@ char* Optimizer::write_factors(const DeviceContext& device, const BucketShard& s
 }
 
 const char* Optimizer::step_in_graph(const DeviceContext& device, const BucketShard& shard, const char* factors,
-                                     const double* update_scale) const {
+                                     const double* update_scale, const StepLaunch& launch) const {
   auto is_same = [&](const ParamRun& a, const ParamRun& b) { return are_alike(a, b); };
   visit_calls(shard, {}, is_same, [&](const gsel_optimizer_step& given, const ParamRun& run) {
     gsel_optimizer_step call = given;
     call.factors = factors;
     call.update_scale = update_scale + !(model_.params()[run.param].flags & GSEL_PARAM_NO_CLIP);
-    device.enqueue(&gsel_device_v1::optimizer_step, static_cast<const gsel_optimizer_step*>(&call));
+    launch ? launch(call)
+           : device.enqueue(&gsel_device_v1::optimizer_step, static_cast<const gsel_optimizer_step*>(&call));
     factors += GSEL_STEP_FACTOR_BYTES;
   });
   return factors;

@@ -78,6 +78,9 @@ class Optimizer {
   // every rank calls it equally often with equally many numbers (two per parameter of the bucket, for norms).
   // GSEL_ERR_CALLBACK with the parameter and the text that the embedder's function wrote.
   using SumOverOwners = std::function<void(std::span<double>)>;
+  // Takes the calls of the built-in rules in place of the device. Then adjacent runs that differ in no step are one
+  // call.
+  using StepLaunch = std::function<void(const gsel_optimizer_step&)>;
   // Whether its steps can be part of a graph of this device.
   bool has_graphs(const DeviceContext& device) const {
     return !user_ && device.table().step_factors && device.table().update_scale;
@@ -88,9 +91,11 @@ class Optimizer {
   static size_t most_calls(size_t n_runs) { return n_runs + 1; }
   char* write_factors(const DeviceContext& device, const BucketShard& shard, int64_t step, char* to) const;
   const char* step_in_graph(const DeviceContext& device, const BucketShard& shard, const char* factors,
-                            const double* update_scale) const;
+                            const double* update_scale, const StepLaunch& launch = {}) const;
+  // The calls of a step, whose numbers mean nothing.
+  void list_calls(const BucketShard& shard, const StepLaunch& launch) const;
   void step(const DeviceContext& device, const BucketShard& shard, const StepScale& scale,
-            std::span<const int32_t> params, const SumOverOwners& sum_over_owners) const;
+            std::span<const int32_t> params, const SumOverOwners& sum_over_owners, const StepLaunch& launch = {}) const;
 
  private:
   // The factors for one parameter in one step.
@@ -105,7 +110,8 @@ class Optimizer {
   template <class IsSame, class Visit>
   void visit_calls(const BucketShard& shard, const StepScale& scale, IsSame&& is_same, Visit&& visit) const;
   bool are_alike(const ParamRun& a, const ParamRun& b) const;
-  void step_built_in(const DeviceContext& device, const BucketShard& shard, const StepScale& scale) const;
+  void step_built_in(const DeviceContext& device, const BucketShard& shard, const StepScale& scale,
+                     const StepLaunch& launch) const;
   void step_user(const DeviceContext& device, const BucketShard& shard, const StepScale& scale,
                  std::span<const int32_t> params, const SumOverOwners& sum_over_owners) const;
   void call_user(const DeviceContext& device, const BucketShard& shard, const ParamRun& run, const StepScale& scale,

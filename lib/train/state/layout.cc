@@ -9,6 +9,7 @@
 #include "program/stages.h"
 #include "train/optimize/compress.h"
 #include "train/state/arena_plan.h"
+#include "train/state/offloaded_steps.h"
 #include "train/state/step_copy.h"
 
 namespace gsel {
@@ -130,7 +131,12 @@ uint64_t staging_bytes(const Program& program, const Optimizer& optimizer) {
   return (std::max<uint64_t>(8, 2 * most) + (has_optimistic_steps(program) ? kOptimisticNumbers : 0)) * sizeof(double);
 }
 
-MemoryPartBytes forecast_memory(const Model& model, const Program& program, const Optimizer& optimizer) {
+uint64_t offload_buffers(const DeviceContext& device, const Config& config) {
+  return device.compute() && config.train.graph == "off" ? static_cast<uint64_t>(config.train.offload_buffer_bytes) : 0;
+}
+
+MemoryPartBytes forecast_memory(const Model& model, const Program& program, const Optimizer& optimizer,
+                                uint64_t buffers) {
   MemoryPartBytes parts{};
   const std::vector<BucketLayout> layouts = layouts_of(program, optimizer);
   for (const BucketLayout& layout : layouts) layout.add_to(parts);
@@ -140,7 +146,9 @@ MemoryPartBytes forecast_memory(const Model& model, const Program& program, cons
     for (size_t i = 0; i < kMemoryParts; ++i) parts[i] += compressor[i];
   }
   parts[static_cast<size_t>(MemoryPart::windows)] += ArenaPlan(model, program, layouts).bytes();
-  parts[static_cast<size_t>(MemoryPart::staging)] += staging_bytes(program, optimizer);
+  parts[static_cast<size_t>(MemoryPart::staging)] +=
+      staging_bytes(program, optimizer) +
+      OffloadPipe::kBuffers * offload_buffer_bytes(program, optimizer, layouts, buffers);
   return parts;
 }
 

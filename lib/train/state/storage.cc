@@ -23,13 +23,16 @@ std::vector<uint16_t> rounded(std::span<const float> values, gsel_dtype dtype) {
 }  // namespace
 
 ParamStorage::ParamStorage(std::shared_ptr<DeviceContext> device, const Model& model, const Program& program,
-                           const Config& config, const Optimizer& optimizer, Ledger& ledger)
+                           const Config& config, const Optimizer& optimizer, uint64_t offload_buffer, Ledger& ledger)
     : device_(std::move(device)), model_(model), homes_(model.params().size()) {
   const std::vector<ProgramBucket> buckets = stored_buckets(program);
   const std::vector<BucketLayout> layouts = layouts_of(program, optimizer);
   if (std::ranges::any_of(layouts, [](const BucketLayout& l) { return l.offload_state || l.offload_params; }))
     offload_.emplace(device_, config.train.offload_folder);
   for (size_t b = 0; b < buckets.size(); ++b) make_block(layouts[b], buckets[b].params, ledger);
+  if (offload_buffer)
+    offloaded_steps_ = std::make_unique<OffloadedSteps>(device_, ledger, program, optimizer, layouts, offload_buffer,
+                                                        [this](int32_t bucket) { return addresses(bucket); });
 }
 
 void ParamStorage::zero(void* data, uint64_t bytes) const {
@@ -191,6 +194,7 @@ void ParamStorage::set_windows(const Windows& windows) {
 void ParamStorage::place_shard(int32_t bucket, gsel_stream* stream) {
   Block& block = blocks_[bucket];
   if (block.layout.whole_params || !block.layout.param_bytes) return;
+  if (block.layout.offload_params && offloaded_steps_) offloaded_steps_->hold(bucket, stream);
   const void* shard = block.kept_params.begin_use();
   device_->run(&gsel_device_v1::copy,
                static_cast<void*>(static_cast<char*>(block.whole_params) + kept_bytes(block, block.layout.own.begin)),
@@ -208,23 +212,12 @@ float* ParamStorage::own_gradient(int32_t bucket) const {
 }
 
 BucketShard ParamStorage::shard(int32_t bucket) {
+  settle_steps();
   Block& block = blocks_[bucket];
-  const BucketLayout& layout = block.layout;
-  auto* params = static_cast<char*>(block.kept_params.begin_use());
-  if (layout.whole_params) params += kept_bytes(block, layout.own.begin);
-  BucketShard shard;
-  shard.count = layout.own_elems();
-  if (layout.dtype == GSEL_F32) {
-    shard.values = reinterpret_cast<float*>(params);
-  } else {
-    shard.values = static_cast<float*>(block.master.begin_use());
-    shard.rounded = params;
-    shard.rounded_dtype = layout.dtype;
-  }
-  shard.gradient = own_gradient(bucket);
-  for (int i = 0; i < kMostStates; ++i) shard.states[i] = block.states[i].begin_use();
-  shard.runs = layout.runs;
-  return shard;
+  block.kept_params.begin_use();
+  if (block.layout.dtype != GSEL_F32) block.master.begin_use();
+  for (Kept& state : block.states) state.begin_use();
+  return addresses(bucket);
 }
 
 void ParamStorage::done_with(int32_t bucket, bool written) {
@@ -232,6 +225,49 @@ void ParamStorage::done_with(int32_t bucket, bool written) {
   block.kept_params.end_use(written);
   block.master.end_use(written);
   for (Kept& state : block.states) state.end_use(written);
+}
+
+BucketShard ParamStorage::addresses(int32_t bucket) const {
+  const Block& block = blocks_[bucket];
+  const BucketLayout& layout = block.layout;
+  auto* params = static_cast<char*>(block.kept_params.data());
+  if (layout.whole_params) params += kept_bytes(block, layout.own.begin);
+  BucketShard shard;
+  shard.count = layout.own_elems();
+  if (layout.dtype == GSEL_F32) {
+    shard.values = reinterpret_cast<float*>(params);
+  } else {
+    shard.values = static_cast<float*>(block.master.data());
+    shard.rounded = params;
+    shard.rounded_dtype = layout.dtype;
+  }
+  shard.gradient = own_gradient(bucket);
+  for (int i = 0; i < kMostStates; ++i) shard.states[i] = block.states[i].data();
+  shard.runs = layout.runs;
+  return shard;
+}
+
+// ---- steps ---------------------------------------------------------------------------------------------------------
+
+void ParamStorage::begin_step() {
+  if (offloaded_steps_) offloaded_steps_->begin_step();
+}
+
+ParamStorage::Stepped ParamStorage::shard_to_step(int32_t bucket) {
+  const bool in_pieces = offloaded_steps_ && offloaded_steps_->has(bucket);
+  if (in_pieces) return {addresses(bucket), offloaded_steps_->launch_of(bucket)};
+  return {shard(bucket), {}};
+}
+
+void ParamStorage::done_stepping(int32_t bucket) {
+  if (!offloaded_steps_ || !offloaded_steps_->has(bucket)) done_with(bucket, true);
+}
+
+uint64_t ParamStorage::offload_bytes_in() const {
+  return (offload_ ? offload_->bytes_in : 0) + (offloaded_steps_ ? offloaded_steps_->bytes_in() : 0);
+}
+uint64_t ParamStorage::offload_bytes_out() const {
+  return (offload_ ? offload_->bytes_out : 0) + (offloaded_steps_ ? offloaded_steps_->bytes_out() : 0);
 }
 
 // ---- initial values of parameters ----------------------------------------------------------------------------------

@@ -14,15 +14,16 @@
 #include "model/model.h"
 #include "program/program.h"
 #include "train/memory/offload.h"
-#include "train/state/layout.h"
+#include "train/state/offloaded_steps.h"
 
 namespace gsel {
 
 class ParamStorage {
  public:
-  // Allocates what is kept, states zero. The ledger must outlive it. GSEL_ERR_NOMEM, errors of OffloadMemory.
+  // Allocates what is kept, states zero, and with offload_buffer > 0 buffers of so many bytes through which offloaded
+  // buckets are stepped. The ledger must outlive it. GSEL_ERR_NOMEM, errors of OffloadMemory.
   ParamStorage(std::shared_ptr<DeviceContext> device, const Model& model, const Program& program, const Config& config,
-               const Optimizer& optimizer, Ledger& ledger);
+               const Optimizer& optimizer, uint64_t offload_buffer, Ledger& ledger);
   ParamStorage(const ParamStorage&) = delete;
   ParamStorage& operator=(const ParamStorage&) = delete;
 
@@ -71,25 +72,37 @@ class ParamStorage {
   // master copy if parameters are kept in 16 bits. Not for a bucket that another rank owns.
   BucketShard shard(int32_t bucket);
   void done_with(int32_t bucket, bool written);
+  // The same for a training step. Where offloaded buckets are stepped in pieces, the arrays are used through `launch`
+  // alone, see OffloadedSteps. addresses: of no use but to count and compare.
+  struct Stepped {
+    BucketShard shard;
+    Optimizer::StepLaunch launch;
+  };
+  void begin_step();
+  Stepped shard_to_step(int32_t bucket);
+  void done_stepping(int32_t bucket);
+  BucketShard addresses(int32_t bucket) const;
   // Visits each array of this rank's parameters in a bucket, to be overwritten with another rank's.
   template <class Visit>
   void rewrite_params(int32_t bucket, Visit&& visit) {
     for (Kept* kept : {&blocks_[bucket].kept_params, &blocks_[bucket].master}) {
       if (!kept->bytes()) continue;
+      settle_steps();
       visit(kept->begin_use(), kept->bytes());
       kept->end_use(true);
     }
   }
 
   // Bytes moved so far.
-  uint64_t offload_bytes_in() const { return offload_ ? offload_->bytes_in : 0; }
-  uint64_t offload_bytes_out() const { return offload_ ? offload_->bytes_out : 0; }
+  uint64_t offload_bytes_in() const;
+  uint64_t offload_bytes_out() const;
 
  private:
   // An array in device or offload memory.
   struct Kept {
     CountedMemory near;
     OffloadedArray far;
+    void* data() const { return near.data() ? near.data() : far.data(); }
     void* begin_use() { return near.data() ? near.data() : far.begin_use(); }
     void end_use(bool written) { far.end_use(written); }
     uint64_t bytes() const { return near.bytes() + far.bytes(); }
@@ -107,6 +120,10 @@ class ParamStorage {
     int64_t first = 0;
   };
 
+  // What steps have written to offload memory is there.
+  void settle_steps() {
+    if (offloaded_steps_) offloaded_steps_->settle();
+  }
   Kept make(bool is_offloaded, MemoryPart near, MemoryPart far, uint64_t bytes, Ledger& ledger);
   void make_block(const BucketLayout& layout, const std::vector<int32_t>& params, Ledger& ledger);
   void initialise_block(Block& block, uint64_t seed);
@@ -126,6 +143,7 @@ class ParamStorage {
   std::optional<OffloadMemory> offload_;  // before its arrays in blocks_
   std::vector<Home> homes_;               // by parameter
   std::vector<Block> blocks_;             // by bucket; then frozen parameters
+  std::unique_ptr<OffloadedSteps> offloaded_steps_;
 };
 
 // ---- initial values of parameters ----------------------------------------------------------------------------------

@@ -100,6 +100,12 @@ EXPORT int fake_cuda_waits() {
   return thread_state().waits;
 }
 
+// Operations whose name begins like this that were enqueued and have not run.
+EXPORT int fake_cuda_unfinished(const char* begin) {
+  const std::lock_guard lock(Machine::get().mutex());
+  return Machine::get().unfinished(begin);
+}
+
 // How often memory of a device or page-locked memory was allocated, by any thread.
 EXPORT int fake_cuda_allocations() {
   const std::lock_guard lock(Machine::get().mutex());

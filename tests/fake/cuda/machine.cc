@@ -234,6 +234,14 @@ bool Machine::look(Event& event) {
   return true;
 }
 
+int Machine::unfinished(const std::string& begin) const {
+  int n = 0;
+  for (const auto& [number, stream] : streams_)
+    n += static_cast<int>(std::ranges::count_if(
+        stream.queue, [&](const Operation& operation) { return operation.name.starts_with(begin); }));
+  return n;
+}
+
 bool Machine::nudge(Stream* stream) {
   Stream* next = pick(who_lets_go_on(*stream));
   if (!next) return false;

@@ -180,6 +180,7 @@ class Machine {
   void finish_device(uintptr_t context);
   bool look(Event& event);
   bool nudge(Stream* stream);  // one step towards its end; whether there was one
+  int unfinished(const std::string& begin) const;  // operations whose name begins like this
 
   // What went wrong, a line each; since the start of the process.
   const std::vector<std::string>& violations() const { return violations_; }
