@@ -4,13 +4,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdbool.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "support/checkpoint_trial.h"
 #include "support/layouts.h"
+#include "support/scratch.h"
 #include "support/share.h"
 
 static char folder[64];
@@ -40,19 +40,13 @@ static struct ending* reference(const char* precision) {
   return out;
 }
 
-static int remove_one(const char* path, const struct stat* status, int kind, struct FTW* at) {
-  (void)status, (void)kind, (void)at;
-  return remove(path);
-}
-
 static int begin(void** state) {
   (void)state;
-  snprintf(folder, sizeof folder, "/tmp/gsel-checkpoints-XXXXXX"); /* mkdtemp fills in the X */
-  return mkdtemp(folder) ? 0 : -1;
+  return make_scratch(folder, sizeof folder, "checkpoints") ? 0 : -1;
 }
 static int end(void** state) {
   (void)state;
-  return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+  return remove_scratch(folder);
 }
 
 /* ---- without a trainer ---- */
@@ -78,12 +72,12 @@ static void tools_see_one_state(const char* precision, struct ending* expected) 
     gsel_checkpoint* const one = opened_checkpoint(folder_of(&kLayouts[a]));
     same_state(reference, one);
     snprintf(path, sizeof path, "%s/%d.safetensors", folder, a);
-    check_ok(gsel_checkpoint_consolidate(one, gsel_str_from(path), NULL, &err), err);
+    BY_FIRST_PROCESS(check_ok(gsel_checkpoint_consolidate(one, gsel_str_from(path), NULL, &err), err));
     if (a == 0) n = content(path, first, sizeof first);
     assert_int_equal(content(path, other, sizeof other), n);
     assert_memory_equal(first, other, n);
     snprintf(path, sizeof path, "%s/divided-%d", folder, a);
-    check_ok(gsel_checkpoint_reshard(one, gsel_str_from(path), 1 + 7 * a, NULL, &err), err);
+    BY_FIRST_PROCESS(check_ok(gsel_checkpoint_reshard(one, gsel_str_from(path), 1 + 7 * a, NULL, &err), err));
     gsel_checkpoint* const divided = opened_checkpoint(path);
     same_state(divided, reference);
     gsel_checkpoint_free(divided);
@@ -145,6 +139,12 @@ static void write_at(const char* path, off_t at, const char* bytes, size_t n) {
   close(fd);
 }
 
+static void shorten(const char* path) {
+  struct stat status;
+  assert_int_equal(stat(path, &status), 0);
+  assert_int_equal(truncate(path, status.st_size - 1), 0);
+}
+
 static void is_refused(rank_run* run) {
   const struct going_on* what = (const struct going_on*)run->user;
   session s;
@@ -186,17 +186,15 @@ static void a_damaged_checkpoint_changes_nothing(void** state) {
   for (int n = 0; n < 4; ++n) {
     make_one(path, sizeof path);
     snprintf(file, sizeof file, "%s/%s", path, names[n]);
-    write_at(file, 20, "\x01", 1); /* in a header */
+    BY_FIRST_PROCESS(write_at(file, 20, "\x01", 1)); /* in a header */
     refused_on_two(path);
     make_one(path, sizeof path);
     snprintf(file, sizeof file, "%s/%s", path, names[n]);
-    struct stat status;
-    assert_int_equal(stat(file, &status), 0);
-    assert_int_equal(truncate(file, status.st_size - 1), 0);
+    BY_FIRST_PROCESS(shorten(file));
     refused_on_two(path);
     make_one(path, sizeof path);
     snprintf(file, sizeof file, "%s/%s", path, names[n]);
-    assert_int_equal(remove(file), 0);
+    BY_FIRST_PROCESS(assert_int_equal(remove(file), 0));
     refused_on_two(path);
   }
   refused_on_two("/nowhere/at/all");
@@ -207,7 +205,7 @@ static void the_newest_whole_one_of_a_folder_is_taken(void** state) {
   (void)state;
   make_one(path, sizeof path);
   snprintf(broken, sizeof broken, "%s/step-000000000009", folder_of(&kLayouts[4]));
-  assert_int_equal(mkdir(broken, 0700), 0);
+  BY_FIRST_PROCESS(assert_int_equal(mkdir(broken, 0700), 0));
   struct ending* expected = reference("");
   struct going_on what = going(&kLayouts[7], "", folder_of(&kLayouts[4]), expected);
   as_threads(2, load_and_go_on, &what);

@@ -30,10 +30,14 @@ static void saves_twice(rank_run* run) {
   close_session(&s);
 }
 
+static void begin_anew(void) {
+  if (remove_scratch(folder)) fail();
+  BY_FIRST_PROCESS(assert_int_equal(mkdir(folder, 0700), 0));
+}
+
 static void save_twice(const struct layout* layout) {
   trial t = plain(config_of(layout, ""), NULL);
-  if (remove_scratch(folder)) fail();
-  if (mkdir(folder, 0700)) fail();
+  begin_anew();
   as_processes(layout->ranks, saves_twice, &t);
 }
 
@@ -101,7 +105,7 @@ static void a_flipped_bit_is_found_under_any_layout(void** state) {
     for (size_t j = 0; j < sizeof loaded / sizeof loaded[0]; ++j) {
       const struct layout* by = &kLayouts[loaded[j]];
       save_twice(&kLayouts[saved[i]]);
-      flip_bit(in_folder("run/step-000000000002/rank-00001.safetensors"), 1);
+      BY_FIRST_PROCESS(flip_bit(in_folder("run/step-000000000002/rank-00001.safetensors"), 1));
       char config[1024];
       snprintf(config, sizeof config, "%s", config_of(by, ""));
       struct damaged what = {plain(config, NULL), NULL, loaded[j] != 0};
@@ -142,7 +146,7 @@ static void an_older_checkpoint_is_taken(void** state) {
       char config[1024], path[400];
       save_twice(&kLayouts[7]);
       snprintf(path, sizeof path, "run/step-000000000002/%s", files[i]);
-      flip_bit(in_folder(path), 40);
+      BY_FIRST_PROCESS(flip_bit(in_folder(path), 40));
       snprintf(config, sizeof config, "%s", config_of(by, ""));
       struct damaged what = {plain(config, NULL), NULL, false};
       what.t.expected = expected;
@@ -169,7 +173,7 @@ static void the_error_is_that_of_the_newest_where_there_is_no_other(void** state
   (void)state;
   save_twice(&kLayouts[7]);
   assert_int_equal(remove_scratch(in_folder("run/step-000000000001")), 0);
-  flip_bit(in_folder("run/step-000000000002/rank-00001.safetensors"), 1);
+  BY_FIRST_PROCESS(flip_bit(in_folder("run/step-000000000002/rank-00001.safetensors"), 1));
   trial t = plain(config_of(&kLayouts[8], ""), NULL);
   as_threads(3, has_no_older_one, &t);
 }
@@ -200,15 +204,16 @@ static void a_bit_of_a_state_in_8_bits_is_told_as_damage(void** state) {
   (void)state;
   for (int saved = 0; saved < 2; ++saved) {
     trial saves = plain(kEightBits[saved], NULL);
-    if (remove_scratch(folder) || mkdir(folder, 0700)) fail();
+    begin_anew();
     as_processes(kEightBitRanks[saved], saves_twice, &saves);
-    const char* file = in_folder("run/step-000000000002/rank-00000.safetensors");
+    char file[400];
+    snprintf(file, sizeof file, "%s", in_folder("run/step-000000000002/rank-00000.safetensors"));
     for (int loaded = 0; loaded < 3; ++loaded)
       for (off_t from_end = 2; from_end < 1200; from_end += 163) {
         trial loads = plain(kEightBits[loaded], NULL);
-        flip_bit(file, from_end);
+        BY_FIRST_PROCESS(flip_bit(file, from_end));
         as_threads(kEightBitRanks[loaded], is_told_as_damage, &loads);
-        flip_bit(file, from_end);
+        BY_FIRST_PROCESS(flip_bit(file, from_end));
       }
   }
 }
@@ -231,7 +236,8 @@ static void more_files_than_a_process_may_open(void** state) {
   gsel_error* err = NULL;
   save_twice(&kLayouts[0]);
   check_ok(gsel_checkpoint_open(gsel_str_from(in_folder("run")), &checkpoint, &err), err);
-  check_ok(gsel_checkpoint_reshard(checkpoint, gsel_str_from(in_folder("many")), FILES, NULL, &err), err);
+  BY_FIRST_PROCESS(
+      check_ok(gsel_checkpoint_reshard(checkpoint, gsel_str_from(in_folder("many")), FILES, NULL, &err), err));
   gsel_checkpoint_free(checkpoint);
   struct rlimit before, few;
   assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);

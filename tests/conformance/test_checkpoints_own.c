@@ -1,10 +1,10 @@
 /* Checkpoints of states that depend on the layout: in 8 bits, whose blocks ranks divide, and what compression has left
  * over on each rank. Under the layout that saved, training goes on to the same bits. Another one has the same values,
  * or says why it cannot have them before anything is changed. */
-#include <ftw.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "support/scratch.h"
 #include "support/trainer_trial.h"
 
 enum { BEFORE = 2 };
@@ -49,18 +49,13 @@ static const char* path_of(const char* name) {
   return path;
 }
 
-static int remove_one(const char* path, const struct stat* status, int kind, struct FTW* at) {
-  (void)status, (void)kind, (void)at;
-  return remove(path);
-}
 static int begin(void** state) {
   (void)state;
-  snprintf(folder, sizeof folder, "/tmp/gsel-checkpoints-XXXXXX"); /* mkdtemp fills in the X */
-  return mkdtemp(folder) ? 0 : -1;
+  return make_scratch(folder, sizeof folder, "checkpoints") ? 0 : -1;
 }
 static int end(void** state) {
   (void)state;
-  return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+  return remove_scratch(folder);
 }
 
 static void save_after_some_steps(rank_run* run) {

@@ -1,26 +1,21 @@
 /* Which state ranks go on from after a change of ranks: never one that was loaded in part, never a mixture of before
  * and after a write between steps, and only one of the same optimizer. */
-#include <ftw.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "support/checkpoint_trial.h"
 #include "support/layouts.h"
+#include "support/scratch.h"
 
 static char folder[64];
 
-static int remove_one(const char* path, const struct stat* status, int kind, struct FTW* at) {
-  (void)status, (void)kind, (void)at;
-  return remove(path);
-}
 static int begin(void** state) {
   (void)state;
-  snprintf(folder, sizeof folder, "/tmp/gsel-elastic-XXXXXX"); /* mkdtemp fills in the X */
-  return mkdtemp(folder) ? 0 : -1;
+  return make_scratch(folder, sizeof folder, "elastic") ? 0 : -1;
 }
 static int end(void** state) {
   (void)state;
-  return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+  return remove_scratch(folder);
 }
 
 /* ---- another optimizer ---- */

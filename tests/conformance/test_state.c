@@ -1,10 +1,10 @@
 /* The state of a trainer by name (gsel/state.h): under each layout the same tensors with the same bits as one rank has;
  * written into a new trainer of any layout, training goes on from it to the bits of one rank that never stopped. And
  * states of the program's own, which checkpoints hold beside it. */
-#include <ftw.h>
 #include <stdbool.h>
 
 #include "support/layouts.h"
+#include "support/scratch.h"
 
 enum { BEFORE = 2, MOST_ENTRIES = 64 };
 
@@ -282,15 +282,9 @@ static void wants_another_size(rank_run* run) {
   close_session(&s);
 }
 
-static int remove_one(const char* path, const struct stat* status, int kind, struct FTW* at) {
-  (void)status, (void)kind, (void)at;
-  return remove(path);
-}
-
 static void states_of_the_program_are_in_checkpoints(void** state) {
   (void)state;
-  snprintf(folder, sizeof folder, "/tmp/gsel-state-XXXXXX"); /* mkdtemp fills in the X */
-  assert_non_null(mkdtemp(folder));
+  assert_true(make_scratch(folder, sizeof folder, "state"));
   char two[1024], three[1024];
   snprintf(two, sizeof two, "%s", config_of(&kLayouts[4], ""));
   snprintf(three, sizeof three, "%s", config_of(&kLayouts[5], ""));
@@ -299,7 +293,7 @@ static void states_of_the_program_are_in_checkpoints(void** state) {
   t.config = three;
   as_threads(3, expects_others, &t);
   as_threads(3, wants_another_size, &t);
-  assert_int_equal(nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+  assert_int_equal(remove_scratch(folder), 0);
 }
 
 int main(void) {

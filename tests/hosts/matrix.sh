@@ -11,14 +11,14 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 export GSEL_TUNING= GSEL_TEST_BIN="$build" GSEL_TEST_DATA="$here/../data"
-# Not here: programs without ranks (model_check, pipeline_damage, *_programs), those whose ranks die (elastic, elastic_dying,
+# Not here: programs without ranks (model_check, pipeline_damage, *_programs), those whose ranks die or join (elastic*,
 # checkpoints_killed), and those whose ranks have to be threads of one process, since they meet at a mutex of its or count
 # lines of its log (exchange_programs, idle_settings, model_check_faults, tensor_overlap, tensor_questions, trainer_calls).
 [ $# -gt 0 ] || set -- unit_comm_calls unit_comm_bool unit_comm_parts unit_comm_crossed unit_comm_queue \
   unit_comm_requests unit_comm_tags unit_operation conformance_strategies conformance_strategies_bytes \
   conformance_strategies_faults conformance_strategies_random conformance_strategies_scale conformance_equality \
-  conformance_halves conformance_non_finite conformance_checkpoints conformance_state \
-  conformance_always_accumulates conformance_pipeline_run \
+  conformance_halves conformance_non_finite conformance_checkpoints conformance_checkpoints_axes conformance_checkpoints_damaged \
+  conformance_checkpoints_own conformance_weights conformance_state conformance_always_accumulates conformance_pipeline_run \
   conformance_pipeline_strategies conformance_pipeline_post_validation conformance_pipeline_refusals \
   conformance_tensor_steps conformance_tensor_strategies conformance_tensor_bytes conformance_tensor_pipeline gpt-matrix
 wrong=0

@@ -20,10 +20,10 @@ struct started {
   const char* folder; /* NULL: not started */
   int32_t rank, size; /* of the processes */
   int32_t in_body;
-  int32_t files, unlinked, worlds; /* so far */
-  int32_t joined;                  /* communicators of this body */
-  void* user;                      /* of the world that is run next: its address in this process */
-  volatile int32_t* arrived;       /* at all barriers so far, of all processes */
+  int32_t files, unlinked, folders, worlds; /* so far */
+  int32_t joined;                           /* communicators of this body */
+  void* user;                               /* of the world that is run next: its address in this process */
+  volatile int32_t* arrived;                /* at all barriers so far, of all processes */
   int32_t barriers;
 };
 
@@ -38,6 +38,17 @@ void started_plain(char* text);
 
 /* All processes are here. A process that is lost ends the program: the launcher ends the others. */
 void started_barrier(struct started* s);
+
+/* What main does with files, once none of the processes uses them: by the first alone, for whose end the others wait.
+ */
+#define BY_FIRST_PROCESS(...)                                                    \
+  do {                                                                           \
+    if (is_started() && !started_job()->in_body) started_barrier(started_job()); \
+    if (started_job()->in_body || started_job()->rank == 0) {                    \
+      __VA_ARGS__;                                                               \
+    }                                                                            \
+    if (is_started() && !started_job()->in_body) started_barrier(started_job()); \
+  } while (0)
 
 /* Once all processes have mapped what they share. */
 void started_unlink(struct started* s);

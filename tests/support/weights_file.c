@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "support/check.h"
+#include "support/started.h"
 
 static size_t elem_bytes(gsel_dtype dtype) {
   return dtype == GSEL_F32 ? 4 : 2;
@@ -67,7 +68,7 @@ void weights_file_last_value(weights_file* file, const char* name, float value) 
   memcpy(file->data + end - sizeof value, &value, sizeof value);
 }
 
-void weights_file_write(const weights_file* file, const char* path) {
+static void write_whole(const weights_file* file, const char* path) {
   FILE* out = fopen(path, "wb");
   assert_non_null(out);
   const uint64_t length = strlen(file->header) + 1;
@@ -75,6 +76,10 @@ void weights_file_write(const weights_file* file, const char* path) {
   fprintf(out, "%s}", file->header);
   assert_int_equal(fwrite(file->data, 1, file->bytes, out), file->bytes);
   assert_int_equal(fclose(out), 0);
+}
+
+void weights_file_write(const weights_file* file, const char* path) {
+  BY_FIRST_PROCESS(write_whole(file, path));
 }
 
 void weights_file_free(weights_file* file) {
