@@ -102,6 +102,25 @@ page=$work/page failed=
     section 60 "$build/bin/bench_gpt" "$plugin" "$work/off.toml" "$text" "$size" "$steps"
   done
   printf '\nThe loop by hand does not look for the first gradient that is not finite, as gsel does in the rows that do not say "off".\n'
+  printf '\n## Ways of a step\n\nOne rank; medians (least to most) of 7 rounds in turns. Target: offload through buffers takes no longer than in place; graphs no longer than plain.\n\n'
+  echo "| way | ms | to the first | MB of the card | MB of the host | loss of the last step |"
+  echo "|---|--:|--:|--:|--:|--:|"
+  mkdir -p "$work/ways"
+  way() { # NAME SECTIONS TRAIN: settings in place of those of ddp, and beside those of [train]
+    { printf '%b' "$2" && sed -n '/^\[train\]/,$p' "$work/off.toml" && printf '%b' "$3"; } > "$work/ways/$1"
+  }
+  zero='[strategy.data]\nplugin = "zero"\nstage = '
+  way "plain" '' ''
+  way "graph" '' 'graph = "on"\n'
+  way "bf16" '' 'precision = "bf16"\n'
+  way "state offloaded, in place" "${zero}1\noffload = \"state\"\n" 'offload_buffer_bytes = 0\n'
+  way "state offloaded, through buffers" "${zero}1\noffload = \"state\"\n" ''
+  way "all offloaded, in place" "${zero}3\npersist_elems = 0\noffload = \"all\"\n" 'offload_buffer_bytes = 0\n'
+  way "all offloaded, through buffers" "${zero}3\npersist_elems = 0\noffload = \"all\"\n" ''
+  last=${sizes##* }
+  section 90 "$build/bin/bench_ways" "$text" "${last%:*}" "${last#*:}" "$work/ways/plain" "$work/ways/graph" "$work/ways/bf16" \
+    "$work/ways/state offloaded, in place" "$work/ways/state offloaded, through buffers" "$work/ways/all offloaded, in place" \
+    "$work/ways/all offloaded, through buffers"
 } > "$page"
 if [ -n "$failed" ]; then
   cat "$page"

@@ -17,7 +17,7 @@ enum class MemoryPart : uint8_t {
   master,       // f32 copies of 16-bit parameters
   compression,  // error feedback and factors of compressed reductions
   windows,      // one arena: values, their gradients, saved bytes, gathered parameters, whole gradients of sharded ones
-  staging,      // scratch memory of collectives and casts
+  staging,      // scratch memory of collectives and casts, and buffers of a device for offloaded state
   step_copy,    // what an optimistic step changes, until it is validated
   offload_state,   // offload memory: optimizer state and master copies
   offload_params,  // offload memory: shards of parameters
