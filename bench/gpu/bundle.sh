@@ -13,7 +13,7 @@ for program in gsel gpt gpt-compare bench_device bench_executor bench_nccl bench
   [ ! -e "$build/bin/$program" ] || cp -L "$build/bin/$program" "$out/bin/"
 done
 for test in gpu_cuda_masks conformance_device cuda_gpt_kernels cuda_gpt_products cuda_gpt_ring cuda_gpt cuda_train \
-  cuda_train_checkpoints cuda_train_graph cuda_train_own cuda_train_pipeline cuda_train_tensor; do
+  cuda_train_checkpoints cuda_train_graph cuda_train_offload cuda_train_own cuda_train_pipeline cuda_train_tensor; do
   cp -L "$build/tests/$test" "$out/tests/"
 done
 cp -P "$build"/lib/libgsel.so* "$out/lib/"

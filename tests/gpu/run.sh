@@ -51,7 +51,7 @@ trains_as_on_the_host() {
 
 [ -n "$double" ] || check selection "$source/tests/gpu/selection.sh" "$build/bin/gsel" "$build/tests/gpu_cuda_masks"
 if [ -n "$double" ]; then check device "$build/tests/conformance_device" cuda; else check device "$build/tests/conformance_device" gpu; fi
-for test in gpt_kernels gpt_products gpt_ring gpt train train_checkpoints train_graph train_own train_pipeline train_tensor; do check $test "$build/tests/cuda_$test"; done
+for test in gpt_kernels gpt_products gpt_ring gpt train train_checkpoints train_graph train_offload train_own train_pipeline train_tensor; do check $test "$build/tests/cuda_$test"; done
 export -f gpt trains_as_on_the_host
 check example_gpt bash -c 'set -e; trains_as_on_the_host'
 for transport in nccl host; do
