@@ -11,6 +11,8 @@
 #include <mutex>
 #include <string_view>
 
+#include "ending.h"
+
 namespace gsel_mpi {
 
 #ifdef OPEN_MPI
@@ -135,7 +137,7 @@ constexpr const char* kOver = ": the program has called MPI_Finalize, after whic
 
 // A launcher treats a process that exits without MPI_Finalize as failed.
 void finalize() {
-  if (ours && getpid() == initialised_by && !is_finalised(*ours)) ours->MPI_Finalize();
+  if (ours && getpid() == initialised_by && !is_finalised(*ours)) end(*ours);
 }
 
 const char* level_name(int level) {

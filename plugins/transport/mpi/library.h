@@ -18,7 +18,8 @@ namespace gsel_mpi {
   X(MPI_Group_incl) X(MPI_Group_free) X(MPI_Comm_create_group) X(MPI_Comm_free) \
   X(MPI_Comm_get_errhandler) X(MPI_Comm_set_errhandler) X(MPI_Errhandler_free) \
   X(MPI_Comm_get_attr) X(MPI_Isend) X(MPI_Irecv) \
-  X(MPI_Test) X(MPI_Cancel) X(MPI_Request_free) X(MPI_Error_string)
+  X(MPI_Test) X(MPI_Cancel) X(MPI_Request_free) X(MPI_Error_string) \
+  X(MPI_Iprobe) X(MPI_Get_library_version)
 // clang-format on
 
 struct Library {
