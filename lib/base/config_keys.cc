@@ -331,12 +331,13 @@ constexpr ConfigKey kTrainKeys[] = {
      "folder for what is offloaded from host memory; empty means that of temporary files",
      [](Config& c, const Scalar& v) { c.train.offload_folder = v.text; }},
     {"train.offload_buffer_bytes",
-     KeyType::size,
+     KeyType::integer,
      "25165824",
      at_least(0),
      {},
-     "memory of a device through which offloaded state passes when it is stepped, beside what is computed; 0: kernels "
-     "read and write it over the bus",
+     "device memory that offloaded state passes through when it is stepped; 0: kernels read and write it in memory of "
+     "the "
+     "host, over the bus",
      [](Config& c, const Scalar& v) { c.train.offload_buffer_bytes = v.integer; }},
     {"train.lending", KeyType::word, "direct", kAny, lendings,
      "moved: lends each callback copies at new places and poisons them afterwards, to find kernels that keep pointers",

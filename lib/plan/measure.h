@@ -7,7 +7,7 @@
 
 #include "comm/communicator.h"
 #include "plan/measured.h"
-#include "train/report/step_record.h"
+#include "train/execute/step_record.h"
 #include "train/trainer.h"
 
 namespace gsel::plan {

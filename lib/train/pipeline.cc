@@ -6,6 +6,7 @@
 #include "program/program.h"
 #include "train/compile/exchange_programs.h"
 #include "train/joint_calls.h"
+#include "train/report/step_record.h"
 
 namespace gsel {
 

@@ -20,6 +20,7 @@
 #include "train/compile/pass.h"
 #include "train/compile_rank.h"
 #include "train/joint_calls.h"
+#include "train/report/step_record.h"
 #include "train/report/traffic_notes.h"
 #include "train/state/budget.h"
 
@@ -552,6 +553,7 @@ void Trainer::keep_copies() {
 void Trainer::end_step() {
   if (!old_copies_.empty() && ++ended_with_old_copies_ > 1) old_copies_.clear();
   if (mirror_ && executor_->numbers().step % config_.train.redundancy_every == 0) keep_copies();
+  if (!config_.train.timeline.empty()) write_timeline(config_.train.timeline, program_, *executor_->last_step());
 }
 
 std::unique_ptr<Trainer> Trainer::remade(Communicator& comm, const Config* config) const {

@@ -30,9 +30,8 @@ checkpoint  base device comm model program train
 api         base plugin device comm model program schedule train select plan checkpoint'
 
 # Rooms of floors, and of rooms, in order; "." are the files of the floor or room itself.
-# Of train, ranks comes first: what the ranks agree on needs no other room, and compile and execute ask for it. report
-# comes before execute, which fills the record of a step. query and check come last: they run programs. state has the
-# arena's plan, layouts and budget, and not memory, since they need the optimizer.
+# Of train, ranks comes first: what the ranks agree on needs no other room, and compile and execute ask for it. state has
+# the arena's plan, layouts and budget, and not memory, since they need the optimizer.
 rooms='
 select      words inventory probe rules request compat . reserve
 program     . words verify text timeline simulate
@@ -40,7 +39,7 @@ device      formulas host .
 device/host isa reduce .
 comm        call launch interface shm device hosts .
 comm/shm    call tuning memory trace members wait message collective engine regroup join .
-train       ranks compile memory optimize state report execute query check .'
+train       ranks compile memory optimize state execute query report check .'
 
 # includes FOLDER: every include line of its sources, as file:line:text. A tree may lack a folder, and a folder may
 # include nothing: neither is a fault; layers_test.sh shows that offences are found.

@@ -131,9 +131,9 @@ static void a_timeline_that_cannot_be_written_breaks_nothing(void** state) {
   (void)state;
   const trial like = plain(NULL, NULL);
   outcome *expected = exact_reference(&like, TRAIN("6", "")), *out = shared_outcomes();
-  trial t = plain(TRAIN("6", ""), out);
+  trial t = plain(TRAIN("6", "redundancy = 1\n"), out); /* ranks copy their states to each other behind each step */
   t.expected = expected;
-  t.other_config_on_1 = TRAIN("6", "timeline = \"/nonexistent/folder\"\n");
+  t.other_config_on_1 = TRAIN("6", "redundancy = 1\ntimeline = \"/nonexistent/folder\"\n");
   for (t.pull = 0; t.pull < 2; ++t.pull) as_threads(3, train_without_timeline, &t);
   free_outcomes(expected);
   free_outcomes(out);
@@ -245,7 +245,8 @@ static void a_strategy_that_is_not_there_or_does_not_fit_is_refused_with_its_pla
       {"[strategy.data]\nplugin = \"ddp\"\nbucket_bytes = 0\n", GSEL_ERR_CONFIG, "an integer from 1 to"},
       {"[strategy.data]\nplugin = \"ddp\"\ncompress = \"zip\"\n", GSEL_ERR_CONFIG,
        "ddp: compress = \"zip\" is not accepted; expected \"none\", \"f16\", \"bf16\" or \"low_rank\""},
-      {ZERO("4", ""), GSEL_ERR_CONFIG, "trial.toml:3: strategy.data.stage = 4 is not accepted; expected an integer from 1 to 3"},
+      {ZERO("4", ""), GSEL_ERR_CONFIG,
+       "trial.toml:3: strategy.data.stage = 4 is not accepted; expected an integer from 1 to 3"},
       {ZERO("3", "keep = \"always\"\n"), GSEL_ERR_CONFIG, "zero: keep = \"always\" is not accepted; expected \"none\""},
       {ZERO("2", "offload = \"all\"\n"), GSEL_ERR_CONFIG, "zero: offload = \"all\" needs stage = 3"},
       {DP("stage = 2\n"), GSEL_ERR_CONFIG, "unknown key \"strategy.data.stage\"; plugin \"dp\" has bucket_bytes"},

@@ -145,7 +145,6 @@ void TrainingStep::log_progress(const State& s) const {
 void TrainingStep::conclude(State& s) {
   const int64_t every = s.config.train.progress_steps;
   if (every > 0 && s.step % every == 0 && s.rank == 0) log_progress(s);
-  if (!s.config.train.timeline.empty()) write_timeline(s.config.train.timeline, program, s.last_step);
 }
 
 // ---- an evaluation ----------------------------------------------------------------------------------------------

@@ -20,16 +20,17 @@ OffloadPipe::OffloadPipe(std::shared_ptr<DeviceContext> device, Ledger& ledger, 
       memory_(device_, ledger, MemoryPart::staging, kBuffers * buffer_bytes),
       to_device_(device_),
       to_host_(device_),
+      begun_(device_),
       buffers_{Buffer(device_), Buffer(device_), Buffer(device_)} {
   for (size_t i = 0; i < kBuffers; ++i) buffers_[i].data = memory_.at(i * buffer_bytes);
 }
 
 // Copies of a step that has failed may be under way.
 OffloadPipe::~OffloadPipe() {
-  try {
-    settle();
-  } catch (...) {  // why they failed is known
-  }
+  for (const Stream* stream : {&to_device_, &to_host_}) try {
+      device_->run(&gsel_device_v1::stream_wait, stream->get());
+    } catch (...) {  // why they failed is known
+    }
 }
 
 void OffloadPipe::order(gsel_stream* stream, const Event& event) const {
@@ -56,16 +57,23 @@ void OffloadPipe::read(size_t piece) {
   buffer.read.record(to_device_.get());
 }
 
-// What the last round has written is read in this one.
+// What the last round has written, or the compute stream before this one, is read in it.
 void OffloadPipe::begin() {
+  begun_.record_compute();
+  order(to_device_.get(), begun_);
   for (const Buffer& buffer : buffers_)
     if (buffer.is_written) order(to_device_.get(), buffer.written);
-  next_ = 0;
-  for (n_read_ = 0; n_read_ < std::min(kBuffers, pieces_.size()); ++n_read_) read(n_read_);
+  next_ = n_read_ = 0;
+  read_ahead();
+}
+
+void OffloadPipe::read_ahead() {
+  for (; n_read_ < std::min(next_ + kBuffers, pieces_.size()); ++n_read_) read(n_read_);
 }
 
 char* OffloadPipe::take() {
-  if (next_ >= n_read_) fail(GSEL_ERR_INTERNAL, "piece {} of offload memory is stepped and was not read", next_);
+  if (next_ >= pieces_.size()) fail(GSEL_ERR_INTERNAL, "a step takes more than {} pieces of offload memory", next_);
+  read_ahead();
   Buffer& buffer = buffer_of(next_);
   buffer.read.hold_compute();
   return buffer.data;
@@ -78,11 +86,11 @@ void OffloadPipe::give_back() {
   copy(next_++, false);
   buffer.written.record(to_host_.get());
   buffer.is_written = true;
-  if (n_read_ < pieces_.size()) read(n_read_++);
+  read_ahead();
 }
 
 void OffloadPipe::settle() {
-  n_read_ = next_ = 0;
+  n_read_ = next_;
   device_->run(&gsel_device_v1::stream_wait, to_device_.get());
   device_->run(&gsel_device_v1::stream_wait, to_host_.get());
 }

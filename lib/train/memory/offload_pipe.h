@@ -36,7 +36,7 @@ class OffloadPipe {
   void give_back();
   // Records the event behind all that has been given back.
   void record_written(Event& event) { event.record(to_host_.get()); }
-  // The host waits until no array is read or written. Another round must begin before the next take.
+  // The host waits until no array is read or written. Pieces that were not taken are read again when they are.
   void settle();
 
   uint64_t bytes_in = 0, bytes_out = 0;  // so far
@@ -51,12 +51,14 @@ class OffloadPipe {
   Buffer& buffer_of(size_t piece) { return buffers_[piece % kBuffers]; }
   void read(size_t piece);
   void copy(size_t piece, bool to_device);
+  void read_ahead();
   void order(gsel_stream* stream, const Event& event) const;
 
   const std::shared_ptr<DeviceContext> device_;
   const std::vector<Piece> pieces_;
   CountedMemory memory_;
   Stream to_device_, to_host_;
+  Event begun_;  // of a round: what was queued on the compute stream before
   std::array<Buffer, kBuffers> buffers_;
   size_t n_read_ = 0, next_ = 0;  // in this round
 };

@@ -21,6 +21,7 @@ class OffloadedSteps {
                  const std::function<BucketShard(int32_t)>& shard_of);
 
   void begin_step() { pipe_->begin(); }
+  // Whether a bucket is stepped in pieces.
   bool has(int32_t bucket) const { return buckets_[static_cast<size_t>(bucket)].piece_elems > 0; }
   // For Optimizer::step and step_in_graph of a bucket that is stepped in pieces; the arrays are written some time
   // later.

@@ -212,7 +212,7 @@ float* ParamStorage::own_gradient(int32_t bucket) const {
 }
 
 BucketShard ParamStorage::shard(int32_t bucket) {
-  settle_steps();
+  settle_steps(bucket);
   Block& block = blocks_[bucket];
   block.kept_params.begin_use();
   if (block.layout.dtype != GSEL_F32) block.master.begin_use();

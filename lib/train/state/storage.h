@@ -87,7 +87,7 @@ class ParamStorage {
   void rewrite_params(int32_t bucket, Visit&& visit) {
     for (Kept* kept : {&blocks_[bucket].kept_params, &blocks_[bucket].master}) {
       if (!kept->bytes()) continue;
-      settle_steps();
+      settle_steps(bucket);
       visit(kept->begin_use(), kept->bytes());
       kept->end_use(true);
     }
@@ -120,9 +120,9 @@ class ParamStorage {
     int64_t first = 0;
   };
 
-  // What steps have written to offload memory is there.
-  void settle_steps() {
-    if (offloaded_steps_) offloaded_steps_->settle();
+  // Waits until steps have written a bucket to offload memory.
+  void settle_steps(int32_t bucket) {
+    if (offloaded_steps_ && offloaded_steps_->has(bucket)) offloaded_steps_->settle();
   }
   Kept make(bool is_offloaded, MemoryPart near, MemoryPart far, uint64_t bytes, Ledger& ledger);
   void make_block(const BucketLayout& layout, const std::vector<int32_t>& params, Ledger& ledger);

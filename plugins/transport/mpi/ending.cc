@@ -10,11 +10,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 namespace gsel_mpi {
@@ -22,13 +26,15 @@ namespace {
 
 constexpr std::string_view kWait = "cmd=barrier_in\n", kWaited = "cmd=barrier_out\n";
 
-// Of MPICH's own process manager, which answers lines of text; -1: there is none.
+// Of MPICH's own process manager, which answers lines of text on a socket; -1: there is none.
 int process_manager() {
   const char *fd = secure_getenv("PMI_FD"), *rank = secure_getenv("PMI_RANK");
   const bool is_of_slurm = secure_getenv("PMI_JOBID") && !secure_getenv("MPI_LOCALNRANKS");
   if (!fd || !rank || is_of_slurm) return -1;
   const int number = atoi(fd);
-  return fcntl(number, F_GETFD) >= 0 ? number : -1;
+  int domain = 0;
+  socklen_t bytes = sizeof domain;
+  return getsockopt(number, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) == 0 && domain == AF_UNIX ? number : -1;
 }
 
 bool needs_progress(const Library& mpi) {
@@ -51,63 +57,78 @@ bool say(int fd, std::string_view line) {
 // A line, or what has come of it when the other side closes.
 std::string line_from(int fd) {
   std::string line;
-  for (char byte = 0; read(fd, &byte, 1) == 1;) {
-    line += byte;
-    if (byte == '\n') break;
+  while (line.empty() || line.back() != '\n') {
+    char byte = 0;
+    const ssize_t got = read(fd, &byte, 1);
+    if (got == 1)
+      line += byte;
+    else if (got == 0 || errno != EINTR)
+      break;
   }
   return line;
 }
 
+// MPI makes progress where a rank looks for a message of its own.
 void wait_for_all(const Library& mpi, int manager) {
-  if (!say(manager, kWait)) return;
-  for (int is_there = 0;;) {
-    pollfd answer{manager, POLLIN, 0};
-    if (poll(&answer, 1, 1) != 0) break;
-    mpi.MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi.world, &is_there, MPI_STATUS_IGNORE);
-  }
+  int rank = 0, is_there = 0;
+  if (mpi.MPI_Comm_rank(mpi.world, &rank) != MPI_SUCCESS || !say(manager, kWait)) return;
+  for (pollfd answer{manager, POLLIN, 0}; poll(&answer, 1, 1) <= 0;)
+    mpi.MPI_Iprobe(rank, MPI_ANY_TAG, mpi.world, &is_there, MPI_STATUS_IGNORE);
   line_from(manager);
 }
 
 // In the place of the process manager's connection while it exists: answers waits, and passes everything else on.
 class Between {
  public:
-  explicit Between(int manager) {
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_) != 0) return;
-    manager_ = fcntl(manager, F_DUPFD_CLOEXEC, 0);
-    if (manager_ < 0 || dup2(ends_[1], manager) < 0) return;
+  explicit Between(int connection) : manager_(fcntl(connection, F_DUPFD_CLOEXEC, 0)) {
+    if (manager_ < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_) != 0) return;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error&) {  // is_made says so
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    is_made_ = thread_.joinable() && dup2(ends_[1], connection) >= 0;
     close(ends_[1]);
-    thread_ = std::thread([this] { run(); });
   }
   Between(const Between&) = delete;
   Between& operator=(const Between&) = delete;
-  // MPI has closed its side.
   ~Between() {
-    if (thread_.joinable()) thread_.join();
+    if (thread_.joinable()) {
+      shutdown(ends_[0], SHUT_RDWR);
+      thread_.join();
+      close(ends_[0]);
+    }
+    if (manager_ >= 0) close(manager_);
   }
+
+  bool is_made() const { return is_made_; }
+  int manager() const { return manager_; }
 
  private:
   void run() const {
-    for (std::string line; !(line = line_from(ends_[0])).empty();)
-      if (line == kWait)
-        say(ends_[0], kWaited);
-      else if (!say(manager_, line) || !say(ends_[0], line_from(manager_)))
-        return;
+    for (std::string line; !(line = line_from(ends_[0])).empty();) {
+      const std::string answer = line == kWait ? std::string(kWaited) : say(manager_, line) ? line_from(manager_) : "";
+      if (answer.empty() || !say(ends_[0], answer)) break;
+    }
+    shutdown(ends_[0], SHUT_WR);
   }
 
-  int ends_[2] = {-1, -1}, manager_ = -1;
+  const int manager_;
+  int ends_[2] = {-1, -1};
+  bool is_made_ = false;
   std::thread thread_;
 };
 
 }  // namespace
 
 void end(const Library& mpi) {
-  const int manager = needs_progress(mpi) ? process_manager() : -1;
-  if (manager < 0) {
-    mpi.MPI_Finalize();
-    return;
-  }
-  wait_for_all(mpi, manager);
-  const Between between(manager);
+  const int connection = needs_progress(mpi) ? process_manager() : -1;
+  std::optional<Between> between;
+  if (connection >= 0) between.emplace(connection);
+  if (between && between->is_made()) wait_for_all(mpi, between->manager());
   mpi.MPI_Finalize();
 }
 
