@@ -72,6 +72,8 @@ typedef struct gsel_join {
 #define GSEL_TRANSPORT_IN_PLACE 64u /* devices of one process access each other's buffers in place */
 #define GSEL_TRANSPORT_PROMPT 128u  /* short transfers between hosts take no longer than over a socket, and received
                                      * data may be shorter than the receive */
+#define GSEL_TRANSPORT_LAUNCH_ORDER 256u /* the calls of all links of a device begin in the order in which they were
+                                          * enqueued, also on several streams */
 typedef struct gsel_transport_description {
   uint32_t struct_size;
   uint32_t flags;

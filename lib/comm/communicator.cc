@@ -78,6 +78,11 @@ void Communicator::collective(gsel_collective& call, gsel_stream* stream) {
   run_checked(call, stream);
 }
 
+void Communicator::collectives(std::span<gsel_collective> calls, gsel_stream* stream) {
+  for (gsel_collective& call : calls) check(call);
+  device_->run_together(calls, stream);
+}
+
 void Communicator::collective_on_host(gsel_collective call) {
   check_call(call, rank(), world_size());
   host().run(call, nullptr);

@@ -62,6 +62,8 @@ class Communicator {
   // normalizes `call` in place: a copy would cost a small call a tenth of its time.
   void collective(gsel_collective& call, gsel_stream* stream = nullptr);
   void collective(gsel_collective&& call, gsel_stream* stream = nullptr) { collective(call, stream); }
+  // Several calls together, on a stream of the communicator's device.
+  void collectives(std::span<gsel_collective> calls, gsel_stream* stream);
   // The same in two steps. start(): several calls together, as gsel_group_run does for one communicator.
   void check(gsel_collective& call) const;
   void run_checked(const gsel_collective& call, gsel_stream* stream = nullptr) { backend_->run(call, stream); }

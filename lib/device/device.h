@@ -4,19 +4,40 @@
 
 #include <gsel/device.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
 namespace gsel {
 
+// A wait of the host for a stream.
+struct DeviceWait {
+  int64_t began_ns = 0;
+  int64_t moved_ns = 0;  // when the device was last seen to go on; an observer's
+  int64_t look_ns = 0;   // when the observer looks again; an observer's
+};
+
+// Looks at the rest of the job while the host waits for a device. Called again and again from the thread that waits.
+class WaitObserver {
+ public:
+  virtual ~WaitObserver() = default;
+  // Throws what ends the wait.
+  virtual void look(DeviceWait& wait) = 0;
+  // The stream has become empty; throws if what it did is void.
+  virtual void end_wait() {}
+};
+
 class DeviceContext {
  public:
   // uuid: the expected device; empty: any.
   DeviceContext(const gsel_device_v1& table, int32_t ordinal, std::string_view uuid = {});
+  // The same opened device, with a compute stream of its own and an observer of its waits.
+  DeviceContext(const DeviceContext& same, std::shared_ptr<WaitObserver> observer);
   ~DeviceContext();
   DeviceContext(const DeviceContext&) = delete;
   DeviceContext& operator=(const DeviceContext&) = delete;
@@ -26,20 +47,35 @@ class DeviceContext {
   gsel_device_description describe() const;
 
   const gsel_device_v1& table() const { return table_; }
-  void* ctx() const { return ctx_; }
+  void* ctx() const { return opened_->ctx; }
 
+  // False: the device works before a call returns.
+  bool has_streams() const { return !is_synchronous_; }
   // The compute stream, created when it is first asked for. nullptr: the device works before a call returns.
   gsel_stream* compute() const;
   // The same as the device's own handle, for callbacks and for gsel_collective; nullptr: there is none.
   void* native_compute() const;
-  // Waits until the compute stream is empty; throws what failed on it.
-  void wait() const;
+  // Waits until the compute stream is empty; throws what failed on it, or what ends the wait for the observer.
+  void wait() const { wait(compute()); }
+  void wait(gsel_stream* stream) const { wait(stream, observer_.get()); }
+  void wait(gsel_stream* stream, WaitObserver* observer) const;
+
+  // The stream has not become empty in the time that it was given, as after a wait that its observer has ended: until it
+  // has, nothing that it may use is freed on this device, and the device is not closed. What is not freed then stays
+  // until the process ends.
+  void leave_unanswered(gsel_stream* stream) const noexcept;
+  // Whether all streams have become empty. Does not wait.
+  bool answers() const noexcept;
+  // Whether memory, a stream or the like can be freed; else it is left as it is.
+  bool may_free(const void* handle) const noexcept;
+  // Between these, work of the compute stream is recorded, and no wait is possible.
+  void set_capturing(bool is_capturing) const { is_capturing_ = is_capturing; }
 
   // device.run(&gsel_device_v1::zero, ptr, bytes, stream): calls table.zero(ctx, ..., &err), throws on failure.
   template <class... Declared, class... Given>
   void run(gsel_status (*gsel_device_v1::*function)(void*, Declared...), Given... args) const {
     gsel_error* err = nullptr;
-    const gsel_status status = (table_.*function)(ctx_, args..., &err);
+    const gsel_status status = (table_.*function)(ctx(), args..., &err);
     throw_if_failed(status, err);
   }
   // The same on the compute stream, which is the last argument: device.enqueue(&gsel_device_v1::zero, ptr, bytes).
@@ -53,9 +89,29 @@ class DeviceContext {
   double sum_squares(const void* data, gsel_dtype dtype, uint64_t elems) const;
 
  private:
+  // Shared by all contexts of one opened device.
+  struct Opened {
+    explicit Opened(const gsel_device_v1& t) : table(t) {}
+    ~Opened();
+    Opened(const Opened&) = delete;
+    Opened& operator=(const Opened&) = delete;
+    bool is_reached(gsel_event* event) const noexcept;
+    bool answers() noexcept;
+
+    const gsel_device_v1& table;
+    void* ctx = nullptr;
+    std::atomic<bool> is_silent{false};
+    std::mutex mutex;
+    std::vector<gsel_event*> unanswered;  // behind the work of streams that have not become empty
+    std::vector<gsel_event*> spare;       // for waits
+  };
+  class Reached;
+
+  const std::shared_ptr<Opened> opened_;
   const gsel_device_v1& table_;
-  void* ctx_ = nullptr;
+  const std::shared_ptr<WaitObserver> observer_;
   bool is_synchronous_ = false;
+  mutable bool is_capturing_ = false;
   mutable std::once_flag made_;
   mutable gsel_stream* compute_ = nullptr;
   mutable double* number_ = nullptr;  // page-locked, where the device writes what is waited for
@@ -72,7 +128,7 @@ class Memory {
     return *this;
   }
   ~Memory() {
-    if (data_) device_->table().free(device_->ctx(), data_);
+    if (data_ && device_->may_free(data_)) device_->table().free(device_->ctx(), data_);
   }
 
   void* data() const { return data_; }
@@ -95,7 +151,9 @@ class Stream {
   explicit Stream(std::shared_ptr<DeviceContext> device) : device_(std::move(device)) {
     device_->run(&gsel_device_v1::stream_create, uint32_t{0}, &stream_);
   }
-  ~Stream() { device_->table().stream_free(device_->ctx(), stream_); }
+  ~Stream() {
+    if (device_->may_free(stream_)) device_->table().stream_free(device_->ctx(), stream_);
+  }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   gsel_stream* get() const { return stream_; }
@@ -118,6 +176,11 @@ class Event {
 
   void record(gsel_stream* stream) { device_->run(&gsel_device_v1::event_record, event_, stream); }
   void wait() { device_->run(&gsel_device_v1::event_wait, event_); }
+  bool is_reached() const {
+    int32_t done = 0;
+    device_->run(&gsel_device_v1::event_done, event_, &done);
+    return done != 0;
+  }
   // What is computed next follows the event: the compute stream waits, or the caller where there is none.
   void hold_compute() {
     gsel_stream* stream = device_->compute();

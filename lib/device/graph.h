@@ -11,12 +11,17 @@ class Graph {
   static bool exist_on(const DeviceContext& device) { return device.compute() && device.table().capture_begin; }
 
   // From begin() to the constructor or drop(), work of the compute stream is recorded and does not run.
-  static void begin(const DeviceContext& device) { device.enqueue(&gsel_device_v1::capture_begin); }
+  static void begin(const DeviceContext& device) {
+    device.enqueue(&gsel_device_v1::capture_begin);
+    device.set_capturing(true);
+  }
   // Throws what has invalidated the recording.
   static void check(const DeviceContext& device) { device.enqueue(&gsel_device_v1::capture_check); }
   static void drop(const DeviceContext& device) noexcept;
   explicit Graph(std::shared_ptr<DeviceContext> device);
-  ~Graph() { device_->table().graph_free(device_->ctx(), graph_); }
+  ~Graph() {
+    if (device_->may_free(graph_)) device_->table().graph_free(device_->ctx(), graph_);
+  }
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 

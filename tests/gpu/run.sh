@@ -13,6 +13,7 @@
 #   cuda_train_allocations, _numbers, _callbacks   what the double counts, and what it says of a callback
 #   cuda_train_check                               kernels that write where they may not
 #   cuda_train_device                              a machine of four cards with 4 GiB each
+#   cuda_train_waits                               a kernel that never ends
 set -euo pipefail
 build=$(cd "$1" && pwd) source=$(cd "$2" && pwd) double=${3:-}
 work=$(mktemp -d)

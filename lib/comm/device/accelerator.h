@@ -11,6 +11,7 @@
 
 #include "base/config.h"
 #include "comm/device/device_memory.h"
+#include "comm/device/launch_order.h"
 #include "comm/device/transport.h"
 #include "device/device.h"
 
@@ -29,6 +30,7 @@ struct Accelerator {
   std::string others;                // why other transports were not used: "nccl: no libnccl.so.2"; empty: no others
 
   std::unique_ptr<DeviceMemory> memory;  // of gsel_mem_alloc
+  std::unique_ptr<LaunchOrder> order;    // nullptr: the transport keeps it, or there is none
 };
 
 // Whether the options name a device other than the host.

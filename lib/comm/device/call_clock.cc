@@ -1,6 +1,8 @@
 // comm/device/call_clock.cc: see call_clock.h.
 #include "comm/device/call_clock.h"
 
+#include <algorithm>
+
 #include "base/os.h"
 #include "base/text.h"
 
@@ -55,6 +57,12 @@ bool CallClock::is_idle() {
   const std::lock_guard lock(mutex_);
   take_ended();
   return under_way_.empty();
+}
+
+bool CallClock::is_in_call() {
+  const std::lock_guard lock(mutex_);
+  take_ended();
+  return std::ranges::any_of(under_way_, [this](const Timed& call) { return is_done(call.reached); });
 }
 
 std::optional<Error> CallClock::late() {

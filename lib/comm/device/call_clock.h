@@ -25,6 +25,8 @@ class CallClock {
   void drop();  // instead of end: the calls were not enqueued
   // The error of the first call that has timed out. Any thread.
   std::optional<Error> late();
+  // Whether the device is in a call, which then has a timeout of its own. Any thread.
+  bool is_in_call();
   // Whether all calls have ended. Any thread.
   bool is_idle();
 

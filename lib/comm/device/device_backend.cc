@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -26,6 +28,7 @@ DeviceBackend::DeviceBackend(std::shared_ptr<const Accelerator> accelerator, Con
       flags_(options.flags),
       timeout_s_(options.timeout_s),
       agreement_(agree_on_transport(*accelerator_, control, options.flags)),
+      reason_(agreement_.reason),
       clock_(accelerator_->device),
       host_(accelerator_->device, [this](Event& event) { wait(event, -1); }),
       reached_(accelerator_->device) {
@@ -37,6 +40,7 @@ DeviceBackend::DeviceBackend(std::shared_ptr<const Accelerator> accelerator, Con
     control_.abort(current_error().what());
     throw;
   }
+  if (const std::string note = link_->note(); !note.empty()) reason_ += "; " + note;
   if ((flags_ & GSEL_COMM_NO_THREAD) == 0) watching_ = quiet_thread([this] { watch(); });
 }
 
@@ -49,7 +53,7 @@ DeviceBackend::~DeviceBackend() {
   if (link_) {
     for (const auto& [memory, window] : windows_)
       if (!control_.is_broken()) link_->table().window_release(link_->get(), window.handle);
-    if (control_.is_broken()) link_->abort();
+    if (control_.is_broken() || !accelerator_->device->answers()) end_work();
     if (link_->detach() && control_.is_broken()) drain();
   }
 }
@@ -108,14 +112,32 @@ void DeviceBackend::watch() {
     } catch (...) {
       control_.break_with(current_error());
     }
-  if (!leaving_) link_->abort();
+  if (!leaving_) end_work();
+}
+
+void DeviceBackend::end_work() noexcept {
+  {
+    const std::lock_guard lock(words_mutex_);
+    for (double* word : words_) std::atomic_ref<double>(*word).store(std::numeric_limits<double>::quiet_NaN());
+  }
+  link_->abort();
+}
+
+void DeviceBackend::mark_end_at(double* word) {
+  const std::lock_guard lock(words_mutex_);
+  words_.push_back(word);
+}
+
+void DeviceBackend::forget_word(double* word) noexcept {
+  const std::lock_guard lock(words_mutex_);
+  std::erase(words_, word);
 }
 
 void DeviceBackend::throw_async_error() {
   require("gsel_comm_get_async_error");
   if (link_ && !watching_.joinable()) {
     if (!control_.is_broken()) look_for_failures();
-    if (control_.is_broken()) link_->abort();
+    if (control_.is_broken()) end_work();
   }
   control_.throw_break_reason();
 }

@@ -9,8 +9,11 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "base/os.h"
 #include "comm/device/accelerator.h"
@@ -37,6 +40,8 @@ class DeviceBackend final : public Backend {
 
   void run(const gsel_collective& checked, gsel_stream* stream) override;
   void group(std::span<const gsel_collective> checked) override;
+  // Several calls on a stream of the library's: one group of the transport, in which they go on beside each other.
+  void run_together(std::span<const gsel_collective> checked, gsel_stream* stream);
   std::unique_ptr<BackendRequest> start(std::span<const gsel_collective> checked, bool promptly = false) override;
   void allow_overlap() override {}
   bool in_operation() const override { return control_.host().in_operation(); }
@@ -46,6 +51,12 @@ class DeviceBackend final : public Backend {
   // synchronize does.
   bool wait(Event& reached, double seconds);
   void throw_async_error() override;
+  // Whether the device is in a call of the transport, whose end has a timeout. Any thread.
+  bool is_in_call() { return link_ && clock_.is_in_call(); }
+  // From here on, until forget_word, a number in page-locked memory that becomes NaN before the work of the broken
+  // communicator is ended: kernels behind that work see that its results are undefined.
+  void mark_end_at(double* word);
+  void forget_word(double* word) noexcept;
   gsel_comm_explanation explain(const gsel_collective& checked) override;
 
   void* alloc(uint64_t bytes) override;
@@ -73,6 +84,8 @@ class DeviceBackend final : public Backend {
   static constexpr int64_t kCauseNs = 1'000'000'000;  // wait for the control to notice a death
 
   static void announce(std::span<const Enqueued> calls);
+  // stream: of the library's; nullptr: the program orders its calls itself.
+  void enqueue_in_order(std::span<const Enqueued> calls, gsel_stream* stream) const;
   static void enqueue_together(std::span<const Enqueued> calls);
   static void describe_received(const gsel_collective& call);
   void announce(const gsel_collective& call) const;
@@ -82,6 +95,7 @@ class DeviceBackend final : public Backend {
   CallStream imported(void* native) const;
   CallStream stream_of(const gsel_collective& call, gsel_stream* given) const;
   void watch();
+  void end_work() noexcept;
   void look_for_failures();
   void await_cause(const Error& error) const;
   void drain() noexcept;
@@ -94,6 +108,7 @@ class DeviceBackend final : public Backend {
   const uint32_t flags_;
   std::atomic<double> timeout_s_;
   const Agreement agreement_;
+  std::string reason_;                   // of the transport, with its note
   std::shared_ptr<TransportLink> link_;  // nullptr: through host memory
   CallStream stream_;                    // nullptr: the device's default stream
   CallClock clock_;
@@ -105,6 +120,8 @@ class DeviceBackend final : public Backend {
   };
   std::map<const void*, Window> windows_;  // by start address
   bool warned_of_host_ = false;
+  std::mutex words_mutex_;
+  std::vector<double*> words_;  // of mark_end_at
   std::atomic_flag in_call_;
   std::atomic<bool> leaving_{false};
   std::thread watching_;

@@ -112,12 +112,36 @@ void DeviceBackend::run(const gsel_collective& call, gsel_stream* given) {
   CallStream stream = stream_of(call, given);
   if (supports(call)) {
     const Enqueued one{this, call, std::move(stream)};
-    return enqueue({&one, 1});
+    return enqueue_in_order({&one, 1}, given);
   }
   const ThroughHost::Call one{call, std::move(stream)};
   StagedCalls staged = stage({&one, 1});
   control_.host().run(staged.calls[0], nullptr);
   fetch(std::move(staged));
+}
+
+void DeviceBackend::run_together(std::span<const gsel_collective> calls, gsel_stream* stream) {
+  const bool is_one_by_one =
+      std::ranges::any_of(calls, [this](const gsel_collective& call) { return !supports(call); });
+  if (is_one_by_one || calls.size() == 1) {
+    for (const gsel_collective& call : calls) run(call, stream);
+    return;
+  }
+  require("a group");
+  const InCall in_call(in_call_, calls.front());
+  std::vector<Enqueued> together;
+  for (const gsel_collective& call : calls) {
+    check(call);
+    together.push_back({this, call, stream_of(call, stream)});
+  }
+  enqueue_in_order(together, stream);
+}
+
+void DeviceBackend::enqueue_in_order(std::span<const Enqueued> calls, gsel_stream* stream) const {
+  LaunchOrder* const order = stream ? accelerator_->order.get() : nullptr;
+  if (order) order->begin(stream);
+  enqueue(calls);
+  if (order) order->end(stream);
 }
 
 void DeviceBackend::group(std::span<const gsel_collective> calls) {
@@ -271,7 +295,7 @@ gsel_comm_explanation DeviceBackend::explain(const gsel_collective& call) {
   require("gsel_comm_explain");
   gsel_comm_explanation out = control_.host().explain(call);
   out.transport = "host";
-  out.transport_reason = agreement_.reason.c_str();
+  out.transport_reason = reason_.c_str();
   if (!link_) return out;
   if (supports(call)) {
     out.transport = accelerator_->transport_name.c_str();

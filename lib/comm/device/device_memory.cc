@@ -1,5 +1,4 @@
 // comm/device/device_memory.cc: see device_memory.h.
-#include "comm/device/accelerator.h"
 #include "comm/device/device_memory.h"
 
 #include <algorithm>
@@ -15,6 +14,7 @@ DeviceMemory::~DeviceMemory() {
 }
 
 void DeviceMemory::give_back(void* memory, Transport* transport) noexcept {
+  if (!device_->may_free(memory)) return;
   if (transport)
     transport->table().memory_free(transport->ctx(), &device_->table(), device_->ctx(), memory);
   else

@@ -155,6 +155,8 @@ std::shared_ptr<const Accelerator> open_accelerator(const gsel_comm_options& giv
     take_any(*accelerator, device.dlpack_type);
   else if (transport != "host")
     add_plugin(*accelerator, load_plugin(GSEL_PLUGIN_TRANSPORT, transport), device.dlpack_type);
+  if (accelerator->transport && (accelerator->can.flags & GSEL_TRANSPORT_LAUNCH_ORDER) == 0)
+    accelerator->order = std::make_unique<LaunchOrder>(accelerator->device);
   return accelerator;
 }
 

@@ -79,8 +79,9 @@ std::shared_ptr<TransportLink> TransportLink::join(std::shared_ptr<const Acceler
   return link;
 }
 
+// To leave frees memory of the device, which waits for the device.
 TransportLink::~TransportLink() {
-  if (link_) table_.link_leave(link_);
+  if (link_ && accelerator_->device->may_free(link_)) table_.link_leave(link_);
 }
 
 bool TransportLink::supports(const gsel_collective& call, std::string* reason) const {

@@ -29,6 +29,7 @@ class MessagePlan {
   int32_t ahead() const { return ahead_; }  // most messages under way per channel
   bool is_buffered(int32_t channel) const;  // the communicator's buffers hold all messages under way
 
+  size_t n_positions() const { return messages_.size(); }
   // Channel of the SEND or RECV at a position, and its index in the channel; -1 if it transfers nothing.
   int32_t channel_of(size_t position) const { return messages_[position].channel; }
   int32_t number_of(size_t position) const { return messages_[position].number; }

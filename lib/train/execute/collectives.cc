@@ -5,10 +5,9 @@
 //
 // A device may have no room for two calls at a time, so that ranks whose devices begin calls of two communicators in
 // opposite orders would wait for each other. Every rank launches its calls in the order of the job's programs, which is
-// the same on all ranks of a call: collectives at their positions, receives as messages.h says. NCCL goes by the order
-// of launches where it has one for all communicators of a device (NCCL_LAUNCH_ORDER_IMPLICIT, since 2.26). Elsewhere
-// calls of two axes need room beside each other, as with any program that has communicators on several streams. What a
-// call waits for on its own device was launched before it.
+// the same on all ranks of a call: collectives at their positions, receives as messages.h says. The device begins them
+// in this order: the transport has it so (NCCL_LAUNCH_ORDER_IMPLICIT), or comm/device/launch_order.h. What a call waits
+// for on its own device was launched before it.
 //
 // BROADCAST and ALLGATHER make a bucket's parameters whole, RELEASE drops them; ALLREDUCE, REDUCE, REDUCE_SCATTER,
 // ALLREDUCE_PARTIAL and ALLREDUCE_TIED sum its gradients; WAIT ends an asynchronous collective and takes its result.

@@ -113,6 +113,7 @@ void Executor::end_instr() {
   Run& run = *s_.run;
   run.record.intervals.push_back({run.position, run.instr_began - run.began, os::now_seconds() - run.began,
                                   run.redistribution() && communicates(run.redistribution()->redistribution)});
+  if (!s_.graphs->is_recording()) s_.watch->pass(*s_.device, run.position);
   ++run.position;
 }
 
@@ -132,6 +133,7 @@ void Executor::begin(Run& run, int64_t first_sample) {
   run.offload_in_before = s_.offload_bytes_in();
   run.offload_out_before = s_.offload_bytes_out();
   s_.counts.begin();
+  s_.watch->begin_run(fmt::format("{} {}", run.name(), s_.step), run.program.step.size());
   s_.graphs->begin_run(s_);
   s_.step_numbers->begin(s_);
   run.began = os::now_seconds();
@@ -146,6 +148,7 @@ void Executor::end() {
   s_.step_numbers->fetch(s_);
   execute::settle_device(s_);
   s_.step_numbers->settle(s_);
+  s_.watch->end_run();
   s_.under_way = false;
   Run& run = *s_.run;
   gsel_step_report& report = run.record.report;
@@ -245,7 +248,7 @@ void Executor::go_on_from(const TrainingNumbers& numbers) {
 }
 
 bool Executor::has_whole_state() const {
-  if (s_.validation.is_open || s_.is_mixture || !s_.lost_state.empty()) return false;
+  if (s_.is_silent || s_.validation.is_open || s_.is_mixture || !s_.lost_state.empty()) return false;
   if (s_.run != &s_.training || (!s_.under_way && !s_.broke_in_step)) return true;
   const std::vector<gsel_instr>& step = s_.program().step;
   const auto end = step.begin() + static_cast<int64_t>(std::min(s_.run->position + 1, step.size()));
@@ -290,11 +293,14 @@ void Executor::end_all(std::string_view reason, int32_t about) noexcept {
   s_.broke_in_step = s_.under_way && s_.run == &s_.training;
   s_.under_way = s_.lent.handed_out = false;
   s_.graphs->abandon();
+  s_.watch->end_run();
+  s_.watch->mark_end();
   s_.comms.abort(reason, about);
+  s_.comms.end_broken_work();
   s_.messages->drop();
   s_.validation.squares.under_way.reset();
   s_.validation.overflow.under_way.reset();
-  s_.end_streams(*s_.device);
+  s_.is_silent = !s_.watch->settle(*s_.device, s_.all_streams(), s_.watch->patience_s());
 }
 
 // No step can follow a failed one, since ranks may differ in what they have applied. A rank that was aborted reports
@@ -303,8 +309,18 @@ void Executor::break_off(const Error& error) {
   if (error.code() == GSEL_ERR_PEER || error.code() == GSEL_ERR_TIMEOUT) s_.comms.world().break_with(error);
   end_all(error.message(), error.rank());
   if (error.code() == GSEL_ERR_ABORTED)
-    if (const std::optional<Error> first = s_.comms.error_of_world()) throw Error(*first);
-  throw Error(error);
+    if (const std::optional<Error> first = s_.comms.error_of_world()) throw_with_silence(*first);
+  throw_with_silence(error);
+}
+
+// Adds that the device has not answered.
+void Executor::throw_with_silence(const Error& error) const {
+  if (!s_.is_silent) throw Error(error);
+  throw Error(error.code(),
+              fmt::format("{}; after that {} of rank {} did not answer within {}, so that its memory stays allocated "
+                          "until it does, or the process ends",
+                          error.message(), s_.watch->device_name(), s_.rank, seconds_text(s_.watch->patience_s())))
+      .about_rank(error.rank());
 }
 
 void Executor::handle(const Error& error) {
@@ -407,6 +423,8 @@ void meet_sharing_axis(State& s) {
 
 void Executor::run_setup() {
   s_.comms.connect();
+  s_.watch->attach(s_.comms);
+  s_.watch->begin_run("the setup", s_.program().setup.size());
   try {
     meet_sharing_axis(s_);
     s_.training.resolve_redistributions(s_.model, s_.redistributor);
@@ -415,6 +433,7 @@ void Executor::run_setup() {
     s_.counts.begin();
     for (const gsel_instr& instr : s_.program().setup) execute::run_instr(s_, instr);
     execute::record_counts(s_);
+    s_.watch->end_run();
   } catch (...) {  // the failure may be on this rank only
     break_off(current_error());
   }

@@ -96,6 +96,7 @@ class Executor {
   // Ends the step, or gives up the graph that is being recorded: then the step goes on without it.
   void handle(const Error& error);
   [[noreturn]] void break_off(const Error& error);
+  [[noreturn]] void throw_with_silence(const Error& error) const;
 
   execute::State s_;
 };

@@ -95,7 +95,7 @@ void PostedMessages::settle() {
 void StreamMessages::begin(const MessagePlan& plan, CallOf call_of) {
   plan_ = &plan;
   call_of_ = std::move(call_of);
-  next_ = 0;
+  next_ = sent_ = 0;
   last_.reset();
   first_of_channel_.clear();
   size_t n = 0;
@@ -106,22 +106,41 @@ void StreamMessages::begin(const MessagePlan& plan, CallOf call_of) {
   while (ended_.size() < n) ended_.emplace_back(device_);
 }
 
-void StreamMessages::launch_receives(size_t position) {
-  for (; has_launches(position); ++next_) launch(static_cast<size_t>(plan_->launches()[next_].receive));
+void StreamMessages::add_receives(size_t position) {
+  for (; has_launches(position); ++next_) group_.push_back(static_cast<size_t>(plan_->launches()[next_].receive));
 }
 
-// After the computation enqueued so far, which wrote the data to send or last used the receive buffer.
-void StreamMessages::launch(size_t position) {
+// Those before a send are launched with it.
+void StreamMessages::launch_receives(size_t position) {
+  if (sends_at(position)) return;
+  group_.clear();
+  add_receives(position);
+  launch(group_);
+}
+
+// After the computation enqueued so far, which wrote the data to send or last used the receive buffers.
+void StreamMessages::launch(std::span<const size_t> positions) {
   computed_.record_compute();
   device_->run(&gsel_device_v1::stream_wait_event, stream_.get(), computed_.get());
-  comm_.collective(call_of_(position), stream_.get());
-  last_ = index_of(position);
-  ended_[*last_].record(stream_.get());
+  calls_.clear();
+  for (const size_t position : positions) calls_.push_back(call_of_(position));
+  comm_.collectives(calls_, stream_.get());
+  for (const size_t position : positions) {
+    last_ = index_of(position);
+    ended_[*last_].record(stream_.get());
+  }
 }
 
-// What is computed next may write to the memory of the send `ahead` before this one.
+// Sends that follow one another without a receive to be launched between them are launched by the first. What is
+// computed next may write to the memory of the send `ahead` before this one.
 void StreamMessages::send(size_t position) {
-  launch(position);
+  if (position >= sent_) {
+    group_.clear();
+    add_receives(position);
+    group_.push_back(position);
+    for (sent_ = position + 1; sends_at(sent_) && !has_launches(sent_); ++sent_) group_.push_back(sent_);
+    launch(group_);
+  }
   const int32_t earlier = plan_->number_of(position) - plan_->ahead();
   if (earlier >= 0)
     ended_[first_of_channel_[plan_->channel_of(position)] + static_cast<size_t>(earlier)].hold_compute();
@@ -130,13 +149,6 @@ void StreamMessages::send(size_t position) {
 // The stream has an order, so the last message is enough.
 void StreamMessages::settle() {
   if (last_) ended_[*last_].hold_compute();
-}
-
-void StreamMessages::drop() noexcept {
-  try {
-    device_->run(&gsel_device_v1::stream_wait, stream_.get());
-  } catch (...) {  // why its calls failed is known
-  }
 }
 
 }  // namespace gsel

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "comm/request.h"
@@ -34,8 +35,11 @@ class Messages {
   virtual void taken(size_t) {}
   // Waits until all sends have ended.
   virtual void settle() = 0;
-  // Gives up a step: waits for all that is under way. The communicator must be broken.
-  virtual void drop() noexcept = 0;
+  // Gives up a step: waits for all that is under way, but for what is on a stream of a device. The communicator must be
+  // broken.
+  virtual void drop() noexcept {}
+  // Of a device; nullptr: messages have none.
+  virtual gsel_stream* stream() const { return nullptr; }
 };
 
 // Receives that are posted ahead, as requests, whose end the caller waits for.
@@ -66,8 +70,9 @@ class PostedMessages : public Messages {
   std::vector<std::vector<Request>> requests_;  // by channel, in turn
 };
 
-// Messages on a stream of a device, launched in the plan's order. The compute stream waits for them, and nobody
-// else.
+// Messages on a stream of a device, launched in the plan's order. Receives that are launched before a send, and sends
+// that follow one another, are one group, whose messages go on beside each other. The compute stream waits for them,
+// and nobody else.
 class StreamMessages : public Messages {
  public:
   StreamMessages(Communicator& comm, const std::shared_ptr<DeviceContext>& device)
@@ -81,14 +86,19 @@ class StreamMessages : public Messages {
   void send(size_t position) override;
   void wait_for(size_t position) override { ended_[index_of(position)].hold_compute(); }
   void settle() override;
-  void drop() noexcept override;
+  gsel_stream* stream() const override { return stream_.get(); }
 
  private:
   // Among all messages of the step.
   size_t index_of(size_t position) const {
     return first_of_channel_[plan_->channel_of(position)] + plan_->number_of(position);
   }
-  void launch(size_t position);
+  void launch(std::span<const size_t> positions);
+  void add_receives(size_t position);
+  bool sends_at(size_t position) const {
+    const int32_t channel = position < plan_->n_positions() ? plan_->channel_of(position) : -1;
+    return channel >= 0 && plan_->channels()[static_cast<size_t>(channel)].sends;
+  }
 
   Communicator& comm_;
   const std::shared_ptr<DeviceContext> device_;
@@ -97,8 +107,11 @@ class StreamMessages : public Messages {
   const MessagePlan* plan_ = nullptr;
   CallOf call_of_;
   std::vector<size_t> first_of_channel_;
-  std::vector<Event> ended_;    // by message
-  size_t next_ = 0;             // of the plan's launches
+  std::vector<Event> ended_;   // by message
+  size_t next_ = 0;            // of the plan's launches
+  std::vector<size_t> group_;  // positions that are launched together
+  std::vector<gsel_collective> calls_;
+  size_t sent_ = 0;             // sends before this position are launched
   std::optional<size_t> last_;  // message that was launched
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/foreign.h"
 #include "base/log.h"
+#include "base/os.h"
 #include "base/random.h"
 #include "program/optimistic.h"
 #include "program/redistribution.h"
@@ -174,15 +175,15 @@ void* InferenceRun::result(int32_t value) const {
 // ---- the members of the state, by writer
 // -----------------------------------------------------------------------------
 
-Fixed::Fixed(const Model& m, const Program& program, const Config& c, const Optimizer& o,
-             std::shared_ptr<DeviceContext> d)
+Fixed::Fixed(const Model& m, const Program& program, const Config& c, const Optimizer& o, const Communicator& world)
     : model(m),
       config(c),
       optimizer(o),
       mesh(program.mesh),
       rank(program.rank),
       non_finite(non_finite_of(c)),
-      device(std::move(d)),
+      watch(std::make_shared<DeviceWatch>(world)),
+      device(DeviceWatch::watched(watch)),
       forecast(forecast_memory(m, program, o, offload_buffers(*device, c))) {
   refuse_precision(m, c);
 }
@@ -225,27 +226,29 @@ Communication::Communication(const Fixed& fixed, const Program& program, Communi
 
 void Communication::wait_for_streams(const DeviceContext& device) const {
   for (const std::unique_ptr<Stream>& stream : streams)
-    if (stream) device.run(&gsel_device_v1::stream_wait, stream->get());
-}
-
-void Communication::end_streams(const DeviceContext& device) const noexcept {
-  const auto try_to = [](auto&& wait) {
-    try {
-      wait();
-    } catch (...) {  // why its calls failed is known
-    }
-  };
-  for (const std::unique_ptr<Stream>& stream : streams)
-    if (stream) try_to([&] { device.run(&gsel_device_v1::stream_wait, stream->get()); });
-  try_to([&] { device.wait(); });
+    if (stream) device.wait(stream->get());
 }
 
 // ---- the whole state --------------------------------------------------------------------------------------------
 
-State::~State() = default;
+// Memory is freed once no work uses it.
+State::~State() {
+  if (device->has_streams() && os::fork_generation() == comms.world().fork_generation())
+    watch->settle(*device, all_streams(), is_silent ? DeviceWatch::kShortly : watch->patience_s());
+  watch->detach();
+}
+
+std::vector<gsel_stream*> State::all_streams() const {
+  std::vector<gsel_stream*> all = params.offload_streams();
+  for (const std::unique_ptr<Stream>& stream : streams)
+    if (stream) all.push_back(stream->get());
+  if (gsel_stream* stream = messages->stream()) all.push_back(stream);
+  if (device->compute()) all.push_back(device->compute());
+  return all;
+}
 
 State::State(const Model& m, const Program& program, const Config& c, const Optimizer& o, Communicator& comm)
-    : Fixed(m, program, c, o, comm.device_context()),
+    : Fixed(m, program, c, o, comm),
       HeldMemory(*this, program),
       Runs(m, program, *this),
       Communication(*this, program, comm),

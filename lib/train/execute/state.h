@@ -23,6 +23,7 @@
 #include "train/compile/message_plan.h"
 #include "train/compile/settings.h"
 #include "train/execute/call_counts.h"
+#include "train/execute/device_watch.h"
 #include "train/execute/messages.h"
 #include "train/execute/numbers.h"
 #include "train/execute/redistribute.h"
@@ -173,7 +174,7 @@ struct InferenceRun : Run {
 // Constants.
 struct Fixed {
   Fixed(const Model& model, const Program& program, const Config& config, const Optimizer& optimizer,
-        std::shared_ptr<DeviceContext> device);
+        const Communicator& world);
 
   const Layer& layer_of(const gsel_instr& instr) const { return model.layers()[instr.layer]; }
   // A negative axis has one rank.
@@ -196,6 +197,7 @@ struct Fixed {
   const Mesh mesh;
   const int32_t rank;
   const NonFinite non_finite;
+  const std::shared_ptr<DeviceWatch> watch;
   const std::shared_ptr<DeviceContext> device;
   MemoryPartBytes forecast;
 };
@@ -238,6 +240,7 @@ struct Runs {
   Run* run = &training;  // under way, or the last one
   bool under_way = false, broken = false;
   bool broke_in_step = false;  // a training step was under way
+  bool is_silent = false;      // the device has not ended what was enqueued before the failure
   bool is_mixture = false;     // the repetition of a step has ended in the middle
   std::string lost_state;      // why the state is not whole since a load; empty: it is
 };
@@ -297,8 +300,6 @@ struct Communication {
   Communicator& axis_comm(gsel_axis axis) { return comms.axis(axis); }
   // Waits until the streams of all axes are empty.
   void wait_for_streams(const DeviceContext& device) const;
-  // After a failure: waits for each, and for the stream that computes, whatever became of the others.
-  void end_streams(const DeviceContext& device) const noexcept;
 
   AxisComms comms;
   Redistributor redistributor;
@@ -363,6 +364,8 @@ struct State : Fixed, HeldMemory, Runs, Communication, Progress {
         Communicator& comm);
   ~State();
 
+  // All streams that the runs use, of a device that has some.
+  std::vector<gsel_stream*> all_streams() const;
   std::string work_name() const;      // "layer "fc1""
   std::string where_in_step() const;  // "on rank 1, step 7"
 

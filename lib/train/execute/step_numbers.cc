@@ -42,7 +42,10 @@ bool is_norm(const gsel_instr& instr) {
 }  // namespace
 
 StepNumbers::StepNumbers(const Fixed& fixed, const HeldMemory& memory, const Program& program, bool wants_graphs)
-    : device_(fixed.device), program_(program), is_on_(!wants_graphs && is_possible(fixed, program)) {
+    : device_(fixed.device),
+      program_(program),
+      end_word_(fixed.watch->end_word()),
+      is_on_(!wants_graphs && is_possible(fixed, program)) {
   for (const gsel_instr& instr : program.step)
     if (task_of(instr.kind) == InstrTask::check) checks_.push_back(instr);
   groups_.resize(checks_.size());
@@ -57,11 +60,12 @@ void StepNumbers::make_memory(const HeldMemory& memory) {
   const uint64_t lists_at = numbers_at_ + (n_numbers() + 4) * sizeof(double);
   const uint64_t n_ends = checks_.size() * (1 + program_.buckets.size());
   on_device_ = Memory(device_, numbers_at_ + (n_numbers() + kAxes + 4) * sizeof(double));
-  on_host_ = Memory(device_, lists_at + sizeof(double*) + n_ends * sizeof(int32_t), GSEL_MEMORY_PINNED);
+  on_host_ = Memory(device_, lists_at + 2 * sizeof(double*) + n_ends * sizeof(int32_t), GSEL_MEMORY_PINNED);
   std::fill_n(reinterpret_cast<double*>(on_host_.at(numbers_at_)) + n_numbers(), 4, std::nan(""));
   weight_ = reinterpret_cast<const double**>(on_host_.at(lists_at));
-  *weight_ = read(1);
-  next_end_ = reinterpret_cast<int32_t*>(weight_ + 1);
+  weight_[0] = read(1);
+  weight_[1] = end_word_;
+  next_end_ = reinterpret_cast<int32_t*>(weight_ + 2);
   ends_of_checks_ = next_end_;
   for (size_t i = 0; i < checks_.size(); ++i) *next_end_++ = static_cast<int32_t>(i) + 1;
 }
@@ -207,13 +211,13 @@ void StepNumbers::fetch(State& s) {
                    static_cast<const void*>(number(0)), n_numbers() * sizeof(double), int32_t{GSEL_COPY_TO_HOST});
 }
 
-// The kernel reads the copy in memory of the host.
+// The kernel reads the copy in memory of the host. The second weight is 0: see DeviceWatch::end_word.
 void StepNumbers::enqueue_scale(State& s) {
   fetch(s);
   gsel_update_scale scale{};
   scale.struct_size = sizeof scale;
   scale.weights = weight_;
-  scale.n_weights = 1;
+  scale.n_weights = 2;
   scale.squares = read(2);
   scale.ends = ends_of_checks_;
   scale.n_ends = static_cast<int32_t>(checks_.size());

@@ -59,6 +59,7 @@ class StepNumbers {
 
   const std::shared_ptr<DeviceContext> device_;
   const Program& program_;
+  const double* const end_word_;
   bool is_on_ = false;
   std::vector<gsel_instr> checks_;          // NORM and OVERFLOW, in order
   std::vector<std::vector<Group>> groups_;  // by check; made in the first step

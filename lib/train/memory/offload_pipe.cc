@@ -25,14 +25,6 @@ OffloadPipe::OffloadPipe(std::shared_ptr<DeviceContext> device, Ledger& ledger, 
   for (size_t i = 0; i < kBuffers; ++i) buffers_[i].data = memory_.at(i * buffer_bytes);
 }
 
-// Copies of a step that has failed may be under way.
-OffloadPipe::~OffloadPipe() {
-  for (const Stream* stream : {&to_device_, &to_host_}) try {
-      device_->run(&gsel_device_v1::stream_wait, stream->get());
-    } catch (...) {  // why they failed is known
-    }
-}
-
 void OffloadPipe::order(gsel_stream* stream, const Event& event) const {
   device_->run(&gsel_device_v1::stream_wait_event, stream, event.get());
 }
@@ -91,8 +83,7 @@ void OffloadPipe::give_back() {
 
 void OffloadPipe::settle() {
   n_read_ = next_;
-  device_->run(&gsel_device_v1::stream_wait, to_device_.get());
-  device_->run(&gsel_device_v1::stream_wait, to_host_.get());
+  for (gsel_stream* stream : streams()) device_->wait(stream);
 }
 
 }  // namespace gsel

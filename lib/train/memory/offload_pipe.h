@@ -23,9 +23,9 @@ class OffloadPipe {
   // Bytes of a piece in a buffer, where each array begins at a multiple of kTensorAlign.
   static uint64_t bytes_of(const Piece& piece);
 
-  // buffer_bytes: at least those of each piece. The ledger and the arrays must outlive it.
+  // buffer_bytes: at least those of each piece. The ledger and the arrays must outlive it, and its streams are empty at
+  // its end.
   OffloadPipe(std::shared_ptr<DeviceContext> device, Ledger& ledger, uint64_t buffer_bytes, std::vector<Piece> pieces);
-  ~OffloadPipe();
   OffloadPipe(const OffloadPipe&) = delete;
   OffloadPipe& operator=(const OffloadPipe&) = delete;
 
@@ -38,6 +38,7 @@ class OffloadPipe {
   void record_written(Event& event) { event.record(to_host_.get()); }
   // The host waits until no array is read or written. Pieces that were not taken are read again when they are.
   void settle();
+  std::array<gsel_stream*, 2> streams() const { return {to_device_.get(), to_host_.get()}; }
 
   uint64_t bytes_in = 0, bytes_out = 0;  // so far
 

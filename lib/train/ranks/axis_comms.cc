@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "comm/device/device_backend.h"
 #include "program/optimistic.h"
 #include "program/stages.h"
 
@@ -99,6 +100,37 @@ void AxisComms::abort(std::string_view reason, int32_t about) noexcept {
 void AxisComms::throw_async_errors() {
   world_.throw_async_error();
   visit_own([](Communicator& own) { own.throw_async_error(); });
+}
+
+template <class Visit>
+void AxisComms::visit_devices(Visit&& visit) {
+  if (DeviceBackend* device = world_.device()) visit(*device);
+  visit_own([&](Communicator& own) {
+    if (DeviceBackend* device = own.device()) visit(*device);
+  });
+}
+
+void AxisComms::end_broken_work() noexcept {
+  visit_devices([](DeviceBackend& device) {
+    try {
+      device.throw_async_error();
+    } catch (...) {  // the reason is known
+    }
+  });
+}
+
+bool AxisComms::are_in_call() {
+  bool found = false;
+  visit_devices([&](DeviceBackend& device) { found = found || device.is_in_call(); });
+  return found;
+}
+
+void AxisComms::mark_end_at(double* word) {
+  visit_devices([&](DeviceBackend& device) { device.mark_end_at(word); });
+}
+
+void AxisComms::forget_word(double* word) noexcept {
+  visit_devices([&](DeviceBackend& device) { device.forget_word(word); });
 }
 
 std::optional<Error> AxisComms::error_of_world() noexcept {

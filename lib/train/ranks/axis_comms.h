@@ -33,6 +33,13 @@ class AxisComms {
   void abort(std::string_view reason, int32_t about = -1) noexcept;
   // Throws the error that broke a communicator with an accelerator after its call returned.
   void throw_async_errors();
+  // Ends the devices' work of broken communicators that no thread watches.
+  void end_broken_work() noexcept;
+  // Whether the device is in a call of one of these communicators, whose end has a timeout.
+  bool are_in_call();
+  // See DeviceBackend::mark_end_at.
+  void mark_end_at(double* word);
+  void forget_word(double* word) noexcept;
   // Error of the world, for a rank that saw the failure in a group; none if only the group is broken.
   std::optional<Error> error_of_world() noexcept;
 
@@ -42,6 +49,8 @@ class AxisComms {
   void split_axis(gsel_axis axis);
   template <class Visit>
   void visit_own(Visit&& visit);
+  template <class Visit>
+  void visit_devices(Visit&& visit);
   void warn_of_hosts();
   int32_t size(gsel_axis axis) const { return program_.mesh.size[axis]; }
 

@@ -30,6 +30,7 @@ class OffloadedSteps {
   void hold(int32_t bucket, gsel_stream* stream) const;
   // The host waits until all arrays are written.
   void settle() { pipe_->settle(); }
+  std::array<gsel_stream*, 2> streams() const { return pipe_->streams(); }
 
   uint64_t bytes_in() const { return pipe_->bytes_in; }
   uint64_t bytes_out() const { return pipe_->bytes_out; }

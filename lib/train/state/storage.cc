@@ -263,6 +263,12 @@ void ParamStorage::done_stepping(int32_t bucket) {
   if (!offloaded_steps_ || !offloaded_steps_->has(bucket)) done_with(bucket, true);
 }
 
+std::vector<gsel_stream*> ParamStorage::offload_streams() const {
+  if (!offloaded_steps_) return {};
+  const std::array<gsel_stream*, 2> streams = offloaded_steps_->streams();
+  return {streams.begin(), streams.end()};
+}
+
 uint64_t ParamStorage::offload_bytes_in() const {
   return (offload_ ? offload_->bytes_in : 0) + (offloaded_steps_ ? offloaded_steps_->bytes_in() : 0);
 }

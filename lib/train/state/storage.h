@@ -82,6 +82,8 @@ class ParamStorage {
   Stepped shard_to_step(int32_t bucket);
   void done_stepping(int32_t bucket);
   BucketShard addresses(int32_t bucket) const;
+  // On which offloaded buckets are read and written.
+  std::vector<gsel_stream*> offload_streams() const;
   // Visits each array of this rank's parameters in a bucket, to be overwritten with another rank's.
   template <class Visit>
   void rewrite_params(int32_t bucket, Visit&& visit) {

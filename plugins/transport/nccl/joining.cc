@@ -68,16 +68,38 @@ void tell_interface() {
                            taken + "; set one of them, or let both name one interface");
 }
 
+std::mutex& environment() {
+  static std::mutex the_mutex;
+  return the_mutex;
+}
+
 // Any thread.
 void tell_environment() {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(environment());
   tell_interface();
   const std::string host = variable("GSEL_HOST_ID");
   if (!host.empty() && variable("NCCL_HOSTID").empty()) setenv("NCCL_HOSTID", host.c_str(), 1);
 }
 
 }  // namespace
+
+// NCCL reads the variable once, so a program that has used NCCL before may have had another value read.
+LaunchOrder ask_for_order(const Library& nccl, int version) {
+  constexpr int kSince = 22600;
+  constexpr const char* kName = "NCCL_LAUNCH_ORDER_IMPLICIT";
+  const std::string by_events =
+      ": calls of several communicators of a trainer wait for each other by events and do not overlap";
+  if (version < kSince) return {false, "NCCL before 2.26 keeps no order of launches over communicators" + by_events};
+  const std::lock_guard lock(environment());
+  const std::string given = variable(kName);
+  if (!given.empty())
+    return atoi(given.c_str()) != 0 ? LaunchOrder{true, std::string(kName) + "=" + given}
+                                    : LaunchOrder{false, std::string(kName) + "=" + given + by_events};
+  if (nccl.was_loaded)
+    return {false, std::string(kName) + " is not set, and NCCL was loaded before it could be" + by_events};
+  setenv(kName, "1", 1);
+  return {true, std::string(kName) + "=1, set by gsel"};
+}
 
 // A failure of one rank is thrown on all.
 UniqueId agree_on_id(const Library& nccl, const gsel_join& join) {

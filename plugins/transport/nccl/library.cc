@@ -17,6 +17,10 @@ struct Loaded {
 Loaded load() {
   Loaded loaded;
   Library& nccl = loaded.library;
+  if (void* file = dlopen(kFile, RTLD_NOW | RTLD_NOLOAD)) {
+    nccl.was_loaded = true;
+    dlclose(file);
+  }
   void* file = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
   if (!file) {
     loaded.why = std::string("no NCCL: ") + dlerror() + "; set LD_LIBRARY_PATH to its folder";

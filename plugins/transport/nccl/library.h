@@ -58,7 +58,8 @@ struct Library {
   GSEL_NCCL_FUNCTIONS(GSEL_NCCL_MEMBER)
   GSEL_NCCL_LATER(GSEL_NCCL_MEMBER)
 #undef GSEL_NCCL_MEMBER
-  std::string path;  // of the file
+  std::string path;         // of the file
+  bool was_loaded = false;  // by the program, which may have used it
 };
 
 // Such as 22809; 0: unknown.

@@ -200,12 +200,10 @@ Current::~Current() {
   if (device_->leave) device_->leave(ctx_, before_);
 }
 
-gsel_link* join(const gsel_host_v1* host, const gsel_join& join) {
-  std::string why;
-  const Library* nccl = library(&why);
-  if (!nccl) fail(GSEL_ERR_NOT_FOUND, why);
-  std::unique_ptr<gsel_link> link(new gsel_link{host, nccl, join.device_table, join.device_ctx, join.rank,
-                                                join.world_size, &mutex_of(join), join.control});
+gsel_link* join(const Transport& transport, const gsel_join& join) {
+  const Library* nccl = transport.nccl;
+  std::unique_ptr<gsel_link> link(new gsel_link{transport.host, nccl, join.device_table, join.device_ctx, join.rank,
+                                                join.world_size, &mutex_of(join), &transport, join.control});
   const UniqueId id = agree_on_id(*nccl, join);
   link->family = family_of(id);
   const Current current(link->device, link->device_ctx);

@@ -20,11 +20,20 @@
 
 namespace gsel_nccl {
 
+// Whether NCCL begins the calls of a device in the order in which they were launched, over all communicators, and why.
+struct LaunchOrder {
+  bool is_kept;
+  std::string note;
+};
+// Asks NCCL for it where that is left open and not too late. joining.cc
+LaunchOrder ask_for_order(const Library& nccl, int version);
+
 // Shared by all links of a transport.
 struct Transport {
   const gsel_host_v1* host;
   const Library* nccl;
   int version;  // of NCCL
+  LaunchOrder order;
 };
 
 struct Failure {
@@ -68,6 +77,7 @@ struct gsel_link {
   int32_t rank;
   int32_t world_size;
   std::mutex* launching;  // of the device; taken before `inside`
+  const gsel_nccl::Transport* transport;
   const gsel_control_v1* control;
   std::shared_ptr<gsel_nccl::Family> family{};
   gsel_nccl::Comm comm = nullptr;
@@ -93,7 +103,7 @@ class Current {
   void* before_ = nullptr;
 };
 
-gsel_link* join(const gsel_host_v1* host, const gsel_join& join);
+gsel_link* join(const Transport& transport, const gsel_join& join);
 void leave(gsel_link* link) noexcept;
 // Aborts the communicator on a thread of its own, since NCCL may wait in the driver; does not wait for that.
 void abort(gsel_link* link) noexcept;

@@ -28,7 +28,7 @@ bool allocates(const Library& nccl) {
 gsel_status memory_alloc(void* ctx, const gsel_device_v1* device, void* device_ctx, uint64_t bytes, void** out,
                          gsel_error** err) {
   *out = nullptr;
-  const auto& [host, nccl, version] = *static_cast<Transport*>(ctx);
+  const auto& [host, nccl, version, order] = *static_cast<Transport*>(ctx);
   if (!allocates(*nccl)) return device->alloc(device_ctx, GSEL_MEMORY_DEVICE, bytes, out, err);
   try {
     const Current current(device, device_ctx);

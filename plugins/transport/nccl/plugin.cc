@@ -1,5 +1,6 @@
 // plugins/transport/nccl/plugin.cc: the transport "nccl" (gsel/transport.h): NVIDIA's collectives between GPUs, loaded
 // at run time.
+#include <gsel/log.h>
 #include <gsel/plugin.h>
 #include <gsel/transport.h>
 
@@ -19,7 +20,10 @@ gsel_status open_transport(const gsel_host_v1* host, void** out, gsel_error** er
     if (!nccl) fail(GSEL_ERR_NOT_FOUND, why);
     const int version = version_of(*nccl);
     if (version == 0) fail(GSEL_ERR_PLUGIN, nccl->path + " does not tell its version");
-    *out = new Transport{host, nccl, version};
+    auto* transport = new Transport{host, nccl, version, ask_for_order(*nccl, version)};
+    *out = transport;
+    host->log(transport->order.is_kept ? GSEL_LOG_DEBUG : GSEL_LOG_INFO, "nccl",
+              ("order of launches: " + transport->order.note).c_str());
     return GSEL_OK;
   } catch (...) {
     return failed(host, err);
@@ -55,6 +59,7 @@ gsel_status describe(void* ctx, gsel_transport_description* out, gsel_error** er
     *out = {};
     out->struct_size = size;
     out->flags = GSEL_TRANSPORT_OWN_DEVICE | GSEL_TRANSPORT_CAPTURE | in_place();
+    if (transport.order.is_kept) out->flags |= GSEL_TRANSPORT_LAUNCH_ORDER;
     out->dlpack_types = set_of(kDlCuda);
     out->version = transport.version;
     out->library = {transport.nccl->path.data(), transport.nccl->path.size()};
@@ -70,7 +75,7 @@ gsel_status link_join(void* ctx, const gsel_join* given, gsel_link** out, gsel_e
   try {
     if (!given || given->struct_size < sizeof *given || !given->device_table || !given->control)
       fail(GSEL_ERR_ARG, "nccl joins ranks that have a device; name one in gsel_comm_options.accelerator");
-    *out = join(transport.host, *given);
+    *out = join(transport, *given);
     return GSEL_OK;
   } catch (...) {
     return failed(transport.host, err);
@@ -86,6 +91,7 @@ gsel_transport_v2 make_table() {
   table.link_join = link_join;
   table.link_leave = leave;
   table.link_abort = [](gsel_link* link, const char*) { abort(link); };
+  table.link_note = [](gsel_link* link) { return link->transport->order.note.c_str(); };
   add_calls(table);
   add_memory(table);
   return table;

@@ -67,6 +67,11 @@ int take_work(Machine& machine, Stream& stream, Operation operation) {
 }
 
 void count_launch(Machine& machine, Operation& operation) {
+  const std::string hanging = setting("GSEL_FAKE_CUDA_HANGS", "");
+  const size_t colon = hanging.find(':');
+  if (operation.name == hanging.substr(0, colon) &&
+      ++machine.launches_that_may_hang == (colon == std::string::npos ? 1 : atoi(hanging.c_str() + colon + 1)))
+    operation.hangs = true;
   const std::string sticky = setting("GSEL_FAKE_CUDA_STICKY", "0");
   if (++machine.launches != atoi(sticky.c_str())) return;
   const size_t at = sticky.find(':');
@@ -95,7 +100,7 @@ EXPORT const char* fake_cuda_violation(int i) {
   return Machine::get().violations().at(static_cast<size_t>(i)).c_str();
 }
 
-// How often this thread has waited for a stream or an event.
+// How often this thread has waited for a stream or an event; looks at one record of an event are one wait.
 EXPORT int fake_cuda_waits() {
   return thread_state().waits;
 }
@@ -106,10 +111,21 @@ EXPORT int fake_cuda_unfinished(const char* begin) {
   return Machine::get().unfinished(begin);
 }
 
+// Kernels that hang end.
+EXPORT void fake_cuda_release() {
+  const std::lock_guard lock(Machine::get().mutex());
+  Machine::get().release();
+}
+
 // How often memory of a device or page-locked memory was allocated, by any thread.
 EXPORT int fake_cuda_allocations() {
   const std::lock_guard lock(Machine::get().mutex());
   return Machine::get().allocations;
+}
+// How many of these are not freed.
+EXPORT int fake_cuda_live() {
+  const std::lock_guard lock(Machine::get().mutex());
+  return Machine::get().live();
 }
 // How often this thread has called the driver or NCCL, and for how many seconds it was inside.
 EXPORT int64_t fake_cuda_entries() {

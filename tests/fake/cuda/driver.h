@@ -15,7 +15,10 @@
 namespace fake_cuda {
 
 struct ThreadState {
-  int waits = 0;  // for a stream or an event
+  int waits = 0;                     // for a stream or an event
+  const Event* looked_at = nullptr;  // last
+  uint64_t looked_record = 0;
+  int looks = 0;  // at that one, in a row
   int depth = 0;  // calls that this thread is in
   int64_t entries = 0, inside_ns = 0;
   std::vector<uintptr_t> current;

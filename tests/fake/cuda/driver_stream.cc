@@ -1,6 +1,8 @@
 // fake/cuda/driver_stream.cc: streams and events of the double of libcuda.so.1. An event belongs to a context and is
 // destroyed once; work behind a destroyed stream or event still runs.
+#include <algorithm>
 #include <deque>
+#include <utility>
 
 #include "captures.h"
 #include "driver.h"
@@ -126,7 +128,12 @@ EXPORT int cuEventSynchronize(Any handle) {
 EXPORT int cuEventQuery(Any handle) {
   return on_event(handle, [&](Machine& machine, Event& event) {
     if (breaks_capture()) return static_cast<int>(kCaptureUnsupported);
-    const bool is_reached = machine.look(event);
+    ThreadState& state = thread_state();
+    const bool is_new = std::exchange(state.looked_at, &event) != &event || state.looked_record != event.recorded;
+    state.looked_record = event.recorded;
+    state.waits += is_new;
+    state.looks = is_new ? 1 : std::min(state.looks + 1, 64);
+    const bool is_reached = machine.look(event, state.looks);
     return ended() ? ended() : is_reached ? static_cast<int>(kOk) : static_cast<int>(kNotReady);
   });
 }

@@ -126,7 +126,16 @@ bool Machine::is_ready(const Stream& stream) const {
   if (stream.queue.empty()) return false;
   const Operation& head = stream.queue.front();
   if (head.joint) return head.joint->can_go();
+  if (hangs(stream)) return false;
   return !head.awaits || head.awaits->reached >= head.record;
+}
+
+bool Machine::hangs(const Stream& stream) const {
+  return !is_released_ && !stream.queue.empty() && stream.queue.front().hangs;
+}
+
+void Machine::release() {
+  is_released_ = true;
 }
 
 void Machine::run_head(Stream& stream) {
@@ -157,6 +166,7 @@ Stream* Machine::who_lets_go_on(Stream& stream, Seen& seen) {
   if (is_ready(stream)) return &stream;
   const Operation& head = stream.queue.front();
   if (head.awaits) return who_leads_to(*head.awaits, head.record, seen);
+  if (!head.joint) return nullptr;
   for (Stream* other : head.joint->awaited())
     if (Stream* found = who_lets_go_on(*other, seen)) return found;
   return nullptr;
@@ -193,10 +203,16 @@ Stream* Machine::pick(Stream* wanted) {
   return wanted;
 }
 
-void Machine::run_until(const std::function<bool()>& done, const std::function<Stream*()>& wanted) {
+// Where a kernel hangs on the device of what is waited for, that is for good.
+void Machine::run_until(uintptr_t context, const std::function<bool()>& done, const std::function<Stream*()>& wanted) {
   while (!done()) {
     if (Stream* stream = pick(wanted())) {
       run_head(*stream);
+    } else if (std::ranges::any_of(streams_,
+                                   [&](const auto& s) { return s.second.context == context && hangs(s.second); })) {
+      fprintf(stderr, "fake cuda: a call waits without an end for a device on which a kernel does not end\n");
+      fflush(nullptr);
+      abort();
     } else if (waits_for_others()) {
       mutex_.unlock();
       usleep(50);
@@ -209,7 +225,8 @@ void Machine::run_until(const std::function<bool()>& done, const std::function<S
 }
 
 void Machine::finish(Stream& stream) {
-  run_until([&] { return stream.queue.empty(); }, [&] { return who_lets_go_on(stream); });
+  run_until(
+      stream.context, [&] { return stream.queue.empty(); }, [&] { return who_lets_go_on(stream); });
   has_waited(stream.clock);
 }
 
@@ -220,14 +237,17 @@ void Machine::finish_device(uintptr_t context) {
 
 void Machine::finish(Event& event) {
   const uint64_t record = event.recorded;
-  run_until([&] { return event.reached >= record; }, [&] { return who_leads_to(event, record); });
+  run_until(
+      event.context, [&] { return event.reached >= record; }, [&] { return who_leads_to(event, record); });
   has_waited(event.clock);
 }
 
 // Work goes on a little at each look, or nobody who looks would ever see the end.
-bool Machine::look(Event& event) {
-  if (event.reached < event.recorded) {
-    if (Stream* stream = pick(who_leads_to(event, event.recorded))) run_head(*stream);
+bool Machine::look(Event& event, int most) {
+  for (int turn = 0; turn < most && event.reached < event.recorded; ++turn) {
+    Stream* stream = pick(who_leads_to(event, event.recorded));
+    if (!stream) break;
+    run_head(*stream);
   }
   if (event.reached < event.recorded) return false;
   has_waited(event.clock);

@@ -13,6 +13,8 @@
 //   GSEL_FAKE_CUDA_LACKS   names that the driver does not have, separated by commas
 //   GSEL_FAKE_CUDA_OOM     number of the allocation that finds no memory, from 1
 //   GSEL_FAKE_CUDA_STICKY  number of the kernel launch that ends CUDA in this process, from 1; "2:710" with that error
+//   GSEL_FAKE_CUDA_HANGS   a kernel that never ends, at its first launch; "name:2" at its second. A call that waits for
+//                          it without an end ends the process. fake_cuda_release lets such kernels end
 //   GSEL_FAKE_CUDA_IMAGE   error of loading kernels: 209 (no image for this GPU), 222 (PTX newer than the driver)
 //   GSEL_FAKE_CUDA_REUSE   1: freed addresses are given out again, the last one first
 //   GSEL_FAKE_CUDA_PEERS   none: no device reaches another one's memory
@@ -101,6 +103,7 @@ struct Operation {
   uint64_t record = 0;  // that is recorded or awaited
   std::shared_ptr<Joint> joint;
   bool is_kernel = false;  // of cuLaunchKernel
+  bool hangs = false;      // until all such work is released
 };
 
 struct Stream {
@@ -148,6 +151,7 @@ class Machine {
   const Allocation* find(uintptr_t address) const;
   bool is_of_host(uintptr_t address) const;  // and not page-locked
   uint64_t free_bytes() const;
+  int live() const;  // allocations that are not freed
   // Where work finds memory of the device; other memory is where it is.
   void* here(const void* memory) const;
   // Whether devices reach each other's memory.
@@ -178,8 +182,9 @@ class Machine {
   void finish(Stream& stream);
   void finish(Event& event);
   void finish_device(uintptr_t context);
-  bool look(Event& event);
-  bool nudge(Stream* stream);  // one step towards its end; whether there was one
+  void release();                                  // kernels that hang
+  bool look(Event& event, int most);               // operations that go on meanwhile
+  bool nudge(Stream* stream);                      // one step towards its end; whether there was one
   int unfinished(const std::string& begin) const;  // operations whose name begins like this
 
   // What went wrong, a line each; since the start of the process.
@@ -188,7 +193,7 @@ class Machine {
   // Text of the first violation that no call has returned as an error yet; empty: none.
   std::string take_violation();
 
-  int allocations = 0, launches = 0;
+  int allocations = 0, launches = 0, launches_that_may_hang = 0;
 
  private:
   Machine();
@@ -201,7 +206,8 @@ class Machine {
   Stream* who_lets_go_on(Stream& stream);
   bool waits_for_others() const;
   Stream* pick(Stream* wanted);
-  void run_until(const std::function<bool()>& done, const std::function<Stream*()>& wanted);
+  bool hangs(const Stream& stream) const;
+  void run_until(uintptr_t context, const std::function<bool()>& done, const std::function<Stream*()>& wanted);
   Clock& host();
   void has_waited(const Clock& clock);
   void check_access(const Stream& stream, const Operation& operation);
@@ -226,6 +232,7 @@ class Machine {
   std::map<uintptr_t, Stream> streams_;  // by number; default streams by context
   std::vector<std::map<uintptr_t, Stream>::node_type> gone_streams_;
   int next_stream_ = 1;
+  bool is_released_ = false;
   Clock waited_;  // by any thread
   std::mt19937_64 random_;
   std::vector<std::string> violations_;

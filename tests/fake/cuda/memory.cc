@@ -166,6 +166,10 @@ bool Machine::may_access(uintptr_t at, uint64_t bytes, int device) const {
   return true;
 }
 
+int Machine::live() const {
+  return static_cast<int>(std::ranges::count_if(allocations_, [](const auto& a) { return !a.second.freed; }));
+}
+
 uint64_t Machine::free_bytes() const {
   return kArena - used_ > kGuard ? kArena - used_ - kGuard : 0;
 }

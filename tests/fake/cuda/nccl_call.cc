@@ -16,6 +16,7 @@ using namespace fake_nccl;
 namespace {
 
 int n_calls;
+int most_messages;
 thread_local int depth;
 thread_local int group_result;
 thread_local std::vector<Call> group;
@@ -46,6 +47,7 @@ int ready(Comm& comm) {
 int launch(std::unique_lock<std::recursive_mutex>& lock) {
   if (group.empty()) return kSuccess;
   const auto job = std::make_shared<Job>();
+  most_messages = std::max(most_messages, static_cast<int>(std::ranges::count_if(group, &Call::is_message)));
   job->calls = std::exchange(group, {});
   job->polls = number_in("GSEL_FAKE_NCCL_POLLS", 3);
   const bool is_blocking = job->calls[0].comm->is_blocking;
@@ -129,6 +131,12 @@ bool is_rank(const Call& call, int rank) {
 }
 
 }  // namespace
+
+// What tests ask: the most messages of one launch so far.
+EXPORT int fake_nccl_most_messages() {
+  const std::lock_guard lock(Machine::get().mutex());
+  return most_messages;
+}
 
 EXPORT int ncclGroupStart() {
   ++depth;

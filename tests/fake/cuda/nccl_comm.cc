@@ -8,6 +8,12 @@
 //   GSEL_FAKE_NCCL_POLLS     how often a communicator says that it is in progress (3)
 //   GSEL_FAKE_NCCL_POLL_US   how long ncclCommGetAsyncError takes while it is (20)
 //   GSEL_FAKE_NCCL_ABORT_MS  how long ncclCommAbort takes at least; "hang": it never returns
+//   GSEL_FAKE_NCCL_ORDER     "asked": a device begins its calls in the order of their launches if
+//                            NCCL_LAUNCH_ORDER_IMPLICIT says so, and else in another one; "none": in another one; not
+//                            set: in that order
+//   GSEL_FAKE_NCCL_ABORTED   "untouched": calls of a communicator that is aborted leave their buffers as they were;
+//   else
+//                            they write what is no result
 //   GSEL_FAKE_NCCL_DEATHS    "told": the death of another process is a remote error, as over a network; else it is not
 //                            noticed, as over NVLink
 //

@@ -90,7 +90,8 @@ class Inside {
 };
 
 // What one communicator enqueues at a time: one call, or those of a group. Communication of one device runs in the
-// order in which it was enqueued there, over all communicators, as if the device had room for no more.
+// order in which it was enqueued there, over all communicators, as if the device had room for no more; or, as
+// GSEL_FAKE_NCCL_ORDER says, in another one.
 class Node : public fake_cuda::Joint {
  public:
   Node(fake_cuda::Stream* stream, Comm* comm, uint64_t unit) : stream_(stream), comm_(comm), unit_(unit) {}
@@ -106,18 +107,22 @@ class Node : public fake_cuda::Joint {
 
  private:
   bool is_turn() const;
+  const Node* whose_turn() const;
+  bool is_at_head() const;
   Post& post_of(const Call& call) const;
   bool can_post(const Call& call) const;
   void post(const Call& call);
   void check_reach(const Call& call) const;
   bool is_ready(const Call& call) const;
   void finish(const Call& call) const;
+  void spoil() const;
   std::vector<int> peers(const Call& call) const;  // that the call waits for
 
   fake_cuda::Stream* stream_;
   Comm* comm_;
   uint64_t unit_;
   std::vector<Call> calls_;  // that have not ended
+  bool has_begun_ = false;
 };
 
 std::deque<Comm>& all_comms();  // of this process; streams may still hold what one enqueued that is gone

@@ -100,13 +100,35 @@ void Node::add(Call call) {
   calls_.push_back(std::move(call));
 }
 
-// A device runs one launch at a time, in order.
-bool Node::is_turn() const {
+// Since 2.26, if it is asked for. Without it a device still runs one launch at a time.
+static bool keeps_order() {
+  const std::string order = text_in("GSEL_FAKE_NCCL_ORDER");
+  if (order.empty()) return true;
+  return order == "asked" && number_in("GSEL_FAKE_NCCL_VERSION", 22809) >= 22600 &&
+         number_in("NCCL_LAUNCH_ORDER_IMPLICIT", 0) != 0;
+}
+
+bool Node::is_at_head() const {
+  return !stream_->queue.empty() && stream_->queue.front().joint.get() == this;
+}
+
+// The launch that the device runs, or that it runs next: without an order the first that streams have come to on a
+// device of an even number, the last on others.
+const Node* Node::whose_turn() const {
+  const Node* next = nullptr;
+  const bool is_kept = keeps_order();
   for (const Node* node : launched()) {
-    if (node->unit_ == unit_) return true;
-    if (node->device() == device() && !node->comm_->is_aborted) return false;
+    if (node->device() != device() || node->comm_->is_aborted) continue;
+    if (is_kept || node->has_begun_) return node;
+    if (node->is_at_head() && (!next || fake_cuda::device_of(device()) % 2 != 0)) next = node;
   }
-  return true;
+  return next;
+}
+
+// A device runs one launch at a time; calls of one group are one.
+bool Node::is_turn() const {
+  const Node* node = whose_turn();
+  return !node || node->unit_ == unit_;
 }
 
 Post& Node::post_of(const Call& call) const {
@@ -202,11 +224,22 @@ bool Node::can_go() const {
   return std::ranges::any_of(calls_, [&](const Call& call) { return is_ready(call) || (can_post(call) && is_turn()); });
 }
 
-// The kernel of an aborted communicator ends when it begins.
+// What calls that have not ended leave where they receive: numbers that are finite and not 0.
+void Node::spoil() const {
+  if (text_in("GSEL_FAKE_NCCL_ABORTED") == "untouched") return;
+  for (const Call& call : calls_)
+    if (call.recv_bytes && Machine::get().find(reinterpret_cast<uintptr_t>(call.recv)))
+      memset(Machine::get().here(call.recv), 0x3f, call.recv_bytes);
+}
+
+// The kernel of an aborted communicator ends when it begins, and may have written.
 bool Node::go() {
-  if (comm_->is_aborted) return true;
+  if (comm_->is_aborted) {
+    spoil();
+    return true;
+  }
   for (Call& call : calls_)
-    if (can_post(call) && is_turn()) post(call), call.is_posted = true;
+    if (can_post(call) && is_turn()) post(call), call.is_posted = has_begun_ = true;
   std::erase_if(calls_, [&](const Call& call) { return is_ready(call) && (finish(call), true); });
   return calls_.empty();
 }
@@ -220,11 +253,7 @@ std::vector<int> Node::peers(const Call& call) const {
 
 std::vector<fake_cuda::Stream*> Node::awaited() const {
   std::vector<fake_cuda::Stream*> streams;
-  if (!is_turn())
-    for (const Node* node : launched()) {
-      if (node == this) break;
-      if (node->device() == device()) return {node->stream_};
-    }
+  if (!is_turn()) return {whose_turn()->stream_};
   for (const Call& call : calls_)
     for (const int q : peers(call)) {
       if (q == comm_->rank) continue;

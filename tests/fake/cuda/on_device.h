@@ -9,6 +9,7 @@
 #include "fake/cuda/program.h"
 
 static const char* on_transport; /* of communicators joined from here on; NULL: memory of the host */
+static uint32_t on_flags;        /* GSEL_COMM_* of such communicators */
 static int on_card = -1;         /* the device of every rank; -1: that of its number */
 static __thread gpu own_gpu;     /* of the rank that this thread is */
 static __thread int own_world;   /* ranks of its communicator */
@@ -262,6 +263,7 @@ gsel_status gsel_comm_init(const gsel_comm_options* given, gsel_comm** out, gsel
   const int shares = cuda.n_devices > 0 && given->world_size > cuda.n_devices; /* which NCCL refuses */
   gsel_comm_options options = *given;
   options.accelerator = gsel_str_from(accelerator);
+  options.flags |= on_flags;
   options.transport = gsel_str_from(shares ? "host" : on_transport);
   return init(&options, out, err);
 }

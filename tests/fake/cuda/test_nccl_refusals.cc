@@ -75,10 +75,50 @@ void test_a_message_without_its_other_side_waits(void**) {
   });
 }
 
-// Two communicators of the same ranks, each on a stream of its own.
+// Both ranks send before they receive. A send waits for its receive, and a stream for its head; in a group both go on.
+void test_ranks_that_both_send_first_wait_for_each_other(void**) {
+  for (const bool in_group : {false, true})
+    expect_ranks({}, 2, 0, in_group ? "passed" : "stuck", [=](Shared& all, int r) {
+      Rank rank(all, r, 2);
+      float *from = rank.memory({1}), *to = rank.memory({0});
+      const auto send = [&] { rank.d.ncclSend(from, 1, kFloat32, 1 - r, rank.comm, rank.stream); };
+      const auto receive = [&] { rank.d.ncclRecv(to, 1, kFloat32, 1 - r, rank.comm, rank.stream); };
+      rank.d.ncclGroupStart();  // connects them
+      send(), receive();
+      rank.d.ncclGroupEnd();
+      rank.settle();
+      rank.wait();
+      if (in_group) rank.d.ncclGroupStart();
+      send();
+      if (!in_group) rank.settle();
+      receive();
+      if (in_group) rank.d.ncclGroupEnd();
+      rank.settle();
+      fprintf(stderr, is_stuck(rank) ? "stuck" : "passed");
+      ++all.step;
+      while (all.step < 2) usleep(1000);
+    });
+}
+
+// Two communicators of the same ranks, each on a stream of its own. The order of launches is kept where it is asked
+// for, and NCCL has it.
 void test_two_communicators_in_opposite_order_wait_for_each_other(void**) {
-  for (const bool alike : {true, false})
-    expect_ranks({}, 2, 0, alike ? "passed" : "stuck", [=](Shared& all, int r) {
+  struct {
+    bool alike;
+    Settings settings;
+    const char* expected;
+  } const rows[] = {
+      {true, {}, "passed"},
+      {false, {}, "stuck"},
+      {true, {{"GSEL_FAKE_NCCL_ORDER", "none"}}, "stuck"},
+      {true, {{"GSEL_FAKE_NCCL_ORDER", "asked"}}, "stuck"},
+      {true, {{"GSEL_FAKE_NCCL_ORDER", "asked"}, {"NCCL_LAUNCH_ORDER_IMPLICIT", "1"}}, "passed"},
+      {true,
+       {{"GSEL_FAKE_NCCL_ORDER", "asked"}, {"NCCL_LAUNCH_ORDER_IMPLICIT", "1"}, {"GSEL_FAKE_NCCL_VERSION", "22506"}},
+       "stuck"},
+  };
+  for (const auto& row : rows)
+    expect_ranks(row.settings, 2, 0, row.expected, [&row](Shared& all, int r) {
       Rank first(all, r, 2);
       Shared* more = &all + 1;
       Rank second(*more, r, 2);
@@ -88,15 +128,20 @@ void test_two_communicators_in_opposite_order_wait_for_each_other(void**) {
         rank->settle();
         rank->wait();
       }
-      const bool swaps = !alike && r == 1;
+      ++all.step;  // until nobody waits for a rank any more: streams go on meanwhile
+      while (all.step < 2) usleep(1000);
+      usleep(50000);
+      const bool swaps = !row.alike && r == 1;
       for (const bool is_second : {swaps, !swaps}) {
         Rank& rank = is_second ? second : first;
         rank.allreduce(is_second ? other : at, 1);
         rank.settle();
       }
+      ++all.step;
+      while (all.step < 4) usleep(1000);
       fprintf(stderr, is_stuck(first) ? "stuck" : "passed");
       ++all.step;
-      while (all.step < 2) usleep(1000);
+      while (all.step < 6) usleep(1000);
     });
 }
 
@@ -216,6 +261,7 @@ int main() {
       cmocka_unit_test(test_two_ranks_of_one_device_are_refused),
       cmocka_unit_test(test_calls_that_do_not_match_wait_until_an_abort),
       cmocka_unit_test(test_a_message_without_its_other_side_waits),
+      cmocka_unit_test(test_ranks_that_both_send_first_wait_for_each_other),
       cmocka_unit_test(test_two_communicators_in_opposite_order_wait_for_each_other),
       cmocka_unit_test(test_memory_is_registered_everywhere_or_nowhere),
       cmocka_unit_test(test_memory_is_reached_by_the_devices_of_the_process),

@@ -184,7 +184,7 @@ static void has_no_memory(rank_run* run) {
   rank_run own = *run;
   own.user = &t;
   on_transport = "nccl";
-  if (run->rank == 1) setenv("GSEL_FAKE_CUDA_OOM", "6", 1);
+  if (run->rank == 1) setenv("GSEL_FAKE_CUDA_OOM", "9", 1);
   const gsel_status status = open_session(&own, &s, &err);
   rank_fails(run, status, err, run->rank == 1 ? GSEL_ERR_NOMEM : GSEL_ERR_PEER,
              run->rank == 1 ? "device memory" : "rank 1", -1);

@@ -52,6 +52,13 @@ static void alone(void** state) {
   equal_one_rank(&(struct trials){"nccl", "", "", 4, 3, 3, "", 0});
   equal_one_rank(&(struct trials){"nccl", "", "", 7, 2, 2, "", 1});
 }
+/* Receives and sends that are launched one after the other are one launch of NCCL. */
+static void messages_are_launched_together(void** state) {
+  (void)state;
+  if (is_on_card()) skip(); /* NCCL does not tell */
+  void* nccl = module("fake_libnccl.so");
+  assert_true(((int (*)(void))dlsym(nccl, "fake_nccl_most_messages"))() > 1);
+}
 static void through_host_memory(void** state) {
   (void)state, equal_one_rank(&(struct trials){"host", "", "", 4, 3, 3, "", 1});
 }
@@ -141,6 +148,7 @@ static void pipelines_without_a_trainer(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(alone),
+      cmocka_unit_test(messages_are_launched_together),
       cmocka_unit_test(through_host_memory),
       cmocka_unit_test(with_a_data_axis),
       cmocka_unit_test(with_what_a_step_may_have),
