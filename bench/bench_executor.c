@@ -1,11 +1,12 @@
 /* bench_executor.c [ACCELERATOR [STRATEGY [STEPS [GRAPH]]]]: host time of the executor for an instruction. The model is
  * a chain of layers whose callbacks do nothing, so what is left of a step is gsel's own. ACCELERATOR: "cuda" for a
- * device; without one the host. STRATEGY: lines of gsel.toml, with threads as two ranks where they name an axis. GRAPH:
- * "on" for steps that are launched as graphs.
+ * device; without one the host. STRATEGY: lines of gsel.toml, with threads as two ranks where they name an axis. On the
+ * tensor axis every second layer has columns of its parameter and the others rows, on the context axis each layer works
+ * by position. GRAPH: "on" for steps that are launched as graphs.
  *
  * The time in callbacks, and the time that a rank waits for others, are taken off. On the double of CUDA's driver
- * (tests/fake/cuda) so is the time inside the double, which runs kernels on the host. On a card it stays: there the
- * driver's calls are what a launch costs. Prints rows of a table. */
+ * (tests/fake/cuda) it is processor time of the rank's thread, without that inside the double, which runs kernels on
+ * the host. On a card the driver's calls stay: they are what a launch costs. Prints rows of a table. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <gsel/gsel.h>
@@ -16,7 +17,7 @@
 
 #include "clock_check.h"
 
-enum { LAYERS = 24, WIDTH = 16, SAMPLES = 1, MOST_STEPS = 400, MOST_RANKS = 2 };
+enum { LAYERS = 24, INPUT = LAYERS + 3, WIDTH = 16, SAMPLES = 1, MOST_STEPS = 400, MOST_RANKS = 2 };
 
 /* ---- the driver, as the loss's callback uses it ---- */
 
@@ -27,7 +28,7 @@ static struct {
   int (*alloc)(uint64_t* memory, size_t bytes);
   int (*copy)(uint64_t dst, uint64_t src, size_t bytes, void* stream);
   int (*synchronize)(void* stream);
-  double (*inside)(void); /* of the double alone: seconds that this thread was inside the driver */
+  double (*inside)(void); /* of the double alone: processor seconds of this thread inside the driver */
   int64_t (*calls)(void); /* how often */
 } cuda;
 
@@ -49,7 +50,7 @@ static int load_driver(void) {
   find(library, "cuMemAlloc_v2", &cuda.alloc, 1);
   find(library, "cuMemcpyAsync", &cuda.copy, 1);
   find(library, "cuStreamSynchronize", &cuda.synchronize, 1);
-  find(library, "fake_cuda_seconds", &cuda.inside, 0);
+  find(library, "fake_cuda_processor_seconds", &cuda.inside, 0);
   find(library, "fake_cuda_entries", &cuda.calls, 0);
   return 1;
 }
@@ -63,7 +64,7 @@ struct rank {
   void* context;
   uint64_t loss; /* memory of the device: 0 and 1 */
   double seconds[MOST_STEPS], plain[MOST_STEPS];
-  double calls;
+  double calls, clock_seconds;
   int32_t instructions;
 };
 
@@ -80,10 +81,10 @@ static gsel_status zeros(const gsel_call* call, void* user_data) {
       memset(call->d_params[i].data, 0, (size_t)call->d_params[i].n_elems * sizeof(float));
   return GSEL_OK;
 }
-/* The model has no input. */
+/* Of what is divided on the context axis; else the model has no input. */
 static gsel_status no_data(const gsel_data_request* request, void* user_data) {
   (void)request, (void)user_data;
-  return GSEL_ERR_INTERNAL;
+  return GSEL_OK;
 }
 static gsel_status end_forward(const gsel_call* call, void* user_data) {
   const struct rank* r = user_data;
@@ -101,7 +102,11 @@ static gsel_status end_forward(const gsel_call* call, void* user_data) {
 
 /* ---- the model: source, layers, loss ---- */
 
-static void add_value(gsel_model* model, const char* name, int64_t width) {
+static int is_divided_by(const struct rank* r, const char* section) {
+  return strstr(r->strategy, section) != NULL;
+}
+
+static void add_value(const struct rank* r, gsel_model* model, const char* name, int64_t width, int number) {
   gsel_error* err = NULL;
   gsel_value_options value = GSEL_VALUE_OPTIONS_INIT;
   value.name = gsel_str_from(name);
@@ -109,6 +114,11 @@ static void add_value(gsel_model* model, const char* name, int64_t width) {
   value.n_dims = width > 0;
   value.dtype = width > 0 ? GSEL_F32 : GSEL_F64;
   value.flags = width > 0 ? 0 : GSEL_VALUE_SCALAR;
+  if (width > 0 && is_divided_by(r, "[strategy.context]")) value.sequence_dim = 1;
+  if (width > 0 && number > 0 && number < INPUT && is_divided_by(r, "[strategy.tensor]"))
+    value.placement = number % 2 ? GSEL_PLACEMENT_SHARD : GSEL_PLACEMENT_PARTIAL;
+  if (value.placement == GSEL_PLACEMENT_SHARD) value.shard_dim = 1;
+  if (number == INPUT) value.flags = GSEL_VALUE_INPUT;
   check(gsel_model_add_value(model, &value, NULL, &err), &err);
 }
 
@@ -124,25 +134,29 @@ static gsel_model* describe(struct rank* r) {
     param.name = gsel_str_from(name);
     param.dims = &width;
     param.n_dims = 1;
+    if (i > 0 && is_divided_by(r, "[strategy.tensor]")) param.shard = GSEL_SHARD_DIM;
     check(gsel_model_add_param(model, &param, NULL, &err), &err);
     snprintf(name, sizeof name, "x%d", i);
-    add_value(model, name, width);
+    add_value(r, model, name, width, i);
   }
-  add_value(model, "loss", 0);
-  add_value(model, "weight", 0);
+  add_value(r, model, "loss", 0, 0);
+  add_value(r, model, "weight", 0, 0);
+  const int has_input = is_divided_by(r, "[strategy.context]");
+  if (has_input) add_value(r, model, "input", width, INPUT);
   for (int32_t l = 0; l <= LAYERS + 1; ++l) {
-    const int32_t in = l - 1, out[] = {l, l + 1};
+    const int32_t in = l > 0 ? l - 1 : INPUT, out[] = {l, l + 1};
     const int is_source = l == 0, is_loss = l == LAYERS + 1;
     gsel_layer_options layer = GSEL_LAYER_OPTIONS_INIT;
     snprintf(name, sizeof name, "layer%d", (int)l);
     layer.name = gsel_str_from(name);
     layer.inputs = &in;
-    layer.n_inputs = !is_source;
+    layer.n_inputs = !is_source || has_input;
     layer.outputs = out;
     layer.n_outputs = is_loss ? 2 : 1;
     layer.params = &l;
     layer.n_params = !is_loss;
     layer.flags = is_loss ? GSEL_LAYER_LOSS : 0;
+    if (is_divided_by(r, "[strategy.context]")) layer.flags |= GSEL_LAYER_POSITIONWISE;
     layer.forward = is_loss ? end_forward : nothing;
     layer.backward_input = is_source ? NULL : nothing;
     layer.backward_weight = is_loss ? NULL : zeros;
@@ -161,7 +175,7 @@ static gsel_trainer* open_trainer(struct rank* r, gsel_comm* comm, gsel_model* m
   snprintf(text, sizeof text,
            "%s\n[train]\noptimizer = \"sgd\"\nlearning_rate = 0.1\nbatch = %d\nmicrobatch = %d\nnon_finite = \"off\"\n"
            "graph = \"%s\"\n",
-           r->strategy, 4 * SAMPLES * r->ranks, SAMPLES, r->graph);
+           r->strategy, 4 * SAMPLES * (is_divided_by(r, "[strategy.data]") ? r->ranks : 1), SAMPLES, r->graph);
   check(gsel_config_parse(gsel_str_from(text), gsel_str_from("bench_executor.c"), &config, &err), &err);
   options.config = config;
   options.data = no_data;
@@ -181,17 +195,32 @@ static void open_device(struct rank* r) {
   cuda.pop(&(void*){NULL});
 }
 
+static double processor_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Of reading that clock, which the double does at each end of a call: half of each is outside. */
+static double clock_seconds(void) {
+  enum { READS = 1000 };
+  const double begin = processor_seconds();
+  for (int i = 0; i < READS; ++i) (void)processor_seconds();
+  return (processor_seconds() - begin) / READS;
+}
+
 static void one_step(struct rank* r, gsel_trainer* trainer, int i) {
   gsel_error* err = NULL;
   gsel_step_report report = GSEL_STEP_REPORT_INIT;
-  const double inside = cuda.inside ? cuda.inside() : 0;
+  const double inside = cuda.inside ? cuda.inside() : 0, worked = processor_seconds();
   const int64_t calls = cuda.calls ? cuda.calls() : 0;
   const double begin = now();
   check(gsel_trainer_step(trainer, &report, &err), &err);
-  const double seconds = now() - begin;
+  const double seconds = now() - begin, work = processor_seconds() - worked;
   if (i < 0) return;
   r->plain[i] = seconds;
-  r->seconds[i] = seconds - report.compute_s - report.exposed_comm_s - (cuda.inside ? cuda.inside() - inside : 0);
+  r->seconds[i] = cuda.inside ? work - (cuda.inside() - inside) - (double)(cuda.calls() - calls) * r->clock_seconds
+                              : seconds - report.compute_s - report.exposed_comm_s;
   if (cuda.calls) r->calls = (double)(cuda.calls() - calls);
 }
 
@@ -211,6 +240,7 @@ static void* run_rank(void* argument) {
   gsel_model* model = describe(r);
   gsel_trainer* trainer = open_trainer(r, comm, model);
   r->instructions = gsel_program_length(gsel_trainer_program(trainer));
+  r->clock_seconds = clock_seconds();
   for (int i = -r->steps / 10 - 1; i < r->steps; ++i) one_step(r, trainer, i);
   gsel_trainer_free(trainer);
   gsel_model_free(model);

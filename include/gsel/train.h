@@ -225,14 +225,15 @@ GSEL_API gsel_status gsel_trainer_report(const gsel_trainer *trainer, gsel_step_
  *   first_sample  global id of the batch's first sample
  *   data          fills the inputs; NULL: the trainer's
  *   report        loss, loss_sum, weight, times and bytes; may be NULL. gsel_trainer_report still returns the last step
- * Errors: those of gsel_trainer_step; GSEL_ERR_MODEL if the loss weights of all ranks sum to 0, as without samples:
- * nothing is broken. Since 0.1. */
+ * Errors: those of gsel_trainer_step. Nothing is broken by GSEL_ERR_MODEL: the loss weights of all ranks sum to 0, as
+ * without samples; nor by GSEL_ERR_NOMEM, with GSEL_ERR_PEER on other ranks: a rank lacks memory for an arena that is
+ * larger than a step's. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_evaluate(gsel_trainer *trainer, int64_t first_sample, gsel_data_fn data,
                                            void *user_data, gsel_step_report *report, gsel_error **err);
 
 /* Begins an evaluation in pull mode. gsel_trainer_next_work then hands out its work until GSEL_WORK_DONE. The next call
  * of gsel_trainer_report, but no later one, returns the report of the evaluation, unless a step has begun by then.
- * GSEL_ERR_STATE while a step is in progress. Since 0.1. */
+ * GSEL_ERR_STATE while a step is in progress; GSEL_ERR_NOMEM and GSEL_ERR_PEER as gsel_trainer_evaluate. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_begin_evaluation(gsel_trainer *trainer, int64_t first_sample, gsel_error **err);
 
 /* Returns 1 if this rank has every parameter whole and exact between steps. Returns 0 otherwise: then

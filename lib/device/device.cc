@@ -206,6 +206,15 @@ gsel_device_description DeviceContext::describe() const {
   return description;
 }
 
+std::string DeviceContext::failure() const {
+  try {
+    describe();
+    return {};
+  } catch (...) {
+    return current_error().message();
+  }
+}
+
 std::shared_ptr<DeviceContext> DeviceContext::open_host() {
   return std::make_shared<DeviceContext>(host_device_table(), 0);
 }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -45,6 +46,8 @@ class DeviceContext {
   static std::shared_ptr<DeviceContext> open_host();
 
   gsel_device_description describe() const;
+  // What the device answers when it is asked for something small, for errors of others that used it. Empty: it works.
+  std::string failure() const;
 
   const gsel_device_v1& table() const { return table_; }
   void* ctx() const { return opened_->ctx; }

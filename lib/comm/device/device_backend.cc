@@ -94,8 +94,15 @@ void DeviceBackend::look_for_failures() {
     link_->throw_error();
   } catch (const Error& error) {
     await_cause(error);
-    if (!control_.is_broken()) control_.break_with(error);
+    if (!control_.is_broken()) control_.break_with(with_device(error));
   }
+}
+
+// A transport has one result for all failures of the device, so the device itself is asked.
+Error DeviceBackend::with_device(const Error& error) const {
+  const std::string failure = error.code() == GSEL_ERR_DEVICE ? accelerator_->device->failure() : "";
+  if (failure.empty()) return error;
+  return Error(GSEL_ERR_DEVICE, fmt::format("{}; {}", error.message(), failure));
 }
 
 // Waits for the control to find the rank that caused an error of the transport.

@@ -98,6 +98,7 @@ class DeviceBackend final : public Backend {
   void end_work() noexcept;
   void look_for_failures();
   void await_cause(const Error& error) const;
+  Error with_device(const Error& error) const;
   void drain() noexcept;
   void finish_calls() noexcept;
   void require(const char* function) const { require_own_process(fork_generation_, function); }

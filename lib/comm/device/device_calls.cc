@@ -267,12 +267,12 @@ void DeviceBackend::enqueue_together(std::span<const Enqueued> calls) {
   try {
     throw_if_failed(status, err);
   } catch (...) {  // the other ranks have made this call or wait for it
-    const Error error = current_error();
+    const Error error = first.with_device(current_error());
     for (const auto& [backend, own] : streams) backend->clock_.drop();
     first.await_cause(error);
     for (const Enqueued& c : calls) c.backend->control_.throw_break_reason();
     for (const Enqueued& c : calls) c.backend->control_.break_with(error);
-    throw;
+    throw Error(error);
   }
   const std::string text =
       calls.size() == 1 ? text_of(calls[0].call) : text_of(calls[0].call) + " and the calls of its group";

@@ -1,14 +1,20 @@
 // comm/device/through_host.cc: see through_host.h.
 #include "comm/device/through_host.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "base/align.h"
+#include "base/os.h"
 #include "comm/call/check.h"
 #include "comm/call/collective.h"
 
 namespace gsel {
 namespace {
+
+constexpr int64_t kCopyPatienceNs = 5'000'000'000;
+constexpr useconds_t kLookUs = 20;
 
 // Offsets of send and recv of a call in host memory: with the same distance as on the device if they overlap, else one
 // after the other.
@@ -34,6 +40,42 @@ bool keeps_parts(gsel_collective_kind kind) {
 
 }  // namespace
 
+// Copies that do not end, such as those behind work that nobody has aborted, keep their memory.
+ThroughHost::~ThroughHost() {
+  const int64_t end = os::now_ns() + kCopyPatienceNs;
+  for (Spare& spare : spare_)
+    if (!ends(spare.idle, end)) new Memory(std::move(spare.memory));
+}
+
+bool ThroughHost::ends(Event& event, int64_t latest_ns) const noexcept {
+  try {
+    for (int32_t done = 0;; usleep(kLookUs)) {
+      device_->run(&gsel_device_v1::event_done, event.get(), &done);
+      if (done || os::now_ns() >= latest_ns) return done != 0;
+    }
+  } catch (...) {  // the device has failed, and its copies with it
+    return true;
+  }
+}
+
+// The parts' memory is free once the copies enqueued so far have ended.
+void ThroughHost::keep(StagedCalls& staged) {
+  for (StagedCalls::Part& part : staged.parts) {
+    if (part.memory.bytes() == 0) continue;
+    Event idle(device_);
+    idle.record(part.stream.get());
+    const std::lock_guard lock(mutex_);
+    spare_.push_back({std::move(part.memory), std::move(idle)});
+  }
+}
+
+void ThroughHost::keep_after_failure(StagedCalls& staged) noexcept {
+  try {
+    keep(staged);
+  } catch (...) {  // the device has failed, and its copies with it
+  }
+}
+
 // Takes the smallest spare memory that is large enough; else replaces one by a larger.
 Memory ThroughHost::take_memory(uint64_t bytes) {
   std::list<Spare> taken;
@@ -46,7 +88,13 @@ Memory ThroughHost::take_memory(uint64_t bytes) {
     if (best != spare_.end()) taken.splice(taken.end(), spare_, best);
   }
   if (taken.empty()) return Memory(device_, bytes, GSEL_MEMORY_PINNED);
-  wait_(taken.front().idle);
+  try {
+    wait_(taken.front().idle);
+  } catch (...) {  // copies may still use it
+    const std::lock_guard lock(mutex_);
+    spare_.splice(spare_.end(), taken);
+    throw;
+  }
   Memory memory = std::move(taken.front().memory);
   if (memory.bytes() >= bytes) return memory;
   memory = {};
@@ -59,47 +107,52 @@ gsel_collective ThroughHost::bring(const Call& given, int32_t rank, int32_t worl
   const Places at = places_of(checked, bytes);
   Memory memory;
   if (at.bytes > 0) memory = take_memory(at.bytes);
-  const auto copy = [&](const void* from, uint64_t to, uint64_t n) {
-    if (n > 0)
-      device_->run(&gsel_device_v1::copy, static_cast<void*>(memory.at(to)), from, n, int32_t{GSEL_COPY_TO_HOST},
-                   given.stream.get());
-  };
-  if (keeps_parts(checked.kind)) copy(checked.recv, at.recv, bytes.recv);
-  copy(checked.send, at.send, bytes.send);
   gsel_collective call = checked;
   call.stream = nullptr;
   call.send = bytes.send > 0 ? memory.at(at.send) : nullptr;
   call.recv = bytes.recv > 0 ? memory.at(at.recv) : nullptr;
   staged.parts.push_back(
       {std::move(memory), static_cast<const char*>(call.recv), checked.recv, bytes.recv, given.stream});
+  const Memory& to = staged.parts.back().memory;
+  const auto copy = [&](const void* from, uint64_t offset, uint64_t n) {
+    if (n > 0)
+      device_->run(&gsel_device_v1::copy, static_cast<void*>(to.at(offset)), from, n, int32_t{GSEL_COPY_TO_HOST},
+                   given.stream.get());
+  };
+  if (keeps_parts(checked.kind)) copy(checked.recv, at.recv, bytes.recv);
+  copy(checked.send, at.send, bytes.send);
   return call;
 }
 
 StagedCalls ThroughHost::stage(std::span<const Call> calls, int32_t rank, int32_t world_size) {
   StagedCalls staged;
-  for (const Call& call : calls) staged.calls.push_back(bring(call, rank, world_size, staged));
-  const CallStream* waited = nullptr;
-  for (const StagedCalls::Part& part : staged.parts) {
-    if (waited && *waited == part.stream) continue;
-    brought_.record(part.stream.get());
-    wait_(brought_);
-    waited = &part.stream;
+  try {
+    for (const Call& call : calls) staged.calls.push_back(bring(call, rank, world_size, staged));
+    const CallStream* waited = nullptr;
+    for (const StagedCalls::Part& part : staged.parts) {
+      if (waited && *waited == part.stream) continue;
+      brought_.record(part.stream.get());
+      wait_(brought_);
+      waited = &part.stream;
+    }
+  } catch (...) {
+    keep_after_failure(staged);
+    throw;
   }
   return staged;
 }
 
 void ThroughHost::fetch(StagedCalls staged) {
-  for (const StagedCalls::Part& part : staged.parts)
-    if (part.bytes > 0)
-      device_->run(&gsel_device_v1::copy, part.recv, static_cast<const void*>(part.host), part.bytes,
-                   int32_t{GSEL_COPY_TO_DEVICE}, part.stream.get());
-  for (StagedCalls::Part& part : staged.parts) {
-    if (part.memory.bytes() == 0) continue;
-    Event idle(device_);
-    idle.record(part.stream.get());
-    const std::lock_guard lock(mutex_);
-    spare_.push_back({std::move(part.memory), std::move(idle)});
+  try {
+    for (const StagedCalls::Part& part : staged.parts)
+      if (part.bytes > 0)
+        device_->run(&gsel_device_v1::copy, part.recv, static_cast<const void*>(part.host), part.bytes,
+                     int32_t{GSEL_COPY_TO_DEVICE}, part.stream.get());
+  } catch (...) {
+    keep_after_failure(staged);
+    throw;
   }
+  keep(staged);
 }
 
 }  // namespace gsel

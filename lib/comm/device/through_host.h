@@ -37,6 +37,10 @@ class ThroughHost {
   // wait: waits until the event is reached; throws if the communicator is broken.
   ThroughHost(std::shared_ptr<DeviceContext> device, std::function<void(Event&)> wait)
       : device_(std::move(device)), wait_(std::move(wait)), brought_(device_) {}
+  // Waits for copies from and to its memory.
+  ~ThroughHost();
+  ThroughHost(const ThroughHost&) = delete;
+  ThroughHost& operator=(const ThroughHost&) = delete;
 
   struct Call {
     gsel_collective checked;
@@ -52,6 +56,9 @@ class ThroughHost {
     Memory memory;
     Event idle;  // after the last copy from it
   };
+  bool ends(Event& event, int64_t latest_ns) const noexcept;
+  void keep(StagedCalls& staged);
+  void keep_after_failure(StagedCalls& staged) noexcept;
   Memory take_memory(uint64_t bytes);
   gsel_collective bring(const Call& call, int32_t rank, int32_t world_size, StagedCalls& staged);
 

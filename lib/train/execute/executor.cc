@@ -14,6 +14,7 @@
 #include "train/execute/graphs.h"
 #include "train/execute/instructions.h"
 #include "train/execute/step_numbers.h"
+#include "train/ranks/agree.h"
 
 namespace gsel {
 
@@ -172,16 +173,35 @@ void Executor::end() {
 void Executor::begin_evaluation(int64_t first_sample) {
   refuse_broken();
   settle_last_step();
-  if (!s_.evaluation) {
-    s_.forward_program = std::make_unique<Program>(forward_only(s_.training.program));
-    s_.evaluation = std::make_unique<execute::Evaluation>(s_.model, *s_.forward_program, s_.params, s_.arena);
-    s_.evaluation->resolve_redistributions(s_.model, s_.redistributor);
-  }
-  if (s_.evaluation->plan.bytes() > s_.arena.bytes()) enlarge_arena(s_.evaluation->plan.bytes());
+  if (!evaluation_fits_) make_evaluation_together();
   begin(*s_.evaluation, first_sample);
 }
 
-// Between steps the arena is unused, so it can be replaced. Without memory for a larger one it is as before.
+// A rank without memory must not leave the others waiting in the run.
+void Executor::make_evaluation_together() {
+  try {
+    on_all_ranks(s_.comms.world(), "evaluation", [&] { make_evaluation(); });
+    evaluation_fits_ = true;
+  } catch (...) {
+    const Error error = current_error();
+    if (s_.comms.error_of_world()) break_off(error);
+    if (s_.arena.bytes() < s_.training.plan.bytes()) end_all(error.message());
+    throw Error(error);
+  }
+}
+
+void Executor::make_evaluation() {
+  if (!s_.evaluation) {
+    s_.forward_program = std::make_unique<Program>(forward_only(s_.training.program));
+    auto made = std::make_unique<execute::Evaluation>(s_.model, *s_.forward_program, s_.params, s_.arena);
+    made->resolve_redistributions(s_.model, s_.redistributor);
+    s_.evaluation = std::move(made);
+  }
+  if (s_.evaluation->plan.bytes() > s_.arena.bytes()) enlarge_arena(s_.evaluation->plan.bytes());
+}
+
+// Between steps the arena is unused, so it can be replaced. Without memory for a larger one it is as before, or, where
+// another program has taken its memory, empty.
 void Executor::enlarge_arena(uint64_t bytes) {
   const uint64_t had = s_.arena.bytes();
   s_.arena = {};
@@ -191,8 +211,7 @@ void Executor::enlarge_arena(uint64_t bytes) {
     const Error error = current_error();
     try {
       s_.arena = CountedMemory(s_.device, s_.ledger, MemoryPart::windows, had);
-    } catch (...) {
-      end_all(error.message());
+    } catch (const std::exception&) {  // no step can follow
     }
     throw Error(error);
   }
@@ -345,7 +364,9 @@ Error Executor::callback_error(gsel_status status, std::string_view message) con
       fmt::format("{} failed in {}{} {}, micro-batch {}: {}", s_.work_name(), callback_word(s_.lent.work_kind), phase,
                   s_.where_in_step(), s_.run->microbatch_number[s_.program().step[s_.run->position].microbatch],
                   reason_of(status, message));
-  const std::string why = s_.graphs->is_recording() ? s_.graphs->why_broken() : "";
+  const std::string why = s_.graphs->is_recording()   ? s_.graphs->why_broken()
+                          : status == GSEL_ERR_DEVICE ? s_.device->failure()
+                                                      : "";
   return Error(GSEL_ERR_CALLBACK, why.empty() ? text : fmt::format("{}; {}", text, why)).about_rank(s_.rank);
 }
 

@@ -85,6 +85,8 @@ class Executor {
 
  private:
   void begin(execute::Run& run, int64_t first_sample);
+  void make_evaluation_together();
+  void make_evaluation();
   void enlarge_arena(uint64_t bytes);
   int64_t first_sample() const;  // of the next step, or of the one under way
   void run_to_work();
@@ -99,6 +101,7 @@ class Executor {
   [[noreturn]] void throw_with_silence(const Error& error) const;
 
   execute::State s_;
+  bool evaluation_fits_ = false;  // on all ranks
 };
 
 // ---- push mode: a loop over pull mode -------------------------------------------------------------------------------

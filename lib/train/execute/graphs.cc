@@ -205,6 +205,8 @@ std::optional<Error> StepGraphs::give_up(State& s, const std::string& why) {
   if (is_open_) refuse_thread();
   if (std::exchange(is_open_, false)) Graph::drop(*device_);
   recorded_ = nullptr;
+  if (const std::string failure = device_->failure(); !failure.empty())  // no step can be recorded or run
+    return Error(GSEL_ERR_DEVICE, fmt::format("{}; {}", why, failure));
   if (is_required_)
     return Error(
         GSEL_ERR_UNSUPPORTED,

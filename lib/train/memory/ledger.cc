@@ -27,12 +27,16 @@ uint64_t total_bytes(const MemoryPartBytes& parts) {
   return total;
 }
 
-void Ledger::take(MemoryPart part, uint64_t bytes) {
-  const auto i = static_cast<size_t>(part);
+void Ledger::refuse(MemoryPart part, uint64_t bytes) const {
   const uint64_t taken = total_bytes(now_);
   if (budget_ && !is_offloaded(part) && bytes > budget_ - std::min(taken, budget_))
     fail(GSEL_ERR_NOMEM, "{} needs {} bytes more; {} of the {} bytes that train.memory_bytes allows are taken",
          memory_part_name(part), bytes, taken, budget_);
+}
+
+void Ledger::take(MemoryPart part, uint64_t bytes) {
+  const auto i = static_cast<size_t>(part);
+  refuse(part, bytes);
   now_[i] += bytes;
   peak_[i] = std::max(peak_[i], now_[i]);
   peak_total_ = std::max(peak_total_, total_bytes(now_));
@@ -45,15 +49,15 @@ void Ledger::give_back(MemoryPart part, uint64_t bytes) {
 CountedMemory::CountedMemory(std::shared_ptr<DeviceContext> device, Ledger& ledger, MemoryPart part, uint64_t bytes)
     : part_(part) {
   if (bytes == 0) return;
-  ledger.take(part, bytes);
+  ledger.refuse(part, bytes);
   try {
     memory_ = Memory(std::move(device), bytes);
   } catch (const Error& e) {
-    ledger.give_back(part, bytes);
     if (e.code() != GSEL_ERR_NOMEM) throw;
     throw Error(GSEL_ERR_NOMEM, fmt::format("{} needs {} bytes beside {} that the trainer has: {}",
                                             memory_part_name(part), bytes, total_bytes(ledger.now()), e.message()));
   }
+  ledger.take(part, bytes);
   ledger_ = &ledger;
 }
 

@@ -1,6 +1,7 @@
 // train/memory/ledger.h: counts a trainer's memory by part and enforces the budget. Parameters, gradients, states,
-// values and copies of a step or for other ranks go through it; numbers of a step, which are page-locked or 64 bytes
-// for each parameter, what a recorded graph keeps, scratch of a device plugin and the copies of saves do not.
+// values and copies of a step or for other ranks go through it. Not counted: numbers of a step, which are page-locked or
+// 64 bytes for each piece of a parameter and each bucket with some 80 bytes more; what a recorded graph keeps; scratch of
+// a device plugin, and the 4 bytes of a link of nccl; copies of saves.
 #pragma once
 
 #include <array>
@@ -36,7 +37,9 @@ uint64_t total_bytes(const MemoryPartBytes& parts);
 class Ledger {
  public:
   explicit Ledger(uint64_t budget) : budget_(budget) {}  // budget 0: unlimited
-  // GSEL_ERR_NOMEM, naming the part, when it exceeds the budget.
+  // GSEL_ERR_NOMEM, naming the part, when so many bytes more exceed the budget.
+  void refuse(MemoryPart part, uint64_t bytes) const;
+  // The same, else counts them.
   void take(MemoryPart part, uint64_t bytes);
   void give_back(MemoryPart part, uint64_t bytes);
   const MemoryPartBytes& now() const { return now_; }

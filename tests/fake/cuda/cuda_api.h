@@ -15,6 +15,7 @@ enum Error : int {
   kOk = 0,
   kInvalidValue = 1,
   kOutOfMemory = 2,
+  kDeviceUnavailable = 46,
   kInvalidDevice = 101,
   kInvalidImage = 200,
   kInvalidContext = 201,

@@ -67,7 +67,8 @@ static_assert(kOk == int{CUDA_SUCCESS} && kInvalidValue == int{CUDA_ERROR_INVALI
               kInvalidImage == int{CUDA_ERROR_INVALID_IMAGE} && kInvalidContext == int{CUDA_ERROR_INVALID_CONTEXT} &&
               kInvalidHandle == int{CUDA_ERROR_INVALID_HANDLE} && kNotFound == int{CUDA_ERROR_NOT_FOUND} &&
               kNotReady == int{CUDA_ERROR_NOT_READY} && kIllegalAddress == int{CUDA_ERROR_ILLEGAL_ADDRESS} &&
-              kContextDestroyed == int{CUDA_ERROR_CONTEXT_IS_DESTROYED} && kUnknown == int{CUDA_ERROR_UNKNOWN});
+              kContextDestroyed == int{CUDA_ERROR_CONTEXT_IS_DESTROYED} && kUnknown == int{CUDA_ERROR_UNKNOWN} &&
+              kDeviceUnavailable == int{CUDA_ERROR_DEVICE_UNAVAILABLE});
 static_assert(kCaptureUnsupported == int{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED} &&
               kCaptureInvalidated == int{CUDA_ERROR_STREAM_CAPTURE_INVALIDATED} &&
               kCaptureMerge == int{CUDA_ERROR_STREAM_CAPTURE_MERGE} &&

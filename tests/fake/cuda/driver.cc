@@ -3,10 +3,16 @@
 // context ends with its last release, and its streams and memory with it.
 #include "driver.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <utility>
 
 #include "captures.h"
 
@@ -17,16 +23,36 @@ namespace {
 
 struct Primary {
   int retained = 0, life = 0;
+  int lock = -1;  // of the file that says who holds it, where one process may
   uintptr_t handle(int device) const { return static_cast<uintptr_t>(0x100 + device + 0x1000 * life); }
 };
 Primary primaries[kMostDevices];
-int ended_by = kOk;
 std::atomic<int> n_calls;  // that reached the driver at all
 std::atomic<int> n_loads;
 
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+// False: another process holds the device and shares it with nobody.
+bool hold(int device) {
+  const std::string folder = setting("GSEL_FAKE_CUDA_EXCLUSIVE", "");
+  if (folder.empty() || primaries[device].lock >= 0) return true;
+  const int file = open((folder + "/device" + std::to_string(device)).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (file < 0) abort();
+  if (flock(file, LOCK_EX | LOCK_NB) == 0) {
+    primaries[device].lock = file;
+    return true;
+  }
+  close(file);
+  return false;
+}
+
+int64_t processor_now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
 }  // namespace
@@ -41,19 +67,27 @@ Inside::Inside() {
   if (state.depth++ > 0) return;
   ++state.entries;
   began_ns_ = now_ns();
+  if (state.counts_processor) processor_ns_ = processor_now_ns();
 }
 
 Inside::~Inside() {
   ThreadState& state = thread_state();
-  if (--state.depth == 0) state.inside_ns += now_ns() - began_ns_;
+  if (--state.depth > 0) return;
+  state.inside_ns += now_ns() - began_ns_;
+  if (state.counts_processor) state.processor_ns += processor_now_ns() - processor_ns_;
 }
 
 int ended() {
-  return ended_by;
+  return Machine::get().ended_by;
 }
 
 void end_cuda(int error) {
-  ended_by = error;
+  Machine::get().ended_by = error;
+}
+
+void count_call() {
+  ThreadState& state = thread_state();
+  if (state.calls_left > 0 && --state.calls_left == 0) end_cuda(state.loss);
 }
 
 int take_work(Machine& machine, Stream& stream, Operation operation) {
@@ -73,7 +107,12 @@ void count_launch(Machine& machine, Operation& operation) {
       ++machine.launches_that_may_hang == (colon == std::string::npos ? 1 : atoi(hanging.c_str() + colon + 1)))
     operation.hangs = true;
   const std::string sticky = setting("GSEL_FAKE_CUDA_STICKY", "0");
-  if (++machine.launches != atoi(sticky.c_str())) return;
+  ++machine.launches;
+  if (machine.launches == machine.fails_at) {
+    operation.work = [error = machine.fails_with] { end_cuda(error); };
+    return;
+  }
+  if (machine.launches != atoi(sticky.c_str())) return;
   const size_t at = sticky.find(':');
   const int error = at == std::string::npos ? static_cast<int>(kIllegalAddress) : atoi(sticky.c_str() + at + 1);
   operation.work = [error] { end_cuda(error); };
@@ -127,12 +166,40 @@ EXPORT int fake_cuda_live() {
   const std::lock_guard lock(Machine::get().mutex());
   return Machine::get().live();
 }
+// Bytes of allocations on a device that are not freed, or of page-locked ones.
+EXPORT uint64_t fake_cuda_bytes(int device, int pinned) {
+  const std::lock_guard lock(Machine::get().mutex());
+  return Machine::get().live_bytes(device, pinned != 0);
+}
+// From here on a device has so many bytes in all; 0: as it was.
+EXPORT void fake_cuda_have(int device, uint64_t bytes) {
+  const std::lock_guard lock(Machine::get().mutex());
+  Machine::get().has[device] = bytes;
+}
+// The kernel that is launched as the `launches`-th from here on ends CUDA in this process with this error.
+EXPORT void fake_cuda_fail(int launches, int error) {
+  const std::lock_guard lock(Machine::get().mutex());
+  Machine::get().fails_at = Machine::get().launches + launches;
+  Machine::get().fails_with = error;
+}
+// The call of this thread that comes as the `calls`-th from here on finds the device gone: it fails with this error,
+// and so does every later one of any thread.
+EXPORT void fake_cuda_lose(int calls, int error) {
+  thread_state().calls_left = calls;
+  thread_state().loss = error;
+}
 // How often this thread has called the driver or NCCL, and for how many seconds it was inside.
 EXPORT int64_t fake_cuda_entries() {
   return thread_state().entries;
 }
 EXPORT double fake_cuda_seconds() {
   return static_cast<double>(thread_state().inside_ns) * 1e-9;
+}
+
+// The processor time in it, of this thread, from the first call of this function on.
+EXPORT double fake_cuda_processor_seconds() {
+  thread_state().counts_processor = true;
+  return static_cast<double>(thread_state().processor_ns) * 1e-9;
 }
 
 // Contexts that are current on this thread: none outside a call, unless the program has made one so.
@@ -166,6 +233,7 @@ EXPORT int cuGetErrorName(int result, const char** text) {
   static const std::map<int, const char*> names{
       {kInvalidValue, "CUDA_ERROR_INVALID_VALUE"},
       {kOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
+      {kDeviceUnavailable, "CUDA_ERROR_DEVICE_UNAVAILABLE"},
       {kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT"},
       {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
       {214, "CUDA_ERROR_ECC_UNCORRECTABLE"},
@@ -235,6 +303,7 @@ EXPORT int cuDeviceCanAccessPeer(int* can, int device, int peer) {
 EXPORT int cuDevicePrimaryCtxRetain(Any* context, int device) {
   const std::lock_guard lock(Machine::get().mutex());
   if (device < 0 || device >= device_count()) return kInvalidDevice;
+  if (!hold(device)) return kDeviceUnavailable;
   ++primaries[device].retained;
   *context = reinterpret_cast<Any>(primaries[device].handle(device));
   return kOk;
@@ -247,6 +316,7 @@ EXPORT int cuDevicePrimaryCtxRelease_v2(int device) {
   if (--primaries[device].retained == 0) {
     Machine::get().drop_context(primaries[device].handle(device));
     ++primaries[device].life;
+    if (primaries[device].lock >= 0) close(std::exchange(primaries[device].lock, -1));
   }
   return kOk;
 }

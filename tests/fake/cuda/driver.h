@@ -21,13 +21,17 @@ struct ThreadState {
   int looks = 0;  // at that one, in a row
   int depth = 0;  // calls that this thread is in
   int64_t entries = 0, inside_ns = 0;
+  bool counts_processor = false;  // reading that clock is a system call
+  int64_t processor_ns = 0;
   std::vector<uintptr_t> current;
   int capture_mode = kCaptureGlobal;
+  int calls_left = 0, loss = 0;  // until the device is gone, and the error then; 0: it stays
 };
 ThreadState& thread_state();
 
 int ended();  // the error that has ended CUDA in this process; kOk: none has
 void end_cuda(int error);
+void count_call();  // which may be the one that finds the device gone
 bool is_alive(uintptr_t context);
 
 // The time that a thread spends in this double, which does with the processor what a GPU does beside it.
@@ -39,7 +43,7 @@ class Inside {
   Inside& operator=(const Inside&) = delete;
 
  private:
-  int64_t began_ns_ = 0;
+  int64_t began_ns_ = 0, processor_ns_ = 0;
 };
 
 inline uintptr_t current() {
@@ -52,6 +56,7 @@ int call(Body&& body) {
   const Inside inside;
   Machine& machine = Machine::get();
   const std::lock_guard lock(machine.mutex());
+  count_call();
   if (ended()) return ended();
   if (thread_state().current.empty()) {
     machine.violation("a call without a current context");

@@ -27,7 +27,7 @@ bool is_device(const Location& location) {
 
 EXPORT int cuMemGetInfo_v2(size_t* free_bytes, size_t* bytes) {
   return call([&](Machine& machine) {
-    *free_bytes = machine.free_bytes();
+    *free_bytes = machine.free_bytes(device_of(current()));
     *bytes = size_t{4} << 30;
     return kOk;
   });

@@ -205,7 +205,7 @@ Stream* Machine::pick(Stream* wanted) {
 
 // Where a kernel hangs on the device of what is waited for, that is for good.
 void Machine::run_until(uintptr_t context, const std::function<bool()>& done, const std::function<Stream*()>& wanted) {
-  while (!done()) {
+  while (!done() && !ended_by) {
     if (Stream* stream = pick(wanted())) {
       run_head(*stream);
     } else if (std::ranges::any_of(streams_,

@@ -15,6 +15,8 @@
 //   GSEL_FAKE_CUDA_STICKY  number of the kernel launch that ends CUDA in this process, from 1; "2:710" with that error
 //   GSEL_FAKE_CUDA_HANGS   a kernel that never ends, at its first launch; "name:2" at its second. A call that waits for
 //                          it without an end ends the process. fake_cuda_release lets such kernels end
+//   GSEL_FAKE_CUDA_EXCLUSIVE  devices are in compute mode EXCLUSIVE_PROCESS: a folder, where a process that holds one
+//                          has a lock
 //   GSEL_FAKE_CUDA_IMAGE   error of loading kernels: 209 (no image for this GPU), 222 (PTX newer than the driver)
 //   GSEL_FAKE_CUDA_REUSE   1: freed addresses are given out again, the last one first
 //   GSEL_FAKE_CUDA_PEERS   none: no device reaches another one's memory
@@ -150,7 +152,9 @@ class Machine {
   bool free(uintptr_t address, bool pinned);
   const Allocation* find(uintptr_t address) const;
   bool is_of_host(uintptr_t address) const;  // and not page-locked
-  uint64_t free_bytes() const;
+  uint64_t free_bytes(int device) const;
+  // Of allocations on a device, or of page-locked ones that its context made; physical memory of mappings is left out.
+  uint64_t live_bytes(int device, bool pinned) const;
   int live() const;  // allocations that are not freed
   // Where work finds memory of the device; other memory is where it is.
   void* here(const void* memory) const;
@@ -194,6 +198,9 @@ class Machine {
   std::string take_violation();
 
   int allocations = 0, launches = 0, launches_that_may_hang = 0;
+  int fails_at = 0, fails_with = 0;  // the launch that ends CUDA, and its error; 0: none
+  uint64_t has[kMostDevices] = {};   // bytes of each device; 0: 4 GiB, which all of them share
+  int ended_by = 0;                  // the error that has ended CUDA in this process; no work runs behind it
 
  private:
   Machine();

@@ -77,7 +77,7 @@ uintptr_t Machine::alloc(uint64_t bytes, uintptr_t context) {
         freed_.erase(freed_.begin() + static_cast<ptrdiff_t>(i));
       }
   if (!begin) {
-    if (bytes > free_bytes()) return 0;
+    if (bytes > free_bytes(device_of(context))) return 0;
     begin = space_ + used_;
     used_ += room;
   }
@@ -170,8 +170,18 @@ int Machine::live() const {
   return static_cast<int>(std::ranges::count_if(allocations_, [](const auto& a) { return !a.second.freed; }));
 }
 
-uint64_t Machine::free_bytes() const {
-  return kArena - used_ > kGuard ? kArena - used_ - kGuard : 0;
+uint64_t Machine::free_bytes(int device) const {
+  const uint64_t room = kArena - used_ > kGuard ? kArena - used_ - kGuard : 0;
+  if (has[device] == 0) return room;
+  const uint64_t live = live_bytes(device, false);
+  return std::min(room, has[device] > live ? has[device] - live : 0);
+}
+
+uint64_t Machine::live_bytes(int device, bool pinned) const {
+  uint64_t bytes = 0;
+  for (const auto& [begin, a] : allocations_)
+    if (!a.freed && !a.physical && a.pinned == pinned && device_of(a.context) == device) bytes += a.end - a.begin;
+  return bytes;
 }
 
 // ---- virtual memory -------------------------------------------------------------------------------------------------

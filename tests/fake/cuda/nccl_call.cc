@@ -25,7 +25,8 @@ int check_context(const Comm& comm, Stream stream) {
   void *context = nullptr, *own = nullptr;
   fake_cuda::cuCtxGetCurrent(&own);
   if (!own) return kUnhandledCudaError;
-  if (fake_cuda::cuStreamGetCtx(stream, &context) != fake_cuda::kOk) return kInvalidArgument;
+  const int found = fake_cuda::cuStreamGetCtx(stream, &context);
+  if (found != fake_cuda::kOk) return fake_cuda::ended() ? kUnhandledCudaError : kInvalidArgument;
   if (reinterpret_cast<uintptr_t>(own) == comm.context && reinterpret_cast<uintptr_t>(context) == comm.context)
     return kSuccess;
   Machine::get().violation("an nccl call whose device is not current, or on a stream of another device");

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "fake/cuda/graph_trial.h"
+#include "support/host_training.h"
 
 /* Launches of a step are one, from the second on. */
 static void replays(training t, int launches) {
@@ -313,6 +314,75 @@ static void a_driver_without_graphs_is_named(void** state) {
   assert_int_equal(status, 0);
 }
 
+/* ---- a device that is lost ---- */
+
+enum { ILLEGAL_ADDRESS = 700, GONE = 999 };
+static int lost_with, lost_at; /* the kernel that fails, or the call that finds the device gone, from 1 */
+static int64_t lost_in;        /* this step and later */
+
+static void arm_at(int64_t step) {
+  const char* how = lost_with == GONE ? "fake_cuda_lose" : "fake_cuda_fail";
+  if (step == lost_in) ((void (*)(int, int))dlsym(cuda.library, how))(lost_at, lost_with);
+}
+
+/* In a process of its own. False: it says why. */
+static int trains_on_the_host_without_its_device(void) {
+  char failure[1024], text[1024] = "";
+  const uint64_t expected = host_training(failure, sizeof failure);
+  gsel_model* model = NULL;
+  gsel_error* err = NULL;
+  gsel_status status = GSEL_OK;
+  const training t = {.config = ADAMW "microbatches = 2\nclip_norm = 0.5\n", .graph = "on"};
+  gsel_trainer* trainer = open_trainer(&t, &model, &status, &err);
+  for (int64_t i = 0; i < STEPS && !status; ++i) {
+    arm_at(i);
+    status = gsel_trainer_step(trainer, NULL, &err);
+  }
+  gsel_error_format(err, text, sizeof text);
+  gsel_error_free(err);
+  const char* what =
+      lost_with == GONE ? "on device 0: CUDA_ERROR_UNKNOWN (999)" : "on device 0: CUDA_ERROR_ILLEGAL_ADDRESS (700)";
+  /* A callback may be the first that it is told. */
+  const int is_named = (status == GSEL_ERR_DEVICE || status == GSEL_ERR_CALLBACK) && strstr(text, what);
+  if (!is_named) print_error("expected an error with \"%s\", got %s: %s\n", what, gsel_status_name(status), text);
+  err = NULL;
+  const gsel_status again = gsel_trainer_step(trainer, NULL, &err);
+  gsel_error_format(err, text, sizeof text);
+  gsel_error_free(err);
+  const int is_over = again == GSEL_ERR_STATE && strstr(text, "an earlier step failed");
+  if (!is_over) print_error("a step after it: %s: %s\n", gsel_status_name(again), text);
+  gsel_trainer_free(trainer);
+  gsel_model_free(model);
+  const uint64_t got = host_training(failure, sizeof failure);
+  if (!got || got != expected) print_error("the host trains otherwise than before: %s\n", failure);
+  return is_named && is_over && got && got == expected;
+}
+
+static void lose_device(int64_t step, int error, int at) {
+  int status = 0;
+  print_message("  error %d at %d of step %d\n", error, at, (int)step);
+  fflush(NULL);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(100);
+    lost_in = step;
+    lost_with = error;
+    lost_at = at;
+    _exit(!trains_on_the_host_without_its_device());
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+}
+
+/* In a plain step, while one is recorded, in the launch of what was recorded, and in later ones. */
+static void a_device_that_is_lost_is_named(void** state) {
+  static const int moments[] = {1, 2, 5, 14, 30};
+  (void)state;
+  if (is_on_card()) skip(); /* only the double can be told to fail */
+  for (int64_t step = 0; step < 4; ++step)
+    for (int i = 0; i < 10; ++i) lose_device(step, i % 2 ? GONE : ILLEGAL_ADDRESS, moments[i / 2]);
+}
+
 int main(void) {
   infinite_sample = last_sample = -1;
   load_doubles("fake_libnccl.so");
@@ -323,6 +393,7 @@ int main(void) {
   finish(&card);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_driver_without_graphs_is_named), /* before the driver is looked for */
+      cmocka_unit_test(a_device_that_is_lost_is_named),   /* in processes, so before threads */
       cmocka_unit_test(graphs_give_the_bits_of_plain_steps),
       cmocka_unit_test(parameters_that_differ_are_stepped_as_they_are),
       cmocka_unit_test(an_optimizer_of_the_embedder_is_called_in_each_step),
