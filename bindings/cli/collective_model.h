@@ -42,8 +42,8 @@ constexpr uint64_t kMostAtFirstBytes = 1 << 24;                                 
 constexpr uint64_t kLeastChunkBytes = 65536, kMostChunkBytes = 524288, kChunksOfLane = 8;  // of the chain algorithm
 constexpr uint64_t kLeastOfManyBytes = 16384;  // the same on more than kMostMeasuredHosts hosts
 uint64_t chunk_bytes(uint64_t lane_bytes, uint64_t hosts, uint64_t each);
-constexpr double kSegmentBytes = 524288;  // of the two-level algorithm
-constexpr double kPackedBytes = 65536;    // inputs of a host for a slice that go in one message
+constexpr double kPieceChunkBytes = 524288;  // of the two-level algorithm
+constexpr double kPackedBytes = 65536;       // inputs of a host for a slice that go in one message
 constexpr double kElementBytes = 4;
 
 }  // namespace gsel::cli

@@ -33,7 +33,7 @@ Cost small(const HostWorld& world, double payload, double folded) {
 
 // Number of segments that one rank sends another in the two-level algorithm.
 double segments(const WorldSize& n, double S) {
-  return std::max(1.0, std::ceil(S / n.p / kSegmentBytes));
+  return std::max(1.0, std::ceil(S / n.p / kPieceChunkBytes));
 }
 
 // The ranks of a host reduce their data, then one rank of each host reduces the hosts' results.

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <memory>
 
-#include "base/dtype.h"
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "base/types.h"
 
 // The layouts of dlpack.h 1.0, which never change.
 struct DLDataType {

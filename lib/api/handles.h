@@ -119,7 +119,7 @@ struct gsel_trainer {
   void give_up_save_of_lost_ranks() {
     if (made && made->is_cut_off()) background_save->abandon("the trainer's communicator is broken");
   }
-  // Waits; the outcome is nobody's.
+  // Waits for the save and discards its outcome.
   void end_background_save() {
     give_up_save_of_lost_ranks();
     background_save = std::make_unique<gsel::checkpoint::BackgroundSave>();

@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "api/handles.h"
-#include "base/axis.h"
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "program/program.h"
 
 namespace {

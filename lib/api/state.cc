@@ -36,7 +36,7 @@ const gsel::StateTensor& tensor_of(const gsel_state& state, int32_t i) {
   return state.dict.tensors()[static_cast<size_t>(i)];
 }
 
-const gsel::StatePart& piece_of(const gsel_state& state, int32_t i, int32_t piece) {
+const gsel::StatePiece& piece_of(const gsel_state& state, int32_t i, int32_t piece) {
   tensor_of(state, i);
   const std::vector<size_t>& pieces = state.held[static_cast<size_t>(i)];
   gsel::check_index(piece, pieces.size(), "piece");
@@ -75,8 +75,8 @@ gsel_status gsel_state_open(gsel_trainer* trainer, gsel_state** out, gsel_error*
         new gsel_state{*trainer, std::move(dict), impl.version(), {}, impl.user_states()});
     state->held.resize(state->dict.tensors().size());
     for (size_t p = 0; p < state->dict.held().size(); ++p)
-      if (const gsel::StatePart& part = state->dict.held()[p]; !part.is_rounded)
-        state->held[static_cast<size_t>(part.tensor)].push_back(p);
+      if (const gsel::StatePiece& held = state->dict.held()[p]; !held.is_rounded)
+        state->held[static_cast<size_t>(held.tensor)].push_back(p);
     *out = state.release();
   });
 }
@@ -122,9 +122,9 @@ gsel_status gsel_state_read_piece(gsel_state* state, int32_t i, int32_t piece, i
                                   gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel_state& of = current(state);
-    const gsel::StatePart& part = piece_of(of, i, piece);
-    check_range(first, count, part.region.count());
-    if (count > 0) of.dict.read(part.some(first, count), &gsel::required(dst, "dst"));
+    const gsel::StatePiece& held = piece_of(of, i, piece);
+    check_range(first, count, held.region.count());
+    if (count > 0) of.dict.read(held.some(first, count), &gsel::required(dst, "dst"));
   });
 }
 

@@ -1,11 +1,11 @@
 // api/types.cc: gsel/types.h, gsel/error.h and gsel/log.h.
+#include "base/types.h"
+
 #include <gsel/types.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "base/axis.h"
-#include "base/dtype.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"

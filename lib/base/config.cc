@@ -4,10 +4,10 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "base/axis.h"
 #include "base/config_keys.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/types.h"
 
 namespace gsel {
 namespace {

@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/axis.h"
 #include "base/error.h"
+#include "base/types.h"
 #include "base/weight_rules.h"
 
 namespace gsel {
@@ -64,14 +64,14 @@ struct Config {
   struct {
     std::string optimizer = "adamw";  // adamw | adam | adamw_8bit | lion | sgd | sign_sgd
     double learning_rate = 1e-3, weight_decay = 0.01, momentum = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-    double clip_norm = 0;                // 0: no clipping
-    std::string gradient_norm = "auto";  // auto | always: when to compute the norm of the mean gradient
-    bool elastic = false;                // whether a step changes nothing before all gradients are reduced
+    double clip_norm = 0;                          // 0: no clipping
+    std::string gradient_norm = "auto";            // auto | always: when to compute the norm of the mean gradient
+    bool elastic = false;                          // whether a step changes nothing before all gradients are reduced
     int64_t redundancy = 0, redundancy_every = 1;  // copies on other ranks; steps between them
-    std::string non_finite = "auto";     // auto | skip | error | off: what a non-finite gradient does to its step
-    int64_t batch = 8;                   // samples per step over all ranks
-    int64_t microbatch = 0;              // samples per micro-batch of one rank; 0: the rank's whole shard
-    int64_t microbatches = 0;            // micro-batches in one rank's shard; 0: microbatch decides
+    std::string non_finite = "auto";  // auto | skip | error | off: what a non-finite gradient does to its step
+    int64_t batch = 8;                // samples per step over all ranks
+    int64_t microbatch = 0;           // samples per micro-batch of one rank; 0: the rank's whole shard
+    int64_t microbatches = 0;         // micro-batches in one rank's shard; 0: microbatch decides
     int64_t seed = 1;
     std::string schedule = "constant";  // constant | linear | cosine | wsd
     int64_t warmup_steps = 0, total_steps = 0, decay_steps = 0;
@@ -86,11 +86,11 @@ struct Config {
     bool takes_free_memory = true;   // memory_bytes is "auto": what the rank's accelerator has free
     std::string offload_folder;      // folder for offload memory; empty: the system's folder for temporary files
     int64_t offload_buffer_bytes = 24 << 20;  // of a device, through which offloaded state passes; 0: none
-    std::string lending = "direct";  // direct | moved: see docs/step.md
-    std::string graph = "off";       // off | auto | on: see docs/config.md
-    std::string check = "none";      // none | kernels: see docs/kernels.md
-    int64_t progress_steps = 0;      // steps between progress lines in the log; 0: no progress lines
-    std::string timeline;            // folder for the timeline of each rank's last step; empty: none
+    std::string lending = "direct";           // direct | moved: see docs/step.md
+    std::string graph = "off";                // off | auto | on: see docs/config.md
+    std::string check = "none";               // none | kernels: see docs/kernels.md
+    int64_t progress_steps = 0;               // steps between progress lines in the log; 0: no progress lines
+    std::string timeline;                     // folder for the timeline of each rank's last step; empty: none
   } train;
   struct {
     std::string prefix;             // that names in a file may have in front

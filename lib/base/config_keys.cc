@@ -63,9 +63,9 @@ constexpr ConfigKey kHostKeys[] = {
      "auto",
      kAny,
      {},
-     "how memory of an accelerator, or memory of the host between hosts, travels: a transport plugin such as nccl or "
-     "gloo, mpi for that of the MPI whose launcher started the ranks, host for copies through host memory, or auto for "
-     "the first that all ranks can use",
+     "the transport for memory of an accelerator, and for memory of the host between hosts: a transport plugin such as "
+     "nccl or gloo, mpi for that of the MPI whose launcher started the ranks, host for copies through host memory, or "
+     "auto for the first that all ranks can use",
      [](Config& c, const Scalar& v) { c.comm.transport = v.text; }},
     {"mesh.tensor",
      KeyType::size,
@@ -302,7 +302,8 @@ constexpr ConfigKey kTrainKeys[] = {
      "none",
      kAny,
      {},
-     "layers whose forward runs again before their backward, to keep less: none, all that may, or names with commas",
+     "layers whose forward runs again before their backward, to save memory: none, all (each that may be recomputed), "
+     "or layer names separated by commas",
      [](Config& c, const Scalar& v) { c.train.recompute = v.text; }},
     {"train.device",
      KeyType::text,
@@ -335,9 +336,8 @@ constexpr ConfigKey kTrainKeys[] = {
      "25165824",
      at_least(0),
      {},
-     "device memory that offloaded state passes through when it is stepped; 0: kernels read and write it in memory of "
-     "the "
-     "host, over the bus",
+     "device memory in bytes for buffers through which offloaded state is stepped while the device computes; 0: "
+     "kernels access host memory directly",
      [](Config& c, const Scalar& v) { c.train.offload_buffer_bytes = v.integer; }},
     {"train.lending", KeyType::word, "direct", kAny, lendings,
      "moved: lends each callback copies at new places and poisons them afterwards, to find kernels that keep pointers",

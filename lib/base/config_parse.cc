@@ -7,10 +7,10 @@
 
 #include <algorithm>
 
-#include "base/axis.h"
 #include "base/config_keys.h"
 #include "base/text.h"
 #include "base/toml_scan.h"
+#include "base/types.h"
 #include "base/weight_keys.h"
 
 namespace gsel {

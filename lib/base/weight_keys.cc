@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "base/dtype.h"
 #include "base/text.h"
+#include "base/types.h"
 
 namespace gsel {
 namespace {

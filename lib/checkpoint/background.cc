@@ -31,9 +31,9 @@ void Snapshot::reserve(const SavedState& state) {
   for (const UserState& user : state.users) users_.emplace_back(user.bytes, '\0');
   first_.clear();
   uint64_t elems = 0;
-  for (const StatePart& part : state.parts) {
+  for (const StatePiece& piece : state.pieces) {
     first_.push_back(elems);
-    elems += static_cast<uint64_t>(part.region.count());
+    elems += static_cast<uint64_t>(piece.region.count());
   }
   const uint64_t bytes = elems * sizeof(float);
   if (bytes <= bytes_) return;
@@ -50,15 +50,16 @@ void Snapshot::reserve(const SavedState& state) {
 }
 
 void Snapshot::take(const SavedState& state) {
-  for (size_t p = 0; p < state.parts.size(); ++p) state.read(p, 0, state.parts[p].region.count(), memory_ + first_[p]);
+  for (size_t p = 0; p < state.pieces.size(); ++p)
+    state.read(p, 0, state.pieces[p].region.count(), memory_ + first_[p]);
   for (size_t u = 0; u < state.users.size(); ++u) std::memcpy(users_[u].data(), state.users[u].data, users_[u].size());
 }
 
 SavedState Snapshot::saved(const SavedState& state) {
-  SavedState saved{state.tensors, state.parts, state.users, {}};
+  SavedState saved{state.tensors, state.pieces, state.users, {}};
   for (size_t u = 0; u < users_.size(); ++u) saved.users[u].data = users_[u].data();
-  saved.read = [this](size_t part, int64_t first, int64_t count, float* dst) {
-    std::memcpy(dst, memory_ + first_[part] + first, static_cast<size_t>(count) * sizeof(float));
+  saved.read = [this](size_t piece, int64_t first, int64_t count, float* dst) {
+    std::memcpy(dst, memory_ + first_[piece] + first, static_cast<size_t>(count) * sizeof(float));
   };
   return saved;
 }

@@ -34,7 +34,7 @@ class Snapshot {
  private:
   float* memory_ = nullptr;
   uint64_t bytes_ = 0;
-  std::vector<uint64_t> first_;  // element, by part
+  std::vector<uint64_t> first_;  // element, by piece
   std::vector<std::string> users_;
 };
 
@@ -55,7 +55,8 @@ class BackgroundSave {
   int32_t state() const noexcept;
   // Waits, and takes the outcome: its error is thrown, once. nullopt: no save was begun, or its outcome was taken.
   std::optional<gsel_checkpoint_report> wait();
-  // Ends one that is under way, for a rank that would write a part of it is lost: a stopped one for an unknown time.
+  // Ends a save that is under way, because a rank that takes part in it is lost. Without this the save could wait for
+  // that rank for an unknown time.
   void abandon(std::string_view reason) noexcept;
 
  private:

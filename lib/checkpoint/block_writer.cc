@@ -12,7 +12,7 @@ namespace gsel::checkpoint {
 
 BlockWriter::BlockWriter(DiskFile& file, uint64_t expected, int32_t threads, std::function<void()> idle)
     : file_(file),
-      block_bytes_(std::clamp<uint64_t>(round_up(expected, kDirectAlign), kDirectAlign, kBlockBytes)),
+      block_bytes_(std::clamp<uint64_t>(round_up(expected, kDirectAlign), kDirectAlign, kWriteBlockBytes)),
       most_threads_(threads),
       idle_(std::move(idle)) {
   filling_.memory = aligned_memory(block_bytes_);
@@ -27,7 +27,7 @@ void BlockWriter::put(const void* data, size_t bytes) {
     const size_t some = std::min(bytes, block_bytes_ - filling_.bytes);
     std::memcpy(filling_.memory.get() + filling_.bytes, from, some);
     filling_.bytes += some, from += some, bytes -= some, at_ += some;
-    if (filling_.bytes == kBlockBytes) submit();
+    if (filling_.bytes == kWriteBlockBytes) submit();
   }
 }
 

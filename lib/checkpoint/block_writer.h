@@ -11,14 +11,13 @@
 #include <thread>
 #include <vector>
 
-#include "checkpoint/aligned.h"
 #include "checkpoint/disk.h"
 
 namespace gsel::checkpoint {
 
 class BlockWriter {
  public:
-  static constexpr size_t kBlockBytes = size_t{8} << 20;
+  static constexpr size_t kWriteBlockBytes = size_t{8} << 20;
 
   // expected: bytes of the whole file. No thread is started for less than a block. idle: called now and then in a call
   // that waits for the disk.

@@ -65,9 +65,10 @@ class Contents {
   void read(int32_t tensor, const Region& region, float* dst);
   // The same bytes of a file; compares the sums of blocks that are read whole, in ascending order. GSEL_ERR_PARSE.
   void read(const std::string& file, uint64_t offset, void* dst, size_t bytes);
-  // The two halves of that, for who reads on another thread. The file lives as long as this does.
+  // open and compare are the two halves of that read, for callers that read on another thread. The file lives as long
+  // as the contents.
   DiskFile& open(const std::string& file) { return *source(file).file; }
-  // The file without its header, for who compares blocks.
+  // The file without its header being read, for callers that compare blocks.
   std::unique_ptr<DiskFile> raw(const std::string& file) { return files_.file(path_of(file)); }
   // Bytes of a file before its tensors.
   uint64_t data_at(const std::string& file) { return source(file).data_at; }

@@ -16,7 +16,6 @@
 #include "base/align.h"
 #include "base/error.h"
 #include "base/os.h"
-#include "checkpoint/aligned.h"
 
 namespace gsel::checkpoint {
 namespace {

@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -40,5 +42,20 @@ class Disk {
 };
 
 Disk& real_disk();
+
+// Memory that reads and writes around the page cache take.
+constexpr size_t kDirectAlign = 4096;
+
+struct FreeAligned {
+  void operator()(char* memory) const { std::free(memory); }
+};
+using AlignedMemory = std::unique_ptr<char, FreeAligned>;
+
+// bytes: a multiple of kDirectAlign. Throws std::bad_alloc.
+inline AlignedMemory aligned_memory(size_t bytes) {
+  AlignedMemory memory(static_cast<char*>(std::aligned_alloc(kDirectAlign, bytes)));
+  if (!memory) throw std::bad_alloc();
+  return memory;
+}
 
 }  // namespace gsel::checkpoint

@@ -92,7 +92,7 @@ bool is_whole(Disk& disk, const std::string& path) {
   }
 }
 
-// Of a folder: whether it is no checkpoint, which is not said when a file cannot be read.
+// Whether a folder is not a whole checkpoint. A file that cannot be read says nothing about that: its error is thrown.
 bool is_damaged(Disk& disk, const std::string& path) {
   try {
     whole_texts(disk, path);

@@ -223,7 +223,7 @@ std::string ManifestFile::text() const {
 
 std::string Manifest::text(int64_t step, const std::vector<std::string>& files) {
   const std::string text = fmt::format("{{\"format\": {}, \"step\": {}, \"block_bytes\": {}, \"files\": [\n  {}\n],\n",
-                                       kFormat, step, kBlockBytes, fmt::join(files, ",\n  "));
+                                       kFormat, step, kSumBlockBytes, fmt::join(files, ",\n  "));
   return text + fmt::format("\"xxh3_128\": \"{}\"}}\n", sum_of(text.data(), text.size()));
 }
 
@@ -234,13 +234,14 @@ Manifest Manifest::parse(std::string_view text, const std::string& file) {
   check_format(object);
   Manifest manifest;
   manifest.step = static_cast<int64_t>(object.number("step", 0, INT64_MAX, 0));
-  object.number("block_bytes", kBlockBytes, kBlockBytes, 0);
+  object.number("block_bytes", kSumBlockBytes, kSumBlockBytes, 0);
   object.array("files").each([&](JsonObject item) {
     ManifestFile of{file_name(item, "name"), {}};
     of.sums.bytes = item.number("bytes", 0, INT64_MAX, 0);
     of.sums.whole = item.require_text("xxh3_128");
     of.sums.blocks = item.texts("blocks");
-    if (const uint64_t blocks = round_up(of.sums.bytes, kBlockBytes) / kBlockBytes; of.sums.blocks.size() != blocks)
+    if (const uint64_t blocks = round_up(of.sums.bytes, kSumBlockBytes) / kSumBlockBytes;
+        of.sums.blocks.size() != blocks)
       item.refuse("blocks", fmt::format("has {} sums; expected {}", of.sums.blocks.size(), blocks));
     item.finish();
     manifest.files.push_back(std::move(of));
@@ -250,7 +251,7 @@ Manifest Manifest::parse(std::string_view text, const std::string& file) {
   const size_t last = text.rfind("\"xxh3_128\"");
   const std::string end = fmt::format("\"xxh3_128\": \"{}\"}}\n", sum);
   if (last == text.npos || text.substr(last) != end || sum_of(text.data(), last) != sum)
-    object.refuse("xxh3_128", "is not the sum of what is before it");
+    object.refuse("xxh3_128", "is not the checksum of the text before it");
   return manifest;
 }
 

@@ -50,7 +50,7 @@ CheckpointTexts find_together(Communicator& comm, Disk& disk, const std::string&
   return texts;
 }
 
-// A collective after find_together has failed: whether that was for want of a checkpoint that is whole.
+// A collective after find_together has failed: whether it failed because no checkpoint is whole.
 bool has_none(Communicator& comm, const Error& failure) {
   const bool is_it = failure.code() == GSEL_ERR_NOT_FOUND || failure.code() == GSEL_ERR_PARSE;
   return gather_numbers(comm, {static_cast<uint64_t>(is_it)}).front() != 0;  // the first rank has looked
@@ -75,8 +75,8 @@ class Loading {
     return loaded_;
   }
 
-  // A collective after run() has failed: whether a file is not what it was written as, so that an older checkpoint may
-  // do. What an index says that is whole is no damage.
+  // A collective after run() has failed: whether a file differs from what was written, so that an older checkpoint is
+  // worth a try. That a whole index cannot be parsed is not damage.
   bool is_damaged(const Error& failure) {
     enum : uint64_t { of_another_rank, damage, other };
     const bool is_parsed = contents_.has_value();
@@ -98,9 +98,9 @@ class Loading {
     contents_.emplace(disk_, texts_);
     match();
     for (const UserState& user : users_) plan_user(user);
-    for (size_t part = 0; part < state_.held().size(); ++part) plan(part);
+    for (size_t piece = 0; piece < state_.held().size(); ++piece) plan(piece);
     for (auto& [file, reads] : reads_)
-      std::ranges::stable_sort(reads, {}, [](const PartRead& read) { return read.from.offset; });
+      std::ranges::stable_sort(reads, {}, [](const PieceRead& read) { return read.from.offset; });
     user_order_.resize(users_.size());
     std::iota(user_order_.begin(), user_order_.end(), size_t{0});
     std::ranges::sort(user_order_, {}, [this](size_t u) { return user_reads_[u].offset; });
@@ -176,31 +176,31 @@ class Loading {
     user_reads_.push_back(read);
   }
 
-  int32_t tensor_of(const StatePart& held) const {
+  int32_t tensor_of(const StatePiece& held) const {
     return static_cast<int32_t>(of_tensor_[static_cast<size_t>(held.tensor)]);
   }
 
-  struct PartRead {
+  struct PieceRead {
     FileRead from;
-    size_t part = 0;  // index in held()
+    size_t piece = 0;  // index in held()
   };
 
-  void plan(size_t part) {
-    const StatePart& held = state_.held()[part];
+  void plan(size_t piece) {
+    const StatePiece& held = state_.held()[piece];
     loaded_.bytes_held += sizeof(float) * static_cast<uint64_t>(held.region.count());
     contents_->find(tensor_of(held), held.region, [&](const std::string& file, const FileRead& read) {
-      reads_[file].push_back({read, part});
+      reads_[file].push_back({read, piece});
     });
   }
 
   void check_all_8bit() {
-    for (const StatePart& held : state_.held())
+    for (const StatePiece& held : state_.held())
       if (state_.is_in_bytes(held)) check_blocks(held);
   }
 
-  // Ranks that divided a block of an 8-bit state had a scale for each part of it, and this rank has one. Such blocks
+  // Ranks that divided a block of an 8-bit state had a scale for each piece of it, and this rank has one. Such blocks
   // are looked at before anything is written.
-  void check_blocks(const StatePart& held) {
+  void check_blocks(const StatePiece& held) {
     const int32_t tensor = tensor_of(held);
     bool is_divided_alike = true;
     std::vector<int64_t> begins;  // of elements that another piece may have written
@@ -221,19 +221,19 @@ class Loading {
         a, b, [](const gsel_range& x, const gsel_range& y) { return x.begin == y.begin && x.end == y.end; });
   }
 
-  void check_block(const StatePart& held, int64_t at) {
+  void check_block(const StatePiece& held, int64_t at) {
     const gsel_range block = state_.block_of(held, at);
-    const StatePart part = held.some(block.begin, block.end - block.begin);
-    std::vector<float> values(static_cast<size_t>(part.region.count()));
-    contents_->read(tensor_of(held), part.region, values.data());
-    if (state_.can_hold(part, values.data())) return;
-    refuse_other_sums(part);
+    const StatePiece piece = held.some(block.begin, block.end - block.begin);
+    std::vector<float> values(static_cast<size_t>(piece.region.count()));
+    contents_->read(tensor_of(held), piece.region, values.data());
+    if (state_.can_hold(piece, values.data())) return;
+    refuse_other_sums(piece);
     const std::string& name = state_.tensors()[static_cast<size_t>(held.tensor)].name;
     throw Error(GSEL_ERR_MISMATCH,
                 fmt::format("{}: {}, elements {} to {}: the ranks that saved had divided this block of 8-bit states, "
-                            "with a scale for each part, and one rank is to hold it with one scale; load it under the "
+                            "with a scale for each piece, and one rank is to hold it with one scale; load it under the "
                             "layout that saved, or one that divides parameters where that did",
-                            loaded_.path, in_quotes(name), part.region.range().begin, part.region.range().end))
+                            loaded_.path, in_quotes(name), piece.region.range().begin, piece.region.range().end))
         .at({loaded_.path, 0, 0, name});
   }
 
@@ -263,7 +263,7 @@ class Loading {
         std::ranges::none_of(user_order_, [&](size_t u) { return file_of(u) == file.name; }))
       return;
     add(0, contents_->data_at(file.name));
-    for (const PartRead& read : reads_[file.name]) add(read.from.offset, read.from.bytes);
+    for (const PieceRead& read : reads_[file.name]) add(read.from.offset, read.from.bytes);
     for (const size_t u : user_order_)
       if (file_of(u) == file.name) add(user_reads_[u].offset, user_reads_[u].bytes);
   }
@@ -287,8 +287,8 @@ class Loading {
       const Block& block = blocks[static_cast<size_t>(b)];
       auto& file = files[block.file->name];
       if (!file) file = contents_->raw(block.file->name);
-      const uint64_t end = std::min((block.index + 1) * kBlockBytes, block.file->sums.bytes);
-      for (uint64_t at = block.index * kBlockBytes; at < end;) {
+      const uint64_t end = std::min((block.index + 1) * kSumBlockBytes, block.file->sums.bytes);
+      for (uint64_t at = block.index * kSumBlockBytes; at < end;) {
         const size_t some = ReadAhead::piece_bytes(at, end - at);
         pieces.push_back({file.get(), at, some});
         of.push_back(block.file);
@@ -305,11 +305,12 @@ class Loading {
     }
   }
 
-  // GSEL_ERR_PARSE where a block with an element of the part has another sum. Another thread may read ahead.
-  void refuse_other_sums(const StatePart& part) {
+  // GSEL_ERR_PARSE where a block with an element of the piece has another sum. Another thread may read ahead.
+  void refuse_other_sums(const StatePiece& piece) {
     std::map<std::string, std::set<uint64_t>> blocks;  // by file
-    contents_->find(tensor_of(part), part.region, [&](const std::string& file, const FileRead& read) {
-      for (uint64_t block = read.offset / kBlockBytes; block <= (read.offset + read.bytes - 1) / kBlockBytes; ++block)
+    contents_->find(tensor_of(piece), piece.region, [&](const std::string& file, const FileRead& read) {
+      for (uint64_t block = read.offset / kSumBlockBytes; block <= (read.offset + read.bytes - 1) / kSumBlockBytes;
+           ++block)
         blocks[file].insert(block);
     });
     std::vector<char> bytes;
@@ -318,9 +319,9 @@ class Loading {
       const auto file = disk_.open(contents_->path_of(name));
       BlockComparer comparer(contents_->path_of(name), sums);
       for (const uint64_t block : some) {
-        bytes.resize(std::min(kBlockBytes, sums.bytes - block * kBlockBytes));
-        file->read(block * kBlockBytes, bytes.data(), bytes.size());
-        comparer.add(block * kBlockBytes, bytes.data(), bytes.size());
+        bytes.resize(std::min(kSumBlockBytes, sums.bytes - block * kSumBlockBytes));
+        file->read(block * kSumBlockBytes, bytes.data(), bytes.size());
+        comparer.add(block * kSumBlockBytes, bytes.data(), bytes.size());
       }
     }
   }
@@ -329,17 +330,17 @@ class Loading {
 
   void read_all(Rounds& rounds) {
     std::vector<FilePiece> pieces;
-    for_each_piece([&](const std::string& file, const FileRead& piece, size_t) {
-      pieces.push_back({&contents_->open(file), piece.offset, static_cast<size_t>(piece.bytes)});
+    for_each_piece([&](const std::string& file, const FileRead& read, size_t) {
+      pieces.push_back({&contents_->open(file), read.offset, static_cast<size_t>(read.bytes)});
     });
     state_.begin_writing();
     {
       ReadAhead ahead(std::move(pieces), rounds.idle());
-      for_each_piece([&](const std::string& file, const FileRead& piece, size_t part) {
+      for_each_piece([&](const std::string& file, const FileRead& read, size_t piece) {
         const char* const data = ahead.next();
-        contents_->compare(file, piece.offset, data, static_cast<size_t>(piece.bytes));
-        write(state_.held()[part].some(piece.local, static_cast<int64_t>(piece.bytes / sizeof(float))), data);
-        loaded_.bytes_read += piece.bytes;
+        contents_->compare(file, read.offset, data, static_cast<size_t>(read.bytes));
+        write(state_.held()[piece].some(read.local, static_cast<int64_t>(read.bytes / sizeof(float))), data);
+        loaded_.bytes_read += read.bytes;
         rounds.go_on();
       });
     }
@@ -355,11 +356,11 @@ class Loading {
   }
 
   // What 8-bit states refuse may be a changed bit, in a block of the file that is not yet read to its end.
-  void write(const StatePart& part, const char* data) {
+  void write(const StatePiece& piece, const char* data) {
     try {
-      state_.write(part, reinterpret_cast<const float*>(data));
+      state_.write(piece, reinterpret_cast<const float*>(data));
     } catch (const Error&) {
-      refuse_other_sums(part);
+      refuse_other_sums(piece);
       throw;
     }
   }
@@ -368,10 +369,11 @@ class Loading {
   template <class Use>
   void for_each_piece(Use&& use) const {
     for (const auto& [file, reads] : reads_)
-      for (const auto& [from, part] : reads)
+      for (const auto& [from, piece] : reads)
         for (uint64_t done = 0; done < from.bytes;) {
           const uint64_t bytes = ReadAhead::piece_bytes(from.offset + done, from.bytes - done);
-          use(file, FileRead{from.offset + done, bytes, from.local + static_cast<int64_t>(done / sizeof(float))}, part);
+          use(file, FileRead{from.offset + done, bytes, from.local + static_cast<int64_t>(done / sizeof(float))},
+              piece);
           done += bytes;
         }
   }
@@ -384,11 +386,11 @@ class Loading {
   const CheckpointTexts& texts_;
   Loaded loaded_;
   std::optional<Contents> contents_;
-  std::vector<size_t> of_tensor_;                       // of the checkpoint, by the trainer's
-  std::map<std::string, std::vector<PartRead>> reads_;  // by file
-  std::vector<FileRead> user_reads_;                    // by index in users_
-  std::vector<size_t> user_order_;                      // indices, by offset
-  std::vector<std::vector<char>> user_bytes_;           // of the program only when all ranks have read everything
+  std::vector<size_t> of_tensor_;                        // of the checkpoint, by the trainer's
+  std::map<std::string, std::vector<PieceRead>> reads_;  // by file
+  std::vector<FileRead> user_reads_;                     // by index in users_
+  std::vector<size_t> user_order_;                       // indices, by offset
+  std::vector<std::vector<char>> user_bytes_;            // of the program only when all ranks have read everything
 };
 
 }  // namespace

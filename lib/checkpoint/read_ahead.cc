@@ -23,7 +23,7 @@ size_t place(size_t used, const FilePiece& piece) {
 }  // namespace
 
 size_t ReadAhead::piece_bytes(uint64_t offset, uint64_t bytes) {
-  const uint64_t room = offset % sizeof(float) == 0 ? kBlockBytes - offset % kBlockBytes : kBlockBytes;
+  const uint64_t room = offset % sizeof(float) == 0 ? kReadBlockBytes - offset % kReadBlockBytes : kReadBlockBytes;
   return static_cast<size_t>(std::min(room, bytes));
 }
 
@@ -31,7 +31,7 @@ ReadAhead::ReadAhead(std::vector<FilePiece> pieces, std::function<void()> idle)
     : pieces_(std::move(pieces)), idle_(std::move(idle)) {
   uint64_t bytes = 0;
   for (const FilePiece& piece : pieces_) bytes += piece.bytes;
-  if (bytes > kBlockBytes || (idle_ && bytes > 0)) thread_ = request_thread([this] { work(); });
+  if (bytes > kReadBlockBytes || (idle_ && bytes > 0)) thread_ = request_thread([this] { work(); });
 }
 
 ReadAhead::~ReadAhead() {
@@ -70,7 +70,7 @@ void ReadAhead::advance() {
 }
 
 void ReadAhead::fill(Block& block, size_t first) {
-  constexpr size_t kBytes = kBlockBytes + kDirectAlign;
+  constexpr size_t kBytes = kReadBlockBytes + kDirectAlign;
   block.end = first;
   try {
     if (!block.memory) block.memory = aligned_memory(kBytes);

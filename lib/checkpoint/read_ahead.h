@@ -11,12 +11,11 @@
 #include <thread>
 #include <vector>
 
-#include "checkpoint/aligned.h"
 #include "checkpoint/disk.h"
 
 namespace gsel::checkpoint {
 
-// Consecutive bytes of a file, at most ReadAhead::kBlockBytes.
+// Consecutive bytes of a file, at most ReadAhead::kReadBlockBytes.
 struct FilePiece {
   DiskFile* file = nullptr;
   uint64_t offset = 0;
@@ -25,11 +24,11 @@ struct FilePiece {
 
 class ReadAhead {
  public:
-  static constexpr size_t kBlockBytes = size_t{8} << 20;
+  static constexpr size_t kReadBlockBytes = size_t{8} << 20;
   static constexpr size_t kMostBlocks = 4;
 
-  // How many of the `bytes` at `offset` of a file the first piece takes: as far as the next multiple of kBlockBytes,
-  // but never a part of an f32. bytes: a multiple of 4.
+  // How many of the `bytes` at `offset` of a file the first piece takes: as far as the next multiple of
+  // kReadBlockBytes, but never a part of an f32. bytes: a multiple of 4.
   static size_t piece_bytes(uint64_t offset, uint64_t bytes);
 
   // Nobody else may read the files while the object lives. idle: called now and then in a call that waits for the disk.

@@ -1,6 +1,6 @@
-// checkpoint/rounds.h: work of all ranks on files, which takes each of them its own time: ranks that are done wait, and
-// those that are not say now and then that they go on. So the communicator's timeout is for a rank that says nothing,
-// and not for the slowest disk. Does not know what is written or read.
+// checkpoint/rounds.h: work of all ranks on files. Each rank takes its own time: ranks that are done wait, and the
+// others report regularly that they continue. So the communicator's timeout applies to a rank that reports nothing, and
+// not to the slowest disk. Does not know what is written or read.
 #pragma once
 
 #include <functional>
@@ -12,23 +12,25 @@
 
 namespace gsel::checkpoint {
 
-// Of the thread that makes it.
+// For the thread that makes it; other threads may call go_on and idle.
 class Rounds {
  public:
   explicit Rounds(Communicator& comm);
 
-  // A collective: work(), on each rank. Throws as on_all_ranks does. Once the work of a rank has failed, that of the
-  // others ends in their next go_on(). comm does nothing else meanwhile.
+  // A collective: runs work() on each rank. Throws as on_all_ranks does. After a rank's work has failed, the next
+  // go_on() of each other rank ends its work, too. Nothing else may use comm meanwhile.
   void run(std::string_view made, const std::function<void()>& work);
 
-  // In the work, where it may take long: after each block, or each file. Nothing on another thread.
+  // Called by the work after each block, or each file: reports that this rank continues. Throws if another rank has
+  // failed. Does nothing on another thread.
   void go_on();
-  // For those who wait for a disk: says that this rank goes on, and does not end its work. Nothing on another thread.
+  // For waits for a disk: reports that this rank continues, and never ends its work. Does nothing on another thread.
   std::function<void()> idle() {
     return [this] { answer(); };
   }
-  // In the work: a call that may take longer than the timeout, and uses neither the communicator nor a device. It has a
-  // thread of its own, and this one says that it goes on. Throws what the call throws, when that has ended.
+  // Called by the work. Runs a call that may take longer than the timeout, and uses neither the communicator nor a
+  // device, on a thread of its own; this thread reports meanwhile that the rank continues. Throws what the call throws,
+  // after the call has ended.
   void aside(const std::function<void()>& call);
 
  private:

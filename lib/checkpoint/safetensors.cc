@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "base/align.h"
-#include "base/dtype.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "base/types.h"
 
 namespace gsel::checkpoint {
 namespace {
@@ -197,9 +197,10 @@ void check_places(const std::string& file, uint64_t data_at, uint64_t data_bytes
       wrong(fmt::format("has data_offsets [{}, {}), and the file has {} bytes of data", tensor.begin, tensor.end,
                         data_bytes));
     if (tensor.begin != end)
-      wrong(fmt::format(
-          "begins at byte {} of the data, and what is before it ends at {}; expected neither holes nor overlaps",
-          tensor.begin, end));
+      wrong(
+          fmt::format("begins at byte {} of the data, and the tensors before it end at {}; expected tensors without "
+                      "gaps or overlaps",
+                      tensor.begin, end));
     const auto bytes = bytes_of(tensor);
     if (!bytes) wrong("has dimensions whose product overflows");
     if (*bytes != tensor.end - tensor.begin)

@@ -1,4 +1,4 @@
-// checkpoint/save.cc: see save.h. Ranks work alone on their own files, and agree after each part.
+// checkpoint/save.cc: see save.h. Ranks work alone on their own files, and agree after each piece.
 #include "checkpoint/save.h"
 
 #include <algorithm>
@@ -101,8 +101,8 @@ class Saving : public BegunSave {
   }
 
   void plan() {
-    for (const StatePart& part : state_.parts)
-      file_.add(part.tensor, index_.tensors[static_cast<size_t>(part.tensor)].name, part.region);
+    for (const StatePiece& piece : state_.pieces)
+      file_.add(piece.tensor, index_.tensors[static_cast<size_t>(piece.tensor)].name, piece.region);
     for (const UserState& user : state_.users) {
       index_.users.push_back({user.name, user.is_of_rank});
       if (writes(user)) file_.add_user(user.name, user.bytes);
@@ -115,17 +115,17 @@ class Saving : public BegunSave {
     std::optional<FileWriter> file;
     rounds.aside([&] { file.emplace(disk_, checkpoint_.path_of(file_.name), file_.header, rounds.idle()); });
     std::vector<float> chunk;
-    for (size_t p = 0; p < state_.parts.size(); ++p)
-      for (int64_t first = 0, all = state_.parts[p].region.count(); first < all; first += kBlockElems) {
-        const int64_t count = std::min(kBlockElems, all - first);
+    for (size_t p = 0; p < state_.pieces.size(); ++p)
+      for (int64_t first = 0, all = state_.pieces[p].region.count(); first < all; first += kSumBlockElems) {
+        const int64_t count = std::min(kSumBlockElems, all - first);
         chunk.resize(static_cast<size_t>(count));
         state_.read(p, first, count, chunk.data());
         file->put(chunk.data(), chunk.size() * sizeof(float));
         rounds.go_on();
       }
     for (const UserState& user : state_.users)
-      for (uint64_t at = 0; writes(user) && at < user.bytes; at += kBlockBytes) {
-        file->put(static_cast<const char*>(user.data) + at, std::min(kBlockBytes, user.bytes - at));
+      for (uint64_t at = 0; writes(user) && at < user.bytes; at += kSumBlockBytes) {
+        file->put(static_cast<const char*>(user.data) + at, std::min(kSumBlockBytes, user.bytes - at));
         rounds.go_on();
       }
     rounds.aside([&] { in_manifest_ = ManifestFile{file_.name, file->finish()}.text(); });
@@ -165,7 +165,7 @@ class Saving : public BegunSave {
 
   Communicator* comm_;  // of the call under way
   const int32_t rank_;
-  const SavedState state_;  // parts: by piece of the file
+  const SavedState state_;  // pieces: as in the file
   Disk& disk_;
   const int32_t keep_;
   FilePlan file_;
@@ -180,9 +180,9 @@ class Saving : public BegunSave {
 
 SavedState saved_state(StateDict& state, const std::vector<UserState>& users) {
   SavedState saved{state.tensors(), state.own(), users, {}};
-  std::ranges::stable_sort(saved.parts, {}, &StatePart::tensor);
-  saved.read = [&state, parts = saved.parts](size_t part, int64_t first, int64_t count, float* dst) {
-    state.read(parts[part].some(first, count), dst);
+  std::ranges::stable_sort(saved.pieces, {}, &StatePiece::tensor);
+  saved.read = [&state, pieces = saved.pieces](size_t piece, int64_t first, int64_t count, float* dst) {
+    state.read(pieces[piece].some(first, count), dst);
   };
   return saved;
 }

@@ -19,10 +19,10 @@ namespace gsel::checkpoint {
 // What this rank writes, sorted by tensor, and its elements: of a trainer between steps, or of a copy.
 struct SavedState {
   std::vector<StateTensor> tensors;
-  std::vector<StatePart> parts;
+  std::vector<StatePiece> pieces;
   std::vector<UserState> users;
-  // Elements [first, first + count) of a part, to host memory.
-  std::function<void(size_t part, int64_t first, int64_t count, float* dst)> read;
+  // Elements [first, first + count) of a piece, to host memory.
+  std::function<void(size_t piece, int64_t first, int64_t count, float* dst)> read;
 };
 // What a rank writes of a trainer's state, which is borrowed.
 SavedState saved_state(StateDict& state, const std::vector<UserState>& users);

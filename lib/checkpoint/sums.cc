@@ -40,10 +40,10 @@ std::string sum_of(const void* data, size_t bytes) {
 void FileSummer::add(const void* data, size_t bytes) {
   whole_.add(data, bytes);
   for (const auto* from = static_cast<const char*>(data); bytes > 0;) {
-    const size_t some = std::min<uint64_t>(bytes, kBlockBytes - sums_.bytes % kBlockBytes);
+    const size_t some = std::min<uint64_t>(bytes, kSumBlockBytes - sums_.bytes % kSumBlockBytes);
     block_.add(from, some);
     from += some, bytes -= some, sums_.bytes += some;
-    if (sums_.bytes % kBlockBytes != 0) continue;
+    if (sums_.bytes % kSumBlockBytes != 0) continue;
     sums_.blocks.push_back(block_.text());
     block_.reset();
   }
@@ -52,7 +52,7 @@ void FileSummer::add(const void* data, size_t bytes) {
 FileSums FileSummer::sums() const {
   FileSums sums = sums_;
   sums.whole = whole_.text();
-  if (sums.bytes % kBlockBytes != 0) sums.blocks.push_back(block_.text());
+  if (sums.bytes % kSumBlockBytes != 0) sums.blocks.push_back(block_.text());
   return sums;
 }
 
@@ -62,7 +62,7 @@ void BlockComparer::add(uint64_t offset, const void* data, size_t bytes) {
     if (part.begins) sum_.reset();
     sum_.add(static_cast<const char*>(data) + part.skip, part.bytes);
     if (!part.ends || sum_.text() == expected_.blocks[part.block]) return;
-    const uint64_t begin = part.block * kBlockBytes, end = std::min(begin + kBlockBytes, expected_.bytes);
+    const uint64_t begin = part.block * kSumBlockBytes, end = std::min(begin + kSumBlockBytes, expected_.bytes);
     throw Error(GSEL_ERR_PARSE, fmt::format("{}, bytes {} to {}: the sum is {}, and the manifest says {}; the file has "
                                             "changed since it was written",
                                             path_, begin, end, sum_.text(), expected_.blocks[part.block]))

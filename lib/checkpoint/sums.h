@@ -1,5 +1,5 @@
-// checkpoint/sums.h: XXH3 of 128 bits of files, of the whole and of each block of 16 MiB. They find
-// faults of a disk, and no changes that are made on purpose. Does not read or write.
+// checkpoint/sums.h: XXH3 of 128 bits of files, of the whole and of each block of 16 MiB. They find faults of a disk,
+// and no changes that are made on purpose. Does not read or write.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace gsel::checkpoint {
 
-constexpr uint64_t kBlockBytes = uint64_t{1} << 24;
-constexpr int64_t kBlockElems = kBlockBytes / sizeof(float);  // of tensors, in a buffer
+constexpr uint64_t kSumBlockBytes = uint64_t{1} << 24;
+constexpr int64_t kSumBlockElems = kSumBlockBytes / sizeof(float);  // of tensors, in a buffer
 
 // Sums are texts of 32 hexadecimal digits.
 class Sum {
@@ -47,13 +47,13 @@ class FileSummer {
   Sum whole_, block_;
 };
 
-// The blocks of a file whose bytes are given in ascending order. Bytes that are given again are passed over.
+// The blocks of a file whose bytes are given in ascending order. Bytes that were given before are skipped.
 class BlockWalk {
  public:
   explicit BlockWalk(uint64_t file_bytes) : file_bytes_(file_bytes) {}
 
-  // Bytes of one block, `skip` after the first of those that were given. is_whole: with these all were given from the
-  // beginning of the block on.
+  // Bytes of one block; the first is byte `skip` of those given to add(). is_whole: the block was given from its
+  // beginning up to the end of these, without a gap.
   struct Part {
     size_t block, skip, bytes;
     bool is_whole, begins, ends;
@@ -66,8 +66,8 @@ class BlockWalk {
       is_whole_ = false;
     }
     while (at_ < end) {
-      const uint64_t block = at_ / kBlockBytes, block_end = std::min((block + 1) * kBlockBytes, file_bytes_);
-      const bool begins = at_ == block * kBlockBytes;
+      const uint64_t block = at_ / kSumBlockBytes, block_end = std::min((block + 1) * kSumBlockBytes, file_bytes_);
+      const bool begins = at_ == block * kSumBlockBytes;
       is_whole_ = is_whole_ || begins;
       const uint64_t some = std::min(end, block_end) - at_, skip = at_ - offset;
       at_ += some;
@@ -81,7 +81,7 @@ class BlockWalk {
   bool is_whole_ = true;
 };
 
-// Compares the blocks of a file that is read in ascending order: those of which each byte is given.
+// Compares the sums of a file that is read in ascending order. Compares only blocks of which every byte is given.
 class BlockComparer {
  public:
   BlockComparer(std::string path, FileSums expected)

@@ -35,15 +35,15 @@ class Meter {
 // Calls use(part) with parts of a region that fit into the buffer.
 template <class Use>
 void by_parts(const Region& region, Use&& use) {
-  for (int64_t first = 0; first < region.count(); first += kBlockElems)
-    use(region.part(first, std::min(kBlockElems, region.count() - first)));
+  for (int64_t first = 0; first < region.count(); first += kSumBlockElems)
+    use(region.part(first, std::min(kSumBlockElems, region.count() - first)));
 }
 
 // The same of consecutive bytes: use(offset in the file, bytes before, bytes).
 template <class Use>
 void by_parts(const FileRead& read, Use&& use) {
-  for (uint64_t done = 0; done < read.bytes; done += kBlockBytes)
-    use(read.offset + done, done, std::min(kBlockBytes, read.bytes - done));
+  for (uint64_t done = 0; done < read.bytes; done += kSumBlockBytes)
+    use(read.offset + done, done, std::min(kSumBlockBytes, read.bytes - done));
 }
 
 void verify_file(Contents& contents, const ManifestFile& file, Meter& meter) {
@@ -53,7 +53,7 @@ void verify_file(Contents& contents, const ManifestFile& file, Meter& meter) {
   Sum whole;
   std::vector<char> buffer;
   for (uint64_t at = 0; at < file.sums.bytes; at += buffer.size()) {
-    buffer.resize(std::min(kBlockBytes, file.sums.bytes - at));
+    buffer.resize(std::min(kSumBlockBytes, file.sums.bytes - at));
     opened->read(at, buffer.data(), buffer.size());
     blocks.add(at, buffer.data(), buffer.size());
     whole.add(buffer.data(), buffer.size());

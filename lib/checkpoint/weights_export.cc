@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <functional>
 
-#include "base/dtype.h"
 #include "base/error.h"
 #include "base/os.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "checkpoint/rounds.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/weights.h"

@@ -26,7 +26,6 @@ class WeightFiles {
 
   const std::map<std::string, Tensor, std::less<>>& tensors() const { return tensors_; }
   DiskFile& file(size_t i) { return *files_[i].file; }
-  const std::string& file_path(size_t i) const { return files_[i].path; }
   // XXH3 of all headers.
   const std::string& sum() const { return sum_; }
 

@@ -3,10 +3,10 @@
 // and takes its elements out.
 #include <algorithm>
 
-#include "base/dtype.h"
 #include "base/error.h"
 #include "base/os.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "checkpoint/rounds.h"
 #include "checkpoint/weights.h"
 #include "checkpoint/weights_match.h"
@@ -38,15 +38,15 @@ class TensorReader {
         dtype_(tensor.stored.dtype()),
         elem_bytes_(static_cast<int64_t>(dtype_bytes(dtype_))) {}
 
-  // What one part of a parameter has of the tensor.
+  // Reads the elements of the tensor that one piece of a parameter has.
   void read(const std::vector<WeightCopy>& copies, float* dst) {
     for (const WeightCopy& copy : copies) report_.needed_bytes += static_cast<uint64_t>(copy.count() * elem_bytes_);
     if (!copies.empty()) part(copies, dst);
   }
 
  private:
-  // A block of the file if all of it is needed, or if what is needed of each of its rows is too short to be read alone.
-  // Else both halves, each with the rows that begin in it.
+  // Reads one block of the file if all of it is needed, or if the elements that are needed of each row are too few for
+  // a read of their own. Otherwise reads both halves, each with the rows that begin in it.
   void part(const std::vector<WeightCopy>& copies, float* dst) {
     int64_t begin = copies.front().file, end = begin, count = 0;
     for (const WeightCopy& copy : copies) {
@@ -69,8 +69,8 @@ class TensorReader {
     part(halves[1], dst);
   }
 
-  // The longest extent that the copies have together in one row: what the outermost dimension of the largest one
-  // counts.
+  // The longest extent that the copies have together in one row. A row is one index of the largest copy's outermost
+  // dimension.
   static int64_t row_extent(const std::vector<WeightCopy>& copies) {
     const WeightCopy& main = *std::ranges::max_element(copies, {}, &WeightCopy::count);
     const int64_t row = main.dims.empty() ? 0 : main.dims.front().file;
@@ -90,7 +90,7 @@ class TensorReader {
 
   static int64_t outer_count(const WeightCopy& copy) { return copy.dims.empty() ? 1 : copy.dims.front().count; }
 
-  // Of the outermost dimension, the indices that begin before an element of the file.
+  // The number of indices of the outermost dimension that begin before an element of the file.
   static int64_t outer_below(const WeightCopy& copy, int64_t end) {
     if (copy.file >= end) return 0;
     return copy.dims.empty() ? 1
@@ -213,22 +213,22 @@ class WeightLoading {
 
   // In the order of the files.
   void read_all(Rounds& rounds) {
-    std::vector<const StatePart*> parts;
-    for (const StatePart& part : state_.held())
-      if (is_filled(part)) parts.push_back(&part);
-    std::ranges::stable_sort(parts, {}, [&](const StatePart* part) {
-      const WeightFiles::Tensor& tensor = tensor_of(pieces_of(*part).front());
+    std::vector<const StatePiece*> all;
+    for (const StatePiece& held : state_.held())
+      if (is_filled(held)) all.push_back(&held);
+    std::ranges::stable_sort(all, {}, [&](const StatePiece* held) {
+      const WeightFiles::Tensor& tensor = tensor_of(pieces_of(*held).front());
       return std::pair(tensor.file, tensor.at);
     });
-    for (const StatePart* part : parts) read(*part, rounds);
+    for (const StatePiece* held : all) read(*held, rounds);
   }
 
-  bool is_filled(const StatePart& part) const {
-    const StateTensor& tensor = state_.tensors()[static_cast<size_t>(part.tensor)];
+  bool is_filled(const StatePiece& held) const {
+    const StateTensor& tensor = state_.tensors()[static_cast<size_t>(held.tensor)];
     return tensor.state < 0 && match_->is_filled[static_cast<size_t>(tensor.param)];
   }
-  const std::vector<WeightPiece>& pieces_of(const StatePart& part) const {
-    return plan_->pieces[static_cast<size_t>(state_.tensors()[static_cast<size_t>(part.tensor)].param)];
+  const std::vector<WeightPiece>& pieces_of(const StatePiece& held) const {
+    return plan_->pieces[static_cast<size_t>(state_.tensors()[static_cast<size_t>(held.tensor)].param)];
   }
   const WeightFiles::Tensor& tensor_of(const WeightPiece& piece) const {
     return *match_->sources[static_cast<size_t>(piece.source)].tensor;
@@ -245,19 +245,19 @@ class WeightLoading {
 
   // Elements that are staged at a time: of a transposed tensor so many rows that in the file kLeastRunBytes are in a
   // row.
-  int64_t staged_elems(const StatePart& part, int64_t row) const {
+  int64_t staged_elems(const StatePiece& held, int64_t row) const {
     int64_t most = kStagedElems;
-    for (const WeightPiece& piece : pieces_of(part))
-      if (!part.region.shape().empty() && piece.digits.back().back().stride > 1)
+    for (const WeightPiece& piece : pieces_of(held))
+      if (!held.region.shape().empty() && piece.digits.back().back().stride > 1)
         most =
             std::max(most, row * kLeastRunBytes / static_cast<int64_t>(dtype_bytes(tensor_of(piece).stored.dtype())));
     return std::max(most / row, int64_t{1}) * row;
   }
 
-  // What the tensors have of a region of the part, into staged_. Returns how many elements.
-  int64_t read_staged(const StatePart& part, const Region& region) {
+  // What the tensors have of a region of the held piece, into staged_. Returns how many elements.
+  int64_t read_staged(const StatePiece& held, const Region& region) {
     int64_t n = 0;
-    for (const WeightPiece& piece : pieces_of(part)) {
+    for (const WeightPiece& piece : pieces_of(held)) {
       const WeightFiles::Tensor& tensor = tensor_of(piece);
       TensorReader reader(files_->file(tensor.file), tensor, report_);
       std::vector<WeightCopy> copies;
@@ -270,17 +270,17 @@ class WeightLoading {
     return n;
   }
 
-  void read(const StatePart& part, Rounds& rounds) {
-    const int64_t row = row_of(part.region), most = staged_elems(part, row);
-    // Whole rows, of which the part may begin in the middle.
-    for (int64_t first = 0, end = 0; first < part.region.count(); first = end) {
-      end = std::min(part.region.count(), first + most - (part.region.range().begin + first) % row);
-      StatePart some = part;
-      some.region = part.region.part(first, end - first);
+  void read(const StatePiece& held, Rounds& rounds) {
+    const int64_t row = row_of(held.region), most = staged_elems(held, row);
+    // Whole rows, of which the piece may begin in the middle.
+    for (int64_t first = 0, end = 0; first < held.region.count(); first = end) {
+      end = std::min(held.region.count(), first + most - (held.region.range().begin + first) % row);
+      StatePiece some = held;
+      some.region = held.region.part(first, end - first);
       some.first += first;
       staged_.resize(static_cast<size_t>(some.region.count()));
       int64_t n = 0;
-      rounds.aside([&] { n = read_staged(part, some.region); });
+      rounds.aside([&] { n = read_staged(held, some.region); });
       if (n != some.region.count())
         fail(GSEL_ERR_INTERNAL, "{} of {} elements were found in {}", n, some.region.count(), path_);
       state_.write(some, staged_.data());

@@ -14,7 +14,7 @@ namespace gsel {
 namespace {
 
 // Calls of one communicator that the host backend makes, on host memory or staged from a device.
-struct Part {
+struct OfCommunicator {
   Communicator* communicator;
   std::vector<gsel_collective> calls;
   StagedCalls staged;
@@ -23,12 +23,12 @@ struct Part {
 // The calls of a group: those that the host backend makes, by communicator, in the order in which communicators first
 // appear; and those that transports of devices enqueue.
 struct Group {
-  std::vector<Part> parts;
+  std::vector<OfCommunicator> by_communicator;
   std::vector<DeviceBackend::Enqueued> enqueued;
 
   void add(Communicator& communicator, const gsel_collective& call) {
-    auto found = std::ranges::find(parts, &communicator, &Part::communicator);
-    if (found == parts.end()) found = parts.insert(found, {&communicator, {}, {}});
+    auto found = std::ranges::find(by_communicator, &communicator, &OfCommunicator::communicator);
+    if (found == by_communicator.end()) found = by_communicator.insert(found, {&communicator, {}, {}});
     found->calls.push_back(call);
   }
 };
@@ -67,13 +67,13 @@ Group sorted(std::span<GroupCall> calls) {
   return group;
 }
 
-void stage(Part& part) {
-  DeviceBackend* device = part.communicator->device();
+void stage(OfCommunicator& of) {
+  DeviceBackend* device = of.communicator->device();
   if (!device) return;
   std::vector<ThroughHost::Call> calls;
-  for (const gsel_collective& call : part.calls) calls.push_back({call, device->stream_of(call)});
-  part.staged = device->stage(calls);
-  part.calls = part.staged.calls;
+  for (const gsel_collective& call : of.calls) calls.push_back({call, device->stream_of(call)});
+  of.staged = device->stage(calls);
+  of.calls = of.staged.calls;
 }
 
 // The number of leading calls, at least one, that can run at the same time: on a device, a collective whose buffers
@@ -108,9 +108,9 @@ void keep_first(std::optional<Error>& failure, Body&& body) {
   }
 }
 
-// Runs the first part on this thread, the others as requests. If one cannot be started, aborts the communicators of the
-// parts that are not under way, since other ranks may wait for them.
-void run_all(const std::vector<Part>& all) {
+// Runs the calls of the first communicator on this thread, those of the others as requests. If one cannot be started,
+// aborts the communicators whose calls are not under way, since other ranks may wait for them.
+void run_all(const std::vector<OfCommunicator>& all) {
   std::optional<Error> failure;
   std::vector<std::unique_ptr<BackendRequest>> started;
   size_t next = 1;
@@ -135,11 +135,11 @@ namespace {
 void run_together(std::span<GroupCall> calls) {
   Group group = sorted(calls);
   if (!group.enqueued.empty()) DeviceBackend::enqueue(group.enqueued);
-  if (group.parts.empty()) return;
-  for (Part& part : group.parts) stage(part);
-  run_all(group.parts);
-  for (Part& part : group.parts)
-    if (DeviceBackend* device = part.communicator->device()) device->fetch(std::move(part.staged));
+  if (group.by_communicator.empty()) return;
+  for (OfCommunicator& of : group.by_communicator) stage(of);
+  run_all(group.by_communicator);
+  for (OfCommunicator& of : group.by_communicator)
+    if (DeviceBackend* device = of.communicator->device()) device->fetch(std::move(of.staged));
 }
 
 }  // namespace

@@ -63,9 +63,9 @@ class DeviceContext {
   void wait(gsel_stream* stream) const { wait(stream, observer_.get()); }
   void wait(gsel_stream* stream, WaitObserver* observer) const;
 
-  // The stream has not become empty in the time that it was given, as after a wait that its observer has ended: until it
-  // has, nothing that it may use is freed on this device, and the device is not closed. What is not freed then stays
-  // until the process ends.
+  // The stream has not become empty in the time that it was given, as after a wait that its observer has ended. Until
+  // it has, nothing is freed on this device, since its work may use it, and the device is not closed; what is not freed
+  // then stays until the process ends.
   void leave_unanswered(gsel_stream* stream) const noexcept;
   // Whether all streams have become empty. Does not wait.
   bool answers() const noexcept;
@@ -184,7 +184,7 @@ class Event {
     device_->run(&gsel_device_v1::event_done, event_, &done);
     return done != 0;
   }
-  // What is computed next follows the event: the compute stream waits, or the caller where there is none.
+  // Makes the compute stream wait for the event; without a stream, the caller waits.
   void hold_compute() {
     gsel_stream* stream = device_->compute();
     stream ? device_->run(&gsel_device_v1::stream_wait_event, stream, event_) : wait();

@@ -6,8 +6,8 @@
 #include <map>
 #include <unordered_set>
 
-#include "base/axis.h"
 #include "base/text.h"
+#include "base/types.h"
 
 namespace gsel {
 namespace {

@@ -5,10 +5,9 @@
 #include <limits>
 #include <numeric>
 
-#include "base/axis.h"
-#include "base/dtype.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "base/types.h"
 
 namespace gsel {
 namespace {

@@ -1,7 +1,7 @@
 // model/views.cc: see views.h.
 #include "model/views.h"
 
-#include "base/dtype.h"
+#include "base/types.h"
 
 namespace gsel {
 namespace {

@@ -7,9 +7,9 @@
 #include <charconv>
 #include <cmath>
 
-#include "base/axis.h"
 #include "base/shard.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "plan/plan.h"
 #include "plan/units.h"
 #include "plugin/registry.h"

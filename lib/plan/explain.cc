@@ -99,7 +99,9 @@ std::string why_idle(const Request& request, const SearchResult& result) {
   if (other && other->step_s() > first.step_s())
     return fmt::format("the fastest over more than {} of the {} devices is forecast to take {}, as {}", used, all,
                        duration_text(other->step_s()), name_of(other->layout));
-  if (other) return fmt::format("a run refuses the programs of what is faster over more than {} of the {}", used, all);
+  if (other)
+    return fmt::format("faster layouts over more than {} of the {} devices have programs that a run would refuse", used,
+                       all);
   if (dropped.memory > 0)
     return fmt::format("nothing over more than {} of the {} devices fits their memory", used, all);
   return fmt::format("nothing over more than {} of the {} devices divides the model and the batch as asked", used, all);

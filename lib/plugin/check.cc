@@ -11,9 +11,9 @@
 #include <set>
 #include <span>
 
-#include "base/axis.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "base/version.h"
 #include "plugin/loader.h"
 

@@ -53,6 +53,10 @@ enum class InstrPeers : uint8_t {
 // The window in the arena that the instruction opens: a bucket's whole parameters or whole gradient.
 enum class BucketWindow : uint8_t { none, params, gradient };
 
+// Where in a segment of a step (README) the instruction can be: nowhere, since the host fills an input or moves a
+// value; anywhere; or at the end of the step, where a plain step has numbers on the host.
+enum class InGraph : uint8_t { no, yes, at_end };
+
 // How a bucket's optimizer state lies on the ranks of the data axis: whole on each, in shards, or on the owner alone.
 enum class StateLayout : uint8_t { replicated, sharded, owned };
 
@@ -83,6 +87,7 @@ struct InstrRow {
   bool in_setup = false;  // permitted in setup
   bool trains = false;    // in training only
   bool repeats = false;   // may follow an optimistic number; repeated with the true one if that differs
+  InGraph in_graph = InGraph::no;
 
   bool is_bucket_collective() const { return task == InstrTask::params || task == InstrTask::gradients; }
   bool is_send() const { return task == InstrTask::message && !writes_value; }

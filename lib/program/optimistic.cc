@@ -6,10 +6,15 @@
 namespace gsel {
 namespace {
 
-int32_t count_before(const Program& program, int32_t end, gsel_instr_kind kind, int32_t peer) {
+bool is_message(const gsel_instr& instr, bool sends) {
+  const InstrRow& row = instr_row(instr.kind);
+  return sends ? row.is_send() : row.is_receive();
+}
+
+int32_t count_before(const Program& program, int32_t end, bool sends, int32_t peer) {
   return static_cast<int32_t>(
       std::count_if(program.step.begin(), program.step.begin() + end,
-                    [&](const gsel_instr& instr) { return instr.kind == kind && instr.peer == peer; }));
+                    [&](const gsel_instr& instr) { return instr.peer == peer && is_message(instr, sends); }));
 }
 
 }  // namespace
@@ -48,18 +53,17 @@ bool PostValidations::has(int32_t rank) const {
   return i < programs.size() && programs[i]->rank == rank;
 }
 
-std::vector<int32_t> PostValidations::crossing(size_t program, gsel_instr_kind kind) const {
+std::vector<int32_t> PostValidations::crossing(size_t program, bool sends) const {
   const Program& mine = *programs[program];
-  const gsel_instr_kind other = kind == GSEL_INSTR_SEND ? GSEL_INSTR_RECV : GSEL_INSTR_SEND;
   std::vector<std::pair<int32_t, int32_t>> on_both_sides;  // peer; messages before validation at both ends
   std::vector<int32_t> positions;
   for (int32_t i = 0; i < ends[program]; ++i) {
     const gsel_instr& instr = mine.step[i];
-    if (instr.kind != kind || !has(instr.peer)) continue;
+    if (!is_message(instr, sends) || !has(instr.peer)) continue;
     auto it = std::ranges::find(on_both_sides, instr.peer, &std::pair<int32_t, int32_t>::first);
     if (it == on_both_sides.end()) {
       const size_t theirs = index_of(instr.peer);
-      on_both_sides.emplace_back(instr.peer, count_before(*programs[theirs], ends[theirs], other, mine.rank));
+      on_both_sides.emplace_back(instr.peer, count_before(*programs[theirs], ends[theirs], !sends, mine.rank));
       it = std::prev(on_both_sides.end());
     }
     if (--it->second < 0) positions.push_back(i);

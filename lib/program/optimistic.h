@@ -13,7 +13,7 @@
 namespace gsel {
 
 bool is_optimistic(const gsel_instr& instr);
-// Whether it may be: it makes a number of all gradients known to all pipeline ranks.
+// Whether the instruction may be optimistic: it makes a number of all gradients known to all pipeline ranks.
 bool can_be_optimistic(const gsel_instr& instr);
 // Whether the program has optimistic instructions.
 bool has_optimistic_steps(const Program& program);
@@ -29,8 +29,8 @@ struct PostValidations {
 
   size_t index_of(int32_t rank) const;
   bool has(int32_t rank) const;
-  // Positions of a program's crossing messages, grouped by peer. kind: SEND or RECV.
-  std::vector<int32_t> crossing(size_t program, gsel_instr_kind kind) const;
+  // Positions of a program's crossing messages, grouped by peer: of those that it sends, or else receives.
+  std::vector<int32_t> crossing(size_t program, bool sends) const;
 };
 
 }  // namespace gsel

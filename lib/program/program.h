@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "base/axis.h"
 #include "base/error.h"
 #include "base/shard.h"
+#include "base/types.h"
 #include "program/instruction.h"
 
 namespace gsel {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <span>
 
-#include "base/dtype.h"
 #include "base/shard.h"
+#include "base/types.h"
 #include "program/redistribution.h"
 #include "program/shards.h"
 #include "program/stages.h"

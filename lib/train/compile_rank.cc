@@ -1,8 +1,8 @@
 // train/compile_rank.cc: see compile_rank.h.
 #include "train/compile_rank.h"
 
-#include "base/axis.h"
 #include "base/error.h"
+#include "base/types.h"
 
 namespace gsel {
 namespace {

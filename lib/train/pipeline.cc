@@ -10,8 +10,7 @@
 
 namespace gsel {
 
-// ---- the configuration that strategies read
-// --------------------------------------------------------------------------
+// ---- the configuration that strategies read ------------------------------------------------------------------------
 
 namespace {
 
@@ -63,8 +62,7 @@ Config to_config(const PipelineSettings& settings, const Model& model, int32_t r
   return config;
 }
 
-// ---- the pipeline
-// ----------------------------------------------------------------------------------------------------
+// ---- the pipeline --------------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -1,5 +1,4 @@
-// train/trainer.cc: creates and runs a trainer. Answers queries between steps: values, parameters, reports,
-// memory.
+// train/trainer.cc: creates and runs a trainer. Answers queries between steps: values, parameters, reports, memory.
 #include "train/trainer.h"
 
 #include <algorithm>
@@ -9,11 +8,11 @@
 #include <span>
 #include <vector>
 
-#include "base/axis.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "model/views.h"
 #include "train/check/model_check.h"
 #include "train/compile/exchange_programs.h"

@@ -62,11 +62,11 @@ class Trainer {
   const Config& config() const { return config_; }
   Communicator& comm() { return comm_; }
   TrainingNumbers numbers() const;
-  // Of a state that was written here: of a checkpoint, or the embedder's.
+  // Continues from a state that was written here: loaded from a checkpoint, or by the embedder.
   void go_on_from(const TrainingNumbers& numbers);
-  // Of a state that was moved here from a trainer.
+  // Continues from a state that was moved here from another trainer.
   void take_over(const TrainingNumbers& numbers);
-  // Tensors are written between steps: copies that were kept before are of another state.
+  // Tensors are written between steps, so that copies kept before are outdated.
   void mark_written() { executor_->mark_written(); }
   std::string optimizer_name() const { return optimizer_->is_users() ? "the embedder's" : config_.train.optimizer; }
   // The same model, data and optimizer on other ranks. A collective over comm; config: nullptr for this trainer's.
@@ -80,13 +80,14 @@ class Trainer {
   }
   // Whether its communicator is broken.
   bool is_cut_off() const noexcept;
-  // After an error in the middle of a load, on all ranks: nobody may go on from what is here, until another load.
+  // After an error in the middle of a load, on all ranks: the state is incomplete; training is refused until a load
+  // succeeds.
   void lose_state(const std::string& reason) { executor_->lose_state(reason); }
   void refuse_lost_state() const { executor_->refuse_lost_state(); }
-  // What its saves and loads have found out. A save in the background says so on its thread, also when the state has
-  // been set from outside meanwhile: to the history of before then.
+  // Which checkpoints this trainer has saved, and which it found to be damaged. A background save reports on its
+  // thread, to the history that was current when it began.
   const std::shared_ptr<SaveHistory>& save_history() const { return save_history_; }
-  // Of the embedder's, which checkpoints hold, too.
+  // States of the embedder that checkpoints include.
   void add_state(UserState state);
   const std::vector<UserState>& user_states() const { return user_states_; }
   // Shared ones, for ranks that join; and what a rank that has joined was given, until the embedder adds them.
@@ -115,7 +116,7 @@ class Trainer {
   void refuse_under_way(const char* what) const;
   static void refuse_sample(int64_t first_sample);
   void refuse_push(const DataSource& data) const;
-  // What checkpoints have no form for, and what other ranks could not take over.
+  // Throw GSEL_ERR_UNSUPPORTED for state that a checkpoint cannot represent, or that other ranks cannot take over.
   void refuse_formless_state() const;
   void refuse_state_of_layout() const;
   bool is_low_rank() const;

@@ -143,7 +143,7 @@ static void an_older_checkpoint_is_taken(void** state) {
   for (size_t i = 0; i < sizeof files / sizeof files[0]; ++i)
     for (int whole = 0; whole < 2; ++whole) {
       const struct layout* by = &kLayouts[whole ? 2 : 8]; /* each rank reads all, or a part */
-      char config[1024], path[400];
+      char config[1024], path[100];
       save_twice(&kLayouts[7]);
       snprintf(path, sizeof path, "run/step-000000000002/%s", files[i]);
       BY_FIRST_PROCESS(flip_bit(in_folder(path), 40));

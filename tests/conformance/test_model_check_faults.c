@@ -421,7 +421,8 @@ static void faults_of_an_optimizer_are_found_and_named(void** state) {
     int32_t buffer;
     const char* text;
   } rows[] = {
-      {rounds_the_remainder_otherwise, GSEL_BREACH_PIECES, GSEL_BUFFER_VALUES, "stepped in pieces, as zero and tp"},
+      {rounds_the_remainder_otherwise, GSEL_BREACH_PIECES, GSEL_BUFFER_VALUES,
+       "stepped in pieces, as strategies that shard parameters do"},
       {steps_one_too_many, GSEL_BREACH_OUTSIDE, GSEL_BUFFER_STATES, "4 bytes were written past the end"},
       {keeps_its_states, GSEL_BREACH_KEPT_POINTER, GSEL_BUFFER_VALUES, "is NaN once the buffers have moved"},
       {counts_its_steps, GSEL_BREACH_NOT_REPEATABLE, GSEL_BUFFER_VALUES, "in a second run with the same bytes"},

@@ -321,9 +321,10 @@ static void mistakes_of_the_description_are_refused(void** state) {
        "layer \"head\" has a shard of an input or parameter and writes value \"logits\" whole"},
       {TM_BIAS_PER_RANK, 2, "layer \"project\" writes partial sums of value \"o\" and has all of parameter \"bo\""},
       {TM_LINEARS_NOT_BY_POSITION, 9,
-       "cp: layer \"project\" reads values in parts and has all of parameter \"wo\"; flag it GSEL_LAYER_POSITIONWISE"},
+       "cp: layer \"project\" reads shards of values and has the whole parameter \"wo\"; flag it "
+       "GSEL_LAYER_POSITIONWISE"},
       {TM_NO_SEQUENCE_DIM, 9,
-       "cp: layer \"project\" reads values in parts and has all of parameter \"wo\"; its value \"o\" has no "
+       "cp: layer \"project\" reads shards of values and has the whole parameter \"wo\"; its value \"o\" has no "
        "sequence_dim: give it the dimension of its positions"},
   };
   tensor_trial trial = tensor_trial_of(NULL, NULL);
@@ -393,7 +394,7 @@ static void what_cannot_be_divided_is_refused_with_what_would_do(void** state) {
        "trial.toml:5: strategy.tensor.weights = [1, 2, 3] has 3 numbers, and the tensor axis has 2 ranks; give "
        "one number for each rank"},
       {"[mesh]\ndata = 2\n[strategy.data]\nplugin = \"dp\"\nweights = [1, 2]\n", 2, GSEL_ERR_UNSUPPORTED,
-       "dp: strategy.data.weights differ, and the master deals parts as even as can be"},
+       "dp: strategy.data.weights differ, and the master scatters even shards"},
       {"[mesh]\npipeline = 2\ndata = 2\n" PP("1f1b") "[strategy.data]\nplugin = \"ddp\"\nweights = [2, 1]\n", 4,
        GSEL_ERR_CONFIG,
        "strategy.data.weights = [2, 1] give coordinate 0 of the data axis 5 of train.batch = 8 samples, which are not "

@@ -13,7 +13,7 @@
 #   cuda_comm*                                     two to four cards, and what the double says of unordered work
 #   cuda_train_allocations, _memory, _numbers, _callbacks   what the double counts, and what it says of a callback
 #   cuda_train_check                               kernels that write where they may not
-#   cuda_train_device                              a machine of four cards with 4 GiB each
+#   cuda_train_device, _evaluation                 a machine of four cards with 4 GiB each, or as much as it is told
 #   cuda_train_waits                               a kernel that never ends
 set -euo pipefail
 build=$(cd "$1" && pwd) source=$(cd "$2" && pwd) double=${3:-}

@@ -14,8 +14,8 @@
 
 #include "api/handles.h"
 #include "base/align.h"
-#include "checkpoint/aligned.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/disk.h"
 #include "support/layouts.h"
 #include "support/scratch.h"
 #include "support/share.h"

@@ -282,10 +282,11 @@ void ranks_that_both_have_are_compared(void**) {
 
 // More than is in memory at a time.
 void long_states_are_compared_and_copied(void**) {
-  std::string a(2 * checkpoint::kBlockBytes + 5, 'a'), b = a;
-  b[checkpoint::kBlockBytes + 3] = 'b', b.back() = 'c';
+  std::string a(2 * checkpoint::kSumBlockBytes + 5, 'a'), b = a;
+  b[checkpoint::kSumBlockBytes + 3] = 'b', b.back() = 'c';
   const std::string first = written("long", 1, {{"log", {a}}}), second = written("longer", 1, {{"log", {b}}});
-  check_diff(first, second, {{GSEL_CHECKPOINT_DIFFERS_BYTES, "user:log", "97", "98", checkpoint::kBlockBytes + 3, 2}});
+  check_diff(first, second,
+             {{GSEL_CHECKPOINT_DIFFERS_BYTES, "user:log", "97", "98", checkpoint::kSumBlockBytes + 3, 2}});
   gsel_checkpoint* const longer = opened(second);
   gsel_error* error = nullptr;
   check_ok(gsel_checkpoint_reshard(longer, gsel_str_from(in_dir("long-2").c_str()), 2, nullptr, &error), error);

@@ -450,6 +450,7 @@ static void test_a_wait_for_any_starts_the_time_of_each(void** state) {
 
 /* A message that never comes: free waits for its end, here that of its time; abort ends another at once. */
 static void freed(rank_run* run) {
+  volatile int32_t* sent = (volatile int32_t*)run->user;
   gsel_error* err;
   gsel_comm* comm;
   gsel_request* request;
@@ -461,12 +462,14 @@ static void freed(rank_run* run) {
     gsel_request_free(request);
     rank_check(run, all_are(y, LARGE, 7));
     rank_ok(run, gsel_comm_start(comm, &call, &request, &err), err);
+    await_step(sent, 1); /* the abort would end a send that has not returned */
     gsel_comm_abort(comm, gsel_str_from("enough"));
     rank_fails(run, gsel_request_wait(request, &err), err, GSEL_ERR_ABORTED, "enough", 1);
     gsel_request_free(request);
   } else {
     int32_t* x = filled(LARGE, 7);
     rank_ok(run, gsel_send(comm, x, LARGE, GSEL_I32, 1, &err), err);
+    reach_step(sent, 1);
     rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_ABORTED, "enough", 1);
     free(x);
   }
@@ -476,7 +479,11 @@ static void freed(rank_run* run) {
 
 static void test_free_waits_and_abort_ends(void** state) {
   (void)state;
-  as_threads_and_processes(2, freed, NULL);
+  for (int processes = 0; processes < 2; ++processes) {
+    int32_t* sent = (int32_t*)shared_memory(sizeof *sent);
+    (processes ? as_processes : as_threads)(2, freed, sent);
+    munmap(sent, sizeof *sent);
+  }
 }
 
 static void destroyed(rank_run* run) {

@@ -215,10 +215,9 @@ void a_replicated_output_of_a_divided_layer_is_refused_unless_it_reduces(void**)
     if (reduces)
       assert_string_equal(names_of(gsel::divide(d.model, as_declared(d.model, {1, 1}), 0)).c_str(), "l loss");
     else
-      assert_refused(
-          gsel::divide(d.model, as_declared(d.model, {1, 1}), 0), GSEL_ERR_MODEL,
-          "layer \"l\" has a shard of an input or parameter and writes value \"y\" whole; declare the value "
-          "GSEL_PLACEMENT_SHARD or GSEL_PLACEMENT_PARTIAL, or reduce in phases over the tensor axis");
+      assert_refused(gsel::divide(d.model, as_declared(d.model, {1, 1}), 0), GSEL_ERR_MODEL,
+                     "layer \"l\" has a shard of an input or parameter and writes value \"y\" whole; declare the value "
+                     "GSEL_PLACEMENT_SHARD or GSEL_PLACEMENT_PARTIAL, or reduce in phases over the tensor axis");
   }
 }
 
@@ -238,9 +237,10 @@ void a_part_that_nothing_makes_is_refused(void**) {
   Description d;
   d.param({"w", {8, 6}}).value({"x", {8}, 0, 0, 1, 1, 0, kInput}).value({"y", {6}, GSEL_PLACEMENT_SHARD, 1});
   d.layer({"l", {"x"}, {"y"}, {"w"}}).loss({"y"});
-  assert_refused(gsel::divide(d.model, as_declared(d.model, {1, 1}), 0), GSEL_ERR_MODEL,
-                 "layer \"l\" is to write a shard of value \"y\", and has all of its inputs and parameters; give one of "
-                 "its parameters a shard rule, or flag the value with GSEL_VALUE_REPLICATE_IF_FEW");
+  assert_refused(
+      gsel::divide(d.model, as_declared(d.model, {1, 1}), 0), GSEL_ERR_MODEL,
+      "layer \"l\" is to write a shard of value \"y\", and has all of its inputs and parameters; give one of "
+      "its parameters a shard rule, or flag the value with GSEL_VALUE_REPLICATE_IF_FEW");
 }
 
 void a_whole_parameter_of_divided_and_undivided_layers_is_refused(void**) {
@@ -255,9 +255,10 @@ void a_whole_parameter_of_divided_and_undivided_layers_is_refused(void**) {
     if (frozen)
       assert_false(named(gsel::divide(d.model, division, 0).params(), "b").partial_gradient);
     else
-      assert_refused(gsel::divide(d.model, division, 0), GSEL_ERR_MODEL,
-                     "parameter \"b\" is used by layer \"l\", of which each rank of the tensor axis has a shard, and by "
-                     "layer \"k\", which all run alike; their gradients cannot be summed as one");
+      assert_refused(
+          gsel::divide(d.model, division, 0), GSEL_ERR_MODEL,
+          "parameter \"b\" is used by layer \"l\", of which each rank of the tensor axis has a shard, and by "
+          "layer \"k\", which all run alike; their gradients cannot be summed as one");
   }
 }
 
@@ -334,7 +335,8 @@ void fewer_heads_of_keys_than_ranks_stay_whole(void**) {
   assert_true(named(four.values(), "k@copy").placement == Placement::copy);
 }
 
-// Norm, and the bias behind a sum, take a part of the positions each; their whole parameters have partial gradients.
+// Norm, and the bias behind a sum, work on a shard of the positions each; their whole parameters have partial
+// gradients.
 Description with_positions(uint32_t residual_flags = GSEL_LAYER_POSITIONWISE) {
   Description d;
   d.param({"g", {8}}).param({"up", {8, 12}, 1}).param({"down", {12, 8}, 0}).param({"b", {8}});

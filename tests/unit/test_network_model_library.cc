@@ -103,7 +103,7 @@ void constants_are_those_of_the_library(void**) {
               {"a byte in memory", cli::kMemoryBytePs, hosts::kMemoryBytePs},
               {"at the first", cli::kMostAtFirstBytes, hosts::kMostAtFirstBytes},
               {"packed", cli::kPackedBytes, hosts::kPackedBytes},
-              {"a segment", cli::kSegmentBytes, hosts::kSegmentBytes}};
+              {"a chunk of a piece", cli::kPieceChunkBytes, hosts::kPieceChunkBytes}};
   for (const auto& row : rows) check_same(row.name, row.library, row.model);
 }
 

@@ -2,8 +2,8 @@
 // that they do not divide, the call an executor makes is explained and made, and must count what was forecast.
 #include <algorithm>
 
-#include "base/dtype.h"
 #include "base/shard.h"
+#include "base/types.h"
 #include "program/shards.h"
 #include "program/traffic.h"
 #include "support/counts.h"

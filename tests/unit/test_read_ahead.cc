@@ -48,7 +48,7 @@ void check_piece(const FilePiece& piece, const char* data) {
 
 // Long and short ones, at offsets that elements, blocks or nothing divides.
 std::vector<FilePiece> pieces_of(DiskFile& file, size_t rounds) {
-  constexpr size_t kBlock = ReadAhead::kBlockBytes;
+  constexpr size_t kBlock = ReadAhead::kReadBlockBytes;
   std::vector<FilePiece> pieces;
   for (size_t i = 0; i < rounds; ++i) {
     const uint64_t at = i * 10 * kBlock;
@@ -111,15 +111,15 @@ void a_read_that_fails_is_told_after_the_pieces_before_it(void**) {
 void no_more_is_read_than_the_blocks_take(void**) {
   EndlessFile file;
   std::vector<FilePiece> pieces;
-  for (size_t i = 0; i < 12; ++i) pieces.push_back({&file, i * ReadAhead::kBlockBytes, ReadAhead::kBlockBytes});
+  for (size_t i = 0; i < 12; ++i) pieces.push_back({&file, i * ReadAhead::kReadBlockBytes, ReadAhead::kReadBlockBytes});
   for (const size_t taken : {0, 1, 5}) {
     file.bytes_read = 0;
     {
       ReadAhead ahead(pieces);
       for (size_t i = 0; i < taken; ++i) check_piece(pieces[i], ahead.next());
     }
-    assert_in_range(file.bytes_read.load(), taken * ReadAhead::kBlockBytes,
-                    (taken + ReadAhead::kMostBlocks) * ReadAhead::kBlockBytes);
+    assert_in_range(file.bytes_read.load(), taken * ReadAhead::kReadBlockBytes,
+                    (taken + ReadAhead::kMostBlocks) * ReadAhead::kReadBlockBytes);
   }
 }
 
@@ -128,7 +128,7 @@ void a_file_of_the_disk_reads_as_it_was_written(void**) {
   char folder[256];
   assert_int_equal(make_scratch(folder, sizeof folder, "read_ahead"), 1);
   const std::string path = std::string(folder) + "/file";
-  constexpr size_t kBytes = 3 * ReadAhead::kBlockBytes + 123;
+  constexpr size_t kBytes = 3 * ReadAhead::kReadBlockBytes + 123;
   std::vector<char> bytes(kBytes);
   for (size_t i = 0; i < kBytes; ++i) bytes[i] = byte_at(i);
   gsel::checkpoint::real_disk().create(path)->write(0, bytes.data(), kBytes);
@@ -142,8 +142,8 @@ void a_file_of_the_disk_reads_as_it_was_written(void**) {
     ReadAhead ahead(pieces);
     for (const FilePiece& piece : pieces) check_piece(piece, ahead.next());
   }
-  ReadAhead beyond({{file.get(), 4096, ReadAhead::kBlockBytes},
-                    {file.get(), 2 * ReadAhead::kBlockBytes + 124, ReadAhead::kBlockBytes}});
+  ReadAhead beyond({{file.get(), 4096, ReadAhead::kReadBlockBytes},
+                    {file.get(), 2 * ReadAhead::kReadBlockBytes + 124, ReadAhead::kReadBlockBytes}});
   beyond.next();
   try {
     beyond.next();

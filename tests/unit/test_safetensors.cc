@@ -131,9 +131,9 @@ void places_that_lie_are_refused(void**) {
   };
   read(file_of(two("[0,12]", "[12,24]"), 24));
   read(file_of(two("[12,24]", "[0,12]"), 24));
-  refuses_json(two("[0,12]", "[11,23]"), "\"b\" begins at byte 11 of the data, and what is before it ends at 12");
+  refuses_json(two("[0,12]", "[11,23]"), "\"b\" begins at byte 11 of the data, and the tensors before it end at 12");
   refuses_json(two("[0,12]", "[13,25]"), "\"b\" has data_offsets [13, 25)");
-  refuses_json(two("[0,12]", "[0,12]"), "neither holes nor overlaps");
+  refuses_json(two("[0,12]", "[0,12]"), "without gaps or overlaps");
   refuses_json(two("[1,13]", "[13,24]"), "begins at byte 1 of the data");
   refuses_json(two("[12,0]", "[12,24]"), "data_offsets [12, 0)");
   refuses_json(two("[0,12]", "[12,18446744073709551615]"), "and the file has 24 bytes");

@@ -35,15 +35,15 @@ void what_a_step_sends_is_told_by_axis(void**) {
                       "forecast: a step of rank 0 sends 0 bytes along the tensor axis, 96.0 KiB along the data axis");
 }
 
-void shards_of_gradients_over_a_pipeline_are_set_beside_stage_1(void**) {
+void shards_of_gradients_over_a_pipeline_are_set_beside_whole_gradients(void**) {
   const std::string mesh = "tensor=1 data=2 pipeline=1";
   Program program = program_of(mesh, "state,gradient");
   program.mesh.size[GSEL_AXIS_PIPELINE] = 2;
   const auto notes = traffic_notes(program);
   assert_int_equal(notes.size(), 2);
   assert_string_equal(notes[1].c_str(),
-                      "forecast: gradients in shards over a pipeline are reduced for each micro-batch; stage 1 of ZeRO "
-                      "would send 64.0 KiB along the data axis");
+                      "forecast: gradients in shards over a pipeline are reduced for each micro-batch; whole gradients "
+                      "would be reduced once per step and send 64.0 KiB along the data axis");
   Program whole = program_of(mesh, "state");
   whole.mesh.size[GSEL_AXIS_PIPELINE] = 2;
   assert_int_equal(traffic_notes(whole).size(), 1);
@@ -55,7 +55,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(one_rank_sends_nothing_and_is_told_nothing),
       cmocka_unit_test(what_a_step_sends_is_told_by_axis),
-      cmocka_unit_test(shards_of_gradients_over_a_pipeline_are_set_beside_stage_1),
+      cmocka_unit_test(shards_of_gradients_over_a_pipeline_are_set_beside_whole_gradients),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

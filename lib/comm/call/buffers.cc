@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/dtype.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "comm/call/check.h"
 
 namespace gsel {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/dtype.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "comm/call/collective.h"
 #include "comm/call/operation.h"
 #include "device/host/reduce/kernels.h"

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "base/dtype.h"
+#include "base/types.h"
 #include "comm/call/operation.h"
 
 namespace gsel {

@@ -10,9 +10,9 @@
 #include <cstring>
 #include <mutex>
 
-#include "base/dtype.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "comm/call/check.h"
 #include "device/host/reduce/kernels.h"
 

@@ -58,14 +58,14 @@ bool ThroughHost::ends(Event& event, int64_t latest_ns) const noexcept {
   }
 }
 
-// The parts' memory is free once the copies enqueued so far have ended.
+// The results' memory is free once the copies enqueued so far have ended.
 void ThroughHost::keep(StagedCalls& staged) {
-  for (StagedCalls::Part& part : staged.parts) {
-    if (part.memory.bytes() == 0) continue;
+  for (StagedCalls::Result& result : staged.results) {
+    if (result.memory.bytes() == 0) continue;
     Event idle(device_);
-    idle.record(part.stream.get());
+    idle.record(result.stream.get());
     const std::lock_guard lock(mutex_);
-    spare_.push_back({std::move(part.memory), std::move(idle)});
+    spare_.push_back({std::move(result.memory), std::move(idle)});
   }
 }
 
@@ -111,9 +111,9 @@ gsel_collective ThroughHost::bring(const Call& given, int32_t rank, int32_t worl
   call.stream = nullptr;
   call.send = bytes.send > 0 ? memory.at(at.send) : nullptr;
   call.recv = bytes.recv > 0 ? memory.at(at.recv) : nullptr;
-  staged.parts.push_back(
+  staged.results.push_back(
       {std::move(memory), static_cast<const char*>(call.recv), checked.recv, bytes.recv, given.stream});
-  const Memory& to = staged.parts.back().memory;
+  const Memory& to = staged.results.back().memory;
   const auto copy = [&](const void* from, uint64_t offset, uint64_t n) {
     if (n > 0)
       device_->run(&gsel_device_v1::copy, static_cast<void*>(to.at(offset)), from, n, int32_t{GSEL_COPY_TO_HOST},
@@ -129,11 +129,11 @@ StagedCalls ThroughHost::stage(std::span<const Call> calls, int32_t rank, int32_
   try {
     for (const Call& call : calls) staged.calls.push_back(bring(call, rank, world_size, staged));
     const CallStream* waited = nullptr;
-    for (const StagedCalls::Part& part : staged.parts) {
-      if (waited && *waited == part.stream) continue;
-      brought_.record(part.stream.get());
+    for (const StagedCalls::Result& result : staged.results) {
+      if (waited && *waited == result.stream) continue;
+      brought_.record(result.stream.get());
       wait_(brought_);
-      waited = &part.stream;
+      waited = &result.stream;
     }
   } catch (...) {
     keep_after_failure(staged);
@@ -144,10 +144,10 @@ StagedCalls ThroughHost::stage(std::span<const Call> calls, int32_t rank, int32_
 
 void ThroughHost::fetch(StagedCalls staged) {
   try {
-    for (const StagedCalls::Part& part : staged.parts)
-      if (part.bytes > 0)
-        device_->run(&gsel_device_v1::copy, part.recv, static_cast<const void*>(part.host), part.bytes,
-                     int32_t{GSEL_COPY_TO_DEVICE}, part.stream.get());
+    for (const StagedCalls::Result& result : staged.results)
+      if (result.bytes > 0)
+        device_->run(&gsel_device_v1::copy, result.recv, static_cast<const void*>(result.host), result.bytes,
+                     int32_t{GSEL_COPY_TO_DEVICE}, result.stream.get());
   } catch (...) {
     keep_after_failure(staged);
     throw;

@@ -21,7 +21,7 @@ using CallStream = std::shared_ptr<gsel_stream>;
 
 // Calls made together: on host memory, and the places of their results on the device.
 struct StagedCalls {
-  struct Part {
+  struct Result {
     Memory memory;
     const char* host;  // of recv
     void* recv;
@@ -29,7 +29,7 @@ struct StagedCalls {
     CallStream stream;
   };
   std::vector<gsel_collective> calls;
-  std::vector<Part> parts;
+  std::vector<Result> results;
 };
 
 class ThroughHost {

@@ -70,7 +70,8 @@ class Assembly {
   // all[ranks][head.bytes] receives mine[head.bytes] of each rank. Throws GSEL_ERR_MISMATCH on every rank, after which
   // the communicator still works, or the error that has broken it.
   void gather(const Head& head, const void* mine, void* all, double timeout_s);
-  // The first rank gets the payloads of all ranks, and every rank gets what it makes of them. Only with the tree.
+  // The first rank gets the payloads of all ranks and makes one result of these; every rank gets the result. Only with
+  // the tree.
   struct AtFirst {
     uint64_t bytes;  // of the result, no more than a payload
     std::function<void(const char* all, char* result)> make;

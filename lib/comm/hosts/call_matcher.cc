@@ -1,7 +1,7 @@
 // comm/hosts/call_matcher.cc: see call_matcher.h.
 #include "comm/hosts/call_matcher.h"
 
-#include "base/dtype.h"
+#include "base/types.h"
 #include "comm/call/collective.h"
 
 namespace gsel::hosts {
@@ -85,40 +85,40 @@ std::optional<Error> CallMatcher::find_late(int64_t now_ns) const {
 std::optional<Error> CallMatcher::take_messages(const Announcement& call, std::span<const uint64_t> counts) {
   const gsel_dtype dtype = call.head.dtype;
   std::optional<Error> error;
-  const auto part = [&](int32_t peer, bool sends, uint64_t count) {
-    if (!error) error = take_part(peer, sends, {dtype, count, call});
+  const auto take = [&](int32_t peer, bool sends, uint64_t count) {
+    if (!error) error = take_side(peer, sends, {dtype, count, call});
   };
   const auto ranks = static_cast<int32_t>(ranks_.size());
   if (call.head.kind == GSEL_COLLECTIVE_ALLTOALLV) {
     for (int32_t q = 0; q < ranks; ++q) {
       if (q == call.rank) continue;
-      part(q, true, counts[static_cast<size_t>(q)]);
-      part(q, false, counts[static_cast<size_t>(ranks + q)]);
+      take(q, true, counts[static_cast<size_t>(q)]);
+      take(q, false, counts[static_cast<size_t>(ranks + q)]);
     }
     return error;
   }
-  part(call.head.root, call.head.kind != GSEL_COLLECTIVE_RECV, call.head.count);
-  if (call.head.kind == GSEL_COLLECTIVE_SENDRECV) part(call.source, false, call.recv_count);
+  take(call.head.root, call.head.kind != GSEL_COLLECTIVE_RECV, call.head.count);
+  if (call.head.kind == GSEL_COLLECTIVE_SENDRECV) take(call.source, false, call.recv_count);
   return error;
 }
 
-std::optional<Error> CallMatcher::take_part(int32_t peer, bool sends, const Part& part) {
-  const int32_t rank = part.call.rank;
+std::optional<Error> CallMatcher::take_side(int32_t peer, bool sends, const Side& side) {
+  const int32_t rank = side.call.rank;
   const auto key = sends ? std::pair(rank, peer) : std::pair(peer, rank);
   Pair& pair = pairs_[key];
   auto &own = sends ? pair.sends : pair.receives, &theirs = sends ? pair.receives : pair.sends;
   if (theirs.empty()) {
-    own.push_back(part);
+    own.push_back(side);
     return {};
   }
-  const Part other = std::move(theirs.front());
+  const Side other = std::move(theirs.front());
   theirs.pop_front();
   if (pair.sends.empty() && pair.receives.empty()) pairs_.erase(key);
-  if (other.dtype == part.dtype && other.count == part.count) return {};
+  if (other.dtype == side.dtype && other.count == side.count) return {};
   return Error(GSEL_ERR_MISMATCH,
                fmt::format("{} called {} with {} of {} for {}, {} called {} with {} of {} for it; give a message "
                            "and its receive one type and one count, which a transport of devices needs",
-                           roster_.named(rank), text_of(part.call), part.count, dtype_name(part.dtype),
+                           roster_.named(rank), text_of(side.call), side.count, dtype_name(side.dtype),
                            roster_.named(peer), roster_.named(peer), text_of(other.call), other.count,
                            dtype_name(other.dtype)))
       .about_rank(roster_.shown(peer));

@@ -19,7 +19,7 @@
 
 namespace gsel::hosts {
 
-// A call of a rank, or that the rank leaves. Sent as raw bytes.
+// An announcement of a rank: a call, or that the rank leaves. Sent as raw bytes.
 struct Announcement {
   enum class What : uint32_t { call, leaves };
   What what = What::call;
@@ -58,18 +58,18 @@ class CallMatcher {
     Announcement waits;   // the announcement with the earliest deadline
   };
   // One side of a message: its send or its receive.
-  struct Part {
+  struct Side {
     gsel_dtype dtype;
     uint64_t count;
     Announcement call;
   };
   // Messages from one rank to another that only one side has announced.
   struct Pair {
-    std::deque<Part> sends, receives;
+    std::deque<Side> sends, receives;
   };
   std::optional<Error> take_collective(const Announcement& call, int64_t now_ns);
   std::optional<Error> take_messages(const Announcement& call, std::span<const uint64_t> counts);
-  std::optional<Error> take_part(int32_t peer, bool sends, const Part& part);
+  std::optional<Error> take_side(int32_t peer, bool sends, const Side& side);
   const Announcement* unmet_by(int32_t rank) const;
   std::string text_of(const Announcement& call) const;
   std::string late_text(int32_t rank, const Announcement& waits) const;

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/dtype.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/types.h"
 #include "comm/call/collective.h"
 #include "device/host/stream.h"
 
@@ -106,9 +106,9 @@ constexpr const char* kReasons[kWays] = {
     "the payload is small for many hosts: it goes with the call to the first rank, which folds it and returns the "
     "result",
     "each rank gets its part of what every rank has, adds it, and passes it on to the ranks of its host",
-    "each host adds its ranks, and one rank for each slice adds what hosts have, in this order",
+    "each host reduces its own inputs, then one rank for each slice reduces the results of the hosts, in rank order",
     "each host adds its ranks to what the host before sends, in rank order",
-    "each host sends what its ranks have of a slice to the one rank that folds it, in the order asked for",
+    "each host sends its inputs for a slice to one rank, which reduces them in the requested order",
     "one rank of each host gets what all of its ranks need, and passes it on there",
     "each rank gets what it needs from every other"};
 

@@ -1,10 +1,10 @@
 // comm/hosts/hosts_calls.cc: collectives over several hosts; see hosts_backend.h, and small_calls.cc for small ones.
 #include <cstring>
 
-#include "base/dtype.h"
 #include "base/error.h"
 #include "base/shard.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "comm/call/collective.h"
 #include "comm/hosts/hosts_backend.h"
 

@@ -1,6 +1,6 @@
-// comm/hosts/lanes.h: common parts of reductions in lanes. The ranks of each host divide the reduced elements, so that
-// each reduces a range together with the ranks that have its parts on the other hosts. Gathers the range of the inputs
-// of a host, and spreads the result. Hosts may have different numbers of ranks, in any places. Does not know how
+// comm/hosts/lanes.h: what all reductions in lanes share. The ranks of each host divide the reduced elements, so that
+// each reduces a range together with the ranks that have the same range on the other hosts. Gathers the range of the
+// inputs of a host, and spreads the result. Hosts may have different numbers of ranks, in any places. Does not know how
 // ranges are reduced.
 #pragma once
 
@@ -15,9 +15,8 @@ namespace gsel::hosts {
 class Lanes {
  protected:
   using Bytes = shm::Bytes;
-  // A part of the reduced elements that one rank of each host has. start: its offset in this rank's lane, in which
-  // pieces are contiguous. key: determines the rank that has it on a host (peer). host: where it is reduced, or its
-  // goal.
+  // Consecutive reduced elements that one rank of each host has. start: its offset in this rank's lane, in which pieces
+  // are contiguous. key: determines the rank that has it on a host (peer). host: where it is reduced, or its goal.
   struct Piece {
     Bytes place;
     uint64_t start, key;

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/dtype.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "comm/call/collective.h"
 #include "comm/hosts/pause.h"
 
@@ -60,7 +60,7 @@ void Messages::leave(bool needs_answer) noexcept {
     const Pause pause;
     const auto waits = [needs_answer](const auto& peer) {
       if (!peer || peer->gone) return false;
-      return needs_answer ? !peer->leave_received || !peer->behind.empty() : !peer->words.empty();
+      return needs_answer ? !peer->leave_received || !peer->behind.empty() : !peer->control_frames.empty();
     };
     while (std::ranges::any_of(peers_, waits) && os::now_ns() < end && !local_.is_broken()) {
       take_frames();

@@ -112,7 +112,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
   struct Dropped {
     uint64_t number;
     std::vector<char> data;
-    std::unique_ptr<Out> word;                         // the refusal
+    std::unique_ptr<Out> refusal;
     std::optional<HostTransport::Posted> posted = {};  // receive of the bytes
   };
   struct Arrived {
@@ -127,11 +127,11 @@ class Messages : public std::enable_shared_from_this<Messages> {
     std::array<Frame, kFrames> frames;
     std::array<std::optional<HostTransport::Posted>, kFrames> posted;
     uint64_t frames_taken = 0;
-    uint64_t sent = 0, received = 0;          // messages
-    std::list<Arrived> arrived;               // not matched by a receive yet
-    std::deque<std::unique_ptr<Out>> behind;  // sent by calls that have ended
-    std::deque<std::unique_ptr<Out>> words;   // frames other than messages
-    std::optional<Error> gone;                // the connection has failed
+    uint64_t sent = 0, received = 0;                  // messages
+    std::list<Arrived> arrived;                       // not matched by a receive yet
+    std::deque<std::unique_ptr<Out>> behind;          // sent by calls that have ended
+    std::deque<std::unique_ptr<Out>> control_frames;  // other than messages
+    std::optional<Error> gone;                        // the connection has failed
     std::list<Dropped> dropped;
     bool leave_received = false;  // the peer leaves, or has received everything from this rank
     bool has_left = false;
@@ -160,7 +160,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
   // sending.cc
   std::unique_ptr<Out> word_to(int32_t rank, Peer& peer, FrameKind kind, uint64_t number, std::string_view bytes);
   void send_word(int32_t rank, Peer& peer, FrameKind kind, uint64_t number, std::string_view bytes = {}) {
-    peer.words.push_back(word_to(rank, peer, kind, number, bytes));
+    peer.control_frames.push_back(word_to(rank, peer, kind, number, bytes));
   }
   void begin_send(Half& half);
   void advance_send(Half& half);

@@ -1,7 +1,7 @@
 // comm/hosts/sending.cc: sends messages and other frames; see messages.h.
 #include <cstring>
 
-#include "base/dtype.h"
+#include "base/types.h"
 #include "comm/hosts/messages.h"
 
 namespace gsel::hosts {
@@ -70,11 +70,11 @@ void Messages::tend(int32_t rank, Peer& peer) {
     while (!peer.gone && !out->posted.empty() && out->posted.back().test(0, &peer.gone)) out->posted.pop_back();
     return out->posted.empty();
   };
-  if (!peer.words.empty()) std::erase_if(peer.words, has_gone);
+  if (!peer.control_frames.empty()) std::erase_if(peer.control_frames, has_gone);
   if (!peer.behind.empty()) moves_ += std::erase_if(peer.behind, has_gone);
   std::erase_if(peer.dropped, [&](Dropped& message) {
     if (message.posted) return message.posted->test(0, &peer.gone);
-    if (peer.gone || !has_gone(message.word)) return false;
+    if (peer.gone || !has_gone(message.refusal)) return false;
     message.posted.emplace(
         host_transport_,
         gsel_transfer{rank, data_tag(message.number), nullptr, message.data.data(), message.data.size()}, &peer.gone);

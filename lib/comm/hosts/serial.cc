@@ -33,9 +33,10 @@ struct Serial::Core {
 
   void require_outside_of_task() const {
     if (runs_on == std::this_thread::get_id())
-      fail(GSEL_ERR_STATE,
-           "a call from an operation that a call on the same communicator runs, whose end it would wait for; make it "
-           "after that call");
+      fail(
+          GSEL_ERR_STATE,
+          "this call was made inside a reduction operation of another call on the same communicator and would wait for "
+          "itself; make it after that call");
   }
   void run(Task& task) noexcept {  // without the lock, busy
     std::optional<Error> failure;

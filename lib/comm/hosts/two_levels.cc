@@ -40,19 +40,19 @@ class TwoLevels : Lanes {
     widened_ = received_ + received_bytes();
     if (in_frames)
       add([this](size_t h) { return Frames::Came{by_host_[h].empty() ? nullptr : input_of(h), bytes_of(h)}; });
-    receive_parts(in_frames);
+    receive_pieces(in_frames);
     if (in_one) reduce_here(partial_);
-    for (size_t step = 1; step <= last_ + 1; ++step) give_parts((host_ + step) % (last_ + 1), in_frames);
+    for (size_t step = 1; step <= last_ + 1; ++step) give_pieces((host_ + step) % (last_ + 1), in_frames);
     finish_gather();
     receive_results();
-    auto segment = parts_.begin();
+    auto chunk = chunks_.begin();
     for (const Piece* piece : by_host_[host_])
-      in_segments(*piece, [&](uint64_t at, uint64_t bytes) {
-        for (HostTransport::Posted& one : segment->posted) finish(one);
+      in_chunks(*piece, [&](uint64_t at, uint64_t bytes) {
+        for (HostTransport::Posted& one : chunk->posted) finish(one);
         char* const result = result_at(*piece, at);
-        fold_hosts(*piece, *segment, result, at, bytes, in_frames);
+        fold_hosts(*piece, *chunk, result, at, bytes, in_frames);
         give_result(*piece, result, bytes);
-        ++segment;
+        ++chunk;
       });
     for (HostTransport::Posted& one : results_) finish(one);
     finish_sends();
@@ -60,8 +60,8 @@ class TwoLevels : Lanes {
   }
 
  private:
-  // A segment of a piece that this rank reduces. begins: by host, of what it sends.
-  struct Segment {
+  // A chunk of a piece that this rank reduces. begins: by host, of what it sends.
+  struct Chunk {
     std::vector<HostTransport::Posted> posted = {};
     std::vector<char*> begins = {};
   };
@@ -71,10 +71,10 @@ class TwoLevels : Lanes {
     const size_t n = inputs_of(h);
     return n > 1 && n * piece.place.count <= kPackedBytes;
   }
-  // A piece is sent in segments, so that one is reduced while the next ones arrive: body(offset in the piece, bytes).
+  // A piece is sent in chunks, so that one is reduced while the next ones arrive: body(offset in the piece, bytes).
   template <class Body>
-  void in_segments(const Piece& piece, Body&& body) const {
-    const uint64_t unit = std::max<uint64_t>(call_.unit, 1), step = std::max(kSegmentBytes / unit * unit, unit);
+  void in_chunks(const Piece& piece, Body&& body) const {
+    const uint64_t unit = std::max<uint64_t>(call_.unit, 1), step = std::max(kPieceChunkBytes / unit * unit, unit);
     const uint64_t n = piece.place.count;
     for (uint64_t at = 0; at < n; at += step) body(at, std::min(step, n - at));
   }
@@ -115,40 +115,40 @@ class TwoLevels : Lanes {
   // Whether one reduction over the ranks here computes all pieces.
   bool folds_in_one() const { return is_folded_ && !is_wide_ && !is_scattered() && call_.operation.op < GSEL_OP_USER; }
 
-  // What hosts send is in `received_` by piece, segment, host and input.
-  void receive_parts(bool in_frames) {
+  // What hosts send is in `received_` by piece, chunk, host and input.
+  void receive_pieces(bool in_frames) {
     char* to = received_;
     for (const Piece* piece : by_host_[host_]) {
-      in_segments(*piece, [&](uint64_t, uint64_t bytes) {
-        Segment& segment = parts_.emplace_back();
-        segment.begins.resize(last_ + 1);
+      in_chunks(*piece, [&](uint64_t, uint64_t bytes) {
+        Chunk& chunk = chunks_.emplace_back();
+        chunk.begins.resize(last_ + 1);
         for (size_t h = 0; h <= last_; ++h) {
           if (h == host_ || in_frames) continue;
-          segment.begins[h] = to;
+          chunk.begins[h] = to;
           const int32_t from = peer(h, *piece);
           const size_t n = is_packed(h, *piece) ? 1 : inputs_of(h);
           const uint64_t each = passed(bytes) * (is_packed(h, *piece) ? inputs_of(h) : 1);
-          for (size_t i = 0; i < n; ++i, to += each) receive(segment.posted, from, to, each);
+          for (size_t i = 0; i < n; ++i, to += each) receive(chunk.posted, from, to, each);
         }
       });
     }
   }
 
-  void give_parts(size_t h, bool in_frames) {
+  void give_pieces(size_t h, bool in_frames) {
     for (const Piece* piece : by_host_[h]) {
       if (is_folded_ && !folds_in_one()) fold_inputs(*piece);
       if (h == host_ || in_frames) continue;
       const int32_t to = peer(h, *piece);
       if (is_folded_) {
         const char* const from = partial_ + passed(piece->start);
-        in_segments(*piece, [&](uint64_t at, uint64_t bytes) { send(to, from + passed(at), passed(bytes)); });
+        in_chunks(*piece, [&](uint64_t at, uint64_t bytes) { send(to, from + passed(at), passed(bytes)); });
       } else if (is_packed(host_, *piece)) {
         const uint64_t bytes = piece->place.count;
         for (size_t l = 0; l < ranks_here_; ++l) std::memcpy(packed_ + l * bytes, input(l, *piece), bytes);
         send(to, packed_, ranks_here_ * bytes);
         packed_ += ranks_here_ * bytes;
       } else {
-        in_segments(*piece, [&](uint64_t at, uint64_t bytes) {
+        in_chunks(*piece, [&](uint64_t at, uint64_t bytes) {
           for (size_t l = 0; l < ranks_here_; ++l) send(to, input(l, *piece) + at, bytes);
         });
       }
@@ -159,7 +159,7 @@ class TwoLevels : Lanes {
     if (is_scattered() || (!goes_back() && root_host() != host_)) return;
     for (const Piece& piece : pieces_)
       if (piece.host != host_)
-        in_segments(piece, [&](uint64_t at, uint64_t bytes) {
+        in_chunks(piece, [&](uint64_t at, uint64_t bytes) {
           receive(results_, peer(piece.host, piece), result_at(piece, at), bytes);
         });
   }
@@ -199,12 +199,12 @@ class TwoLevels : Lanes {
     return fold;
   }
 
-  void fold_hosts(const Piece& piece, const Segment& segment, char* to, uint64_t at, uint64_t bytes, bool in_frames) {
-    if (!is_folded_) return fold_ranks(piece, segment, to, at, bytes, in_frames);
+  void fold_hosts(const Piece& piece, const Chunk& chunk, char* to, uint64_t at, uint64_t bytes, bool in_frames) {
+    if (!is_folded_) return fold_ranks(piece, chunk, to, at, bytes, in_frames);
     const uint64_t elements = bytes / call_.element;
     char* const own = partial_ + passed(piece.start + at);
     std::vector<const void*> inputs;
-    for (size_t h = 0; h <= last_; ++h) inputs.push_back(h == host_ ? own : segment.begins[h]);
+    for (size_t h = 0; h <= last_; ++h) inputs.push_back(h == host_ ? own : chunk.begins[h]);
     const auto hosts = static_cast<int>(inputs.size());
     host::Fold fold = is_wide_ ? wide_fold() : fold_of(nullptr);
     if (fold.op == GSEL_SCALED_SUM) fold.op = GSEL_SUM;
@@ -219,13 +219,12 @@ class TwoLevels : Lanes {
     host::reduce(rounds, to, nullptr, 0, elements);
   }
 
-  void fold_ranks(const Piece& piece, const Segment& segment, char* to, uint64_t at, uint64_t bytes,
-                  bool in_frames) const {
+  void fold_ranks(const Piece& piece, const Chunk& chunk, char* to, uint64_t at, uint64_t bytes, bool in_frames) const {
     std::vector<const void*> inputs;
     for (int32_t q = 0; q < static_cast<int32_t>(roster_.ranks()); ++q) {
       const size_t h = roster_.host_of(q);
       const auto l = static_cast<size_t>(roster_.local_of(q));
-      inputs.push_back(h == host_ ? input(l, piece) + at : in_frames ? given(h) : segment.begins[h] + l * bytes);
+      inputs.push_back(h == host_ ? input(l, piece) + at : in_frames ? given(h) : chunk.begins[h] + l * bytes);
     }
     host::reduce(fold_of(factors_), to, inputs.data(), static_cast<int>(inputs.size()), bytes / call_.element);
   }
@@ -233,7 +232,7 @@ class TwoLevels : Lanes {
   const bool is_folded_;
   std::vector<std::vector<const Piece*>> by_host_;  // by the host that reduces them
   char *partial_ = nullptr, *packed_ = nullptr, *received_ = nullptr, *widened_ = nullptr;
-  std::vector<Segment> parts_;  // of the pieces that this rank reduces
+  std::vector<Chunk> chunks_;  // of the pieces that this rank reduces
   std::vector<HostTransport::Posted> results_;
 };
 

@@ -40,13 +40,15 @@ constexpr uint64_t kMostAtFirstBytes = 1 << 24;  // of all ranks together, in th
 // Integers, so that every rank gets the same costs.
 constexpr uint64_t kStepPs = 20'000'000, kMessagePs = 5'000'000, kNetworkBytePs = 190, kMemoryBytePs = 100;
 
-// Chunks of chain.cc. Between few hosts an eighth of a lane; between many a size with which the last host begins early.
+// Chunks of chain.cc. Between few hosts an eighth of a lane; between many hosts small enough that the last host starts
+// early.
 constexpr uint64_t kLeastChunkBytes = 65536, kMostChunkBytes = 524288, kChunksOfLane = 8;
 constexpr uint64_t kLeastPromptBytes = 262144;  // of a prompt transport, which has a handshake for each long message
 constexpr uint64_t kLeastOfManyBytes = 16384;   // between more than kMostMeasuredHosts hosts
 uint64_t chunk_bytes(uint64_t lane_bytes, size_t hosts, size_t most_on_a_host, bool is_prompt);
 
-// Of two_levels.cc: a segment of a piece, and the inputs of a host for a piece up to which they are one message.
-constexpr uint64_t kSegmentBytes = 524288, kPackedBytes = 65536;
+// Of two_levels.cc. kPieceChunkBytes: of a piece, sent at a time. kPackedBytes: up to it the inputs of a host for a
+// piece are one message.
+constexpr uint64_t kPieceChunkBytes = 524288, kPackedBytes = 65536;
 
 }  // namespace gsel::hosts

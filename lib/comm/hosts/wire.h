@@ -2,8 +2,8 @@
 // with its greeting and proves that it knows the secret; rank 0 proves the same. The other side may speak for more
 // ranks of its host, and reports each that comes. When all ranks have come, rank 0 sends the table, and the other side
 // reports that its ranks have it. Rank 0 may send "failed" at any point instead. A rank whose join timeout has passed
-// asks for that, since rank 0 knows who is missing. All messages of rank 0 are signed,
-// except that to a joiner with another token.
+// asks for that, since rank 0 knows who is missing. All messages of rank 0 are signed, except that to a joiner with
+// another token.
 #pragma once
 
 #include <gsel/error.h>

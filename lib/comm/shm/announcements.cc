@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/dtype.h"
+#include "base/types.h"
 #include "comm/call/collective.h"
 #include "comm/shm/call/plan.h"
 

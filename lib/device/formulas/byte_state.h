@@ -1,5 +1,5 @@
 // device/formulas/byte_state.h: the codes of 8-bit optimizer state, and the factors of a step that uses them.
-// device/host/kernels.h defines the codes' values. Does not know memory and loops.
+// Does not know memory and loops.
 #pragma once
 
 #include <gsel/device.h>
@@ -11,6 +11,13 @@
 
 namespace gsel {
 
+// Value of a code for scale 1; code 0 is 0. Dynamic quantisation (Dettmers et al., ICLR 2022): the highest set bit of a
+// magnitude c selects the decade, the bits below it divide the decade evenly, and the value is the middle of its part:
+//   signed    bit 7 is the sign, c the other bits; decade i = 0..6, parts 2^i = highest bit; code 128 is 1
+//   unsigned  c is the code; decade i = 0..6, parts 2^(i+1) = highest bit; code 1 is 1
+//   value     10^(i-6) * (0.1 + 0.9 * (c - parts + 0.5) / parts)
+// A number gets the code of the nearest value. A positive second moment (unsigned) never becomes zero, since an update
+// divides by its root.
 constexpr int kDecades = 7;
 constexpr double kScales[kDecades] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};  // upper ends of the decades
 

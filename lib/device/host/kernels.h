@@ -57,14 +57,4 @@ void byte_state_step(Isa isa, const gsel_optimizer_step& step);
 
 constexpr uint64_t kStateBlock = 256;
 
-// Value of a code for scale 1; code 0 is 0. Dynamic quantisation (Dettmers et al., ICLR 2022): the highest set bit of a
-// magnitude c selects the decade, the bits below it divide the decade evenly, and the value is the middle of its part:
-//   signed    bit 7 is the sign, c the other bits; decade i = 0..6, parts 2^i = highest bit; code 128 is 1
-//   unsigned  c is the code; decade i = 0..6, parts 2^(i+1) = highest bit; code 1 is 1
-//   value     10^(i-6) * (0.1 + 0.9 * (c - parts + 0.5) / parts)
-// A number gets the code of the nearest value. A positive second moment (unsigned) never becomes zero, since an update
-// divides by its root.
-float signed_value(uint8_t code);
-float unsigned_value(uint8_t code);
-
 }  // namespace gsel::host

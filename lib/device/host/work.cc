@@ -1,6 +1,6 @@
 // device/host/work.cc: kernels as work on streams. Unsupported arguments fail when a kernel is called, not later.
-#include "base/dtype.h"
 #include "base/guard.h"
+#include "base/types.h"
 #include "device/formulas/floats.h"
 #include "device/formulas/step_needs.h"
 #include "device/host/kernels.h"

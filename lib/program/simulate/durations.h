@@ -25,7 +25,7 @@ class Durations {
                                 uint64_t bytes) const = 0;
   // A message to another pipeline rank, which waits for it.
   virtual ExchangeTime message(const Program& sender, int32_t to, int64_t bytes) const = 0;
-  // A rank that has waited for a collective longer than `after` resumes `takes` late, since it slept.
+  // A rank that waited for a collective longer than `after` resumes `takes` seconds late, because its thread slept.
   struct Wake {
     double after = 0, takes = 0;
   };

@@ -1,6 +1,5 @@
 // program/simulate/simulate_job.cc: an event simulation; see simulate_job.h. A rank runs its activities until it has to
-// wait; the event that it waits for wakes it. Interactions of ranks are in exchanges.h, times in
-// agenda.h.
+// wait; the event that it waits for wakes it. Interactions of ranks are in exchanges.h, times in agenda.h.
 #include "program/simulate/simulate_job.h"
 
 #include <algorithm>

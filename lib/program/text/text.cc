@@ -6,9 +6,8 @@
 #include <functional>
 #include <span>
 
-#include "base/axis.h"
-#include "base/dtype.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "program/words/words.h"
 
 namespace gsel {

@@ -4,9 +4,8 @@
 #include <initializer_list>
 #include <span>
 
-#include "base/axis.h"
-#include "base/dtype.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "program/program.h"
 #include "program/stages.h"
 #include "program/text/text.h"

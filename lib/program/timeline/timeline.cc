@@ -7,10 +7,10 @@
 #include <iterator>
 #include <limits>
 
-#include "base/axis.h"
 #include "base/error.h"
 #include "base/json_object.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "program/timeline/timeline_chart.h"
 
 namespace gsel {

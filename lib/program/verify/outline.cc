@@ -1,9 +1,9 @@
 // program/verify/outline.cc: see checks.h.
 #include <algorithm>
 
-#include "base/axis.h"
 #include "base/shard.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "program/stages.h"
 #include "program/verify/checks.h"
 

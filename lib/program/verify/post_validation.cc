@@ -2,8 +2,8 @@
 // them shows whether the same ones come before POST_VALIDATE.
 #include <algorithm>
 
-#include "base/axis.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "program/optimistic.h"
 #include "program/verify/checks.h"
 #include "program/words/words.h"
@@ -74,8 +74,8 @@ void check_alone(const Program& program) {
 
 void check_messages(const PostValidations& all) {
   for (size_t i = 0; i < all.programs.size(); ++i) {
-    std::vector<int32_t> crossing = all.crossing(i, GSEL_INSTR_SEND);
-    std::ranges::copy(all.crossing(i, GSEL_INSTR_RECV), std::back_inserter(crossing));
+    std::vector<int32_t> crossing = all.crossing(i, true);
+    std::ranges::copy(all.crossing(i, false), std::back_inserter(crossing));
     if (crossing.empty()) continue;
     const int32_t first = std::ranges::min(crossing);
     refuse(*all.programs[i], first,

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/axis.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "program/redistribution.h"
 #include "program/shards.h"
 #include "program/stages.h"

@@ -4,8 +4,8 @@
 // that the previous step might still change, and nothing reads the number of an optimistic instruction.
 #include <algorithm>
 
-#include "base/axis.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "program/optimistic.h"
 #include "program/shards.h"
 #include "program/stages.h"

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/axis.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "base/types.h"
 
 namespace gsel {
 

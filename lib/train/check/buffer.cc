@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/dtype.h"
 #include "base/random.h"
+#include "base/types.h"
 #include "device/formulas/floats.h"
 
 namespace gsel::check {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/dtype.h"
 #include "base/shard.h"
+#include "base/types.h"
 
 namespace gsel::check {
 

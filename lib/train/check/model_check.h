@@ -12,8 +12,7 @@ namespace gsel::check {
 Findings check_model(const std::shared_ptr<DeviceContext>& device, const Model& model,
                      const gsel_model_check_options& options);
 
-// ---- what check_model calls
-// ------------------------------------------------------------------------------------------
+// ---- what check_model calls ----------------------------------------------------------------------------------------
 
 // The ways to divide the model over ranks of the sharing axis (tensor or context): by the model's shard dims, and by
 // positions; only ways that apply to the model. Notes what cannot be divided.

@@ -68,7 +68,7 @@ class OptimizerCheck {
       return false;
     if (!checks_pieces || !takes_pieces() || n_ < 2) return true;
     differs(GSEL_BREACH_PIECES, steps(pieces(), elsewhere), first,
-            "stepped in pieces, as zero and tp divide a parameter, and",
+            "stepped in pieces, as strategies that shard parameters do, and",
             " in one piece; compute each element alike wherever it lies, for instance without -ffast-math");
     return true;
   }

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "base/config.h"
-#include "base/dtype.h"
 #include "base/shard.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "model/views.h"
 #include "program/stages.h"
 #include "train/compile/settings.h"
@@ -234,7 +234,7 @@ Program base_program(const Model& model, const Config& config, const Mesh& mesh,
 
 void make_buckets(Program& program) {
   program.buckets = plain_buckets(program);
-  std::erase_if(program.step, [](const gsel_instr& instr) { return instr.kind == GSEL_INSTR_STEP; });
+  std::erase_if(program.step, [](const gsel_instr& instr) { return task_of(instr.kind) == InstrTask::step; });
   for (size_t b = 0; b < program.buckets.size(); ++b) {
     gsel_instr step = make_instr(GSEL_INSTR_STEP);
     step.bucket = static_cast<int32_t>(b);

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/axis.h"
 #include "base/config.h"
 #include "base/foreign.h"
 #include "base/random.h"
+#include "base/types.h"
 #include "plugin/registry.h"
 #include "train/compile/base_program.h"
 #include "train/compile/exchange_programs.h"

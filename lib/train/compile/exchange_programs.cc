@@ -34,7 +34,7 @@ std::vector<int32_t> buckets_that(const Program& program, const std::vector<int3
 
 bool looks_at_gradients(const gsel_instr& instr, const std::vector<int32_t>& summed) {
   return task_of(instr.kind) == InstrTask::check ||
-         (instr.kind == GSEL_INSTR_STEP && std::ranges::count(summed, instr.bucket));
+         (task_of(instr.kind) == InstrTask::step && std::ranges::count(summed, instr.bucket));
 }
 
 bool reduces(gsel_instr_kind kind) {
@@ -44,7 +44,7 @@ bool reduces(gsel_instr_kind kind) {
 // Whether a reduction of the bucket is under way at the end of these instructions.
 bool is_reducing(const std::vector<gsel_instr>& instrs, int32_t bucket) {
   const auto last = std::ranges::find_if(instrs.rbegin(), instrs.rend(), [&](const gsel_instr& instr) {
-    return instr.bucket == bucket && (reduces(instr.kind) || instr.kind == GSEL_INSTR_WAIT);
+    return instr.bucket == bucket && (reduces(instr.kind) || task_of(instr.kind) == InstrTask::wait);
   });
   return last != instrs.rend() && reduces(last->kind);
 }
@@ -52,8 +52,8 @@ bool is_reducing(const std::vector<gsel_instr>& instrs, int32_t bucket) {
 // Moves the WAIT of a bucket's reduction under way from tail to the end of head.
 void wait_first(std::vector<gsel_instr>& head, std::vector<gsel_instr>& tail, int32_t bucket) {
   if (!is_reducing(head, bucket)) return;
-  const auto wait =
-      std::ranges::find_if(tail, [&](const gsel_instr& i) { return i.kind == GSEL_INSTR_WAIT && i.bucket == bucket; });
+  const auto wait = std::ranges::find_if(
+      tail, [&](const gsel_instr& i) { return task_of(i.kind) == InstrTask::wait && i.bucket == bucket; });
   if (wait == tail.end()) return;
   head.push_back(*wait);
   tail.erase(wait);
@@ -93,7 +93,11 @@ namespace {
 // Whether a SEND goes to the next stage, whose rank waits for it. Otherwise the value skips stages and is read later.
 bool goes_to_next_stage(const Program& program, int32_t position) {
   int32_t i = position;
-  while (i >= 0 && program.step[i].kind != GSEL_FORWARD) --i;
+  const auto is_forward = [](const gsel_instr& instr) {
+    const InstrRow& row = instr_row(instr.kind);
+    return row.task == InstrTask::forward && !row.recomputes;
+  };
+  while (i >= 0 && !is_forward(program.step[i])) --i;
   if (i < 0) return true;
   const auto next = static_cast<size_t>(program.layers[program.step[i].layer].stage) + 1;
   return next < program.rank_of_stage.size() &&
@@ -103,9 +107,9 @@ bool goes_to_next_stage(const Program& program, int32_t position) {
 // The first message that crosses validation and cannot be held back; -1: none.
 int32_t first_crossing(const PostValidations& all, size_t i) {
   int32_t first = -1;
-  for (gsel_instr_kind kind : {GSEL_INSTR_SEND, GSEL_INSTR_RECV})
-    for (int32_t position : all.crossing(i, kind)) {
-      if (kind == GSEL_INSTR_SEND && !goes_to_next_stage(*all.programs[i], position)) continue;
+  for (const bool sends : {true, false})
+    for (int32_t position : all.crossing(i, sends)) {
+      if (sends && !goes_to_next_stage(*all.programs[i], position)) continue;
       if (first < 0 || position < first) first = position;
     }
   return first;
@@ -119,7 +123,7 @@ void put_in_place(Program& program, int32_t end, const std::vector<int32_t>& hel
   step.push_back(make_instr(GSEL_INSTR_POST_VALIDATE));
   for (int32_t i : held) step.push_back(program.step[i]);
   for (size_t i = static_cast<size_t>(end); i < program.step.size(); ++i)
-    if (program.step[i].kind != GSEL_INSTR_POST_VALIDATE) step.push_back(program.step[i]);
+    if (task_of(program.step[i].kind) != InstrTask::post_validate) step.push_back(program.step[i]);
   program.step = std::move(step);
   program.lines.clear();
 }
@@ -143,7 +147,7 @@ void place_post_validations(std::span<Program> programs) {
     }
   }
   std::vector<std::vector<int32_t>> held;
-  for (size_t i = 0; i < programs.size(); ++i) held.push_back(all.crossing(i, GSEL_INSTR_SEND));
+  for (size_t i = 0; i < programs.size(); ++i) held.push_back(all.crossing(i, true));
   for (size_t i = 0; i < programs.size(); ++i) put_in_place(programs[i], all.ends[i], held[i]);
 }
 

@@ -1,4 +1,4 @@
-// train/compile/idle_settings.cc: settings that do nothing under the chosen strategies; see settings.h.
+// train/compile/idle_settings.cc: settings that do nothing under the chosen strategies; see pass.h.
 #include <algorithm>
 
 #include "base/text.h"

@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "base/axis.h"
+#include "base/types.h"
 #include "program/instruction.h"
 #include "train/ranks/axis_comms.h"
 

@@ -15,8 +15,8 @@
 // fill and close as usual.
 #include <algorithm>
 
-#include "base/dtype.h"
 #include "base/os.h"
+#include "base/types.h"
 #include "comm/call/collective.h"
 #include "train/execute/instructions.h"
 

@@ -13,7 +13,7 @@
 namespace gsel::execute {
 namespace {
 
-constexpr size_t kMostMarks = 64, kLeastBetweenMarks = 16;
+constexpr size_t kMostMarks = 32;
 constexpr int kLooksInTimeout = 8;
 constexpr double kMostPatience = 30;  // seconds
 
@@ -69,7 +69,7 @@ void DeviceWatch::begin_run(const std::string& name, size_t n_instrs) {
   const std::lock_guard lock(mutex_);
   run_ = name;
   in_run_ = true;
-  every_ = std::max(kLeastBetweenMarks, n_instrs / kMostMarks + 1);
+  every_ = n_instrs / kMostMarks + 1;
   n_marks_ = n_passed_ = 0;
 }
 

@@ -103,10 +103,10 @@ void Executor::complete(uint64_t ticket, gsel_status status, std::string_view me
       throw Error(GSEL_ERR_CALLBACK,
                   fmt::format("{} of {}: {}", callback_word(s_.lent.work_kind), s_.work_name(), why));
     is_input ? execute::take_back_input(s_, instr, no_samples) : execute::take_back_layer(s_, instr);
+    if (s_.run->phase == 0) end_instr();
   } catch (...) {
-    return handle(current_error());
+    handle(current_error());
   }
-  if (s_.run->phase == 0) end_instr();
 }
 
 // Redistributions are communication, so timelines show them apart from callbacks.
@@ -271,7 +271,8 @@ bool Executor::has_whole_state() const {
   if (s_.run != &s_.training || (!s_.under_way && !s_.broke_in_step)) return true;
   const std::vector<gsel_instr>& step = s_.program().step;
   const auto end = step.begin() + static_cast<int64_t>(std::min(s_.run->position + 1, step.size()));
-  return std::none_of(step.begin(), end, [](const gsel_instr& instr) { return instr.kind == GSEL_INSTR_STEP; }) ||
+  return std::none_of(step.begin(), end,
+                      [](const gsel_instr& instr) { return task_of(instr.kind) == InstrTask::step; }) ||
          (!s_.under_way && s_.step_numbers->has_updated_nothing());
 }
 
@@ -319,7 +320,7 @@ void Executor::end_all(std::string_view reason, int32_t about) noexcept {
   s_.messages->drop();
   s_.validation.squares.under_way.reset();
   s_.validation.overflow.under_way.reset();
-  s_.is_silent = !s_.watch->settle(*s_.device, s_.all_streams(), s_.watch->patience_s());
+  s_.is_silent = !s_.watch->settle(*s_.device, s_.all_streams, s_.watch->patience_s());
 }
 
 // No step can follow a failed one, since ranks may differ in what they have applied. A rank that was aborted reports

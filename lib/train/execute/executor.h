@@ -33,7 +33,8 @@ class Executor {
   // Aborts the communicators of all axes: all calls fail on every rank, and no step can follow. about: the rank that
   // failed, -1 for this one.
   void end_all(std::string_view reason, int32_t about = -1) noexcept;
-  // The state is not whole any more: all is refused but go_on_from, which says that another one is in its place.
+  // Marks the state as lost: all but a load is refused until go_on_from, which declares that another state has been
+  // loaded.
   void lose_state(const std::string& reason) { s_.lost_state = reason; }
   // Between steps: makes the last step final. A collective of the pipeline if the step was optimistic.
   void settle_last_step();
@@ -52,8 +53,8 @@ class Executor {
   bool broken() const { return s_.broken; }
   // GSEL_ERR_STATE: the state is lost.
   void refuse_lost_state() const;
-  // Whether parameters and states are those of the beginning of step numbers().step: false inside a step that has
-  // stepped buckets, also where it failed there, and while an optimistic step is not validated.
+  // Whether parameters and optimizer state are those at the start of step numbers().step. False inside a step that has
+  // stepped a bucket, also if it failed there, while an optimistic step is not validated, and when the state is lost.
   bool has_whole_state() const;
   const StepRecord* last_step() const { return s_.has_step ? &s_.last_step : nullptr; }
   const std::optional<gsel_step_report>& last_evaluation() const { return s_.last_evaluation; }
@@ -63,7 +64,7 @@ class Executor {
   gsel_comm_count counts(gsel_instr_kind kind, gsel_axis axis) const { return s_.counts.of(kind, axis); }
   bool param_used(int32_t p) const { return s_.training.used[p]; }
   const MemoryPartBytes& forecast() const { return s_.forecast; }
-  // What others will take of the ledger.
+  // Adds memory that others will take from the ledger to the forecast.
   void foresee(MemoryPart part, uint64_t bytes) { s_.forecast[static_cast<size_t>(part)] += bytes; }
 
   ParamStorage& params() { return s_.params; }
@@ -95,7 +96,8 @@ class Executor {
   void refuse_broken() const;
   void refuse_other_work(uint64_t ticket) const;
   Error callback_error(gsel_status status, std::string_view message) const;
-  // Ends the step, or gives up the graph that is being recorded: then the step goes on without it.
+  // Breaks the step off and throws. If a graph was being recorded, discards the recording instead, and the step
+  // continues without it.
   void handle(const Error& error);
   [[noreturn]] void break_off(const Error& error);
   [[noreturn]] void throw_with_silence(const Error& error) const;

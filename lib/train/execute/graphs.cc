@@ -10,22 +10,6 @@
 namespace gsel::execute {
 namespace {
 
-// On one rank collectives send nothing.
-bool stays_on_device(const gsel_instr& instr) {
-  switch (task_of(instr.kind)) {
-    case InstrTask::forward:
-    case InstrTask::backward:
-    case InstrTask::params:
-    case InstrTask::gradients:
-    case InstrTask::wait:
-    case InstrTask::release:
-    case InstrTask::sum_stepped:
-      return true;
-    default:
-      return false;
-  }
-}
-
 std::string why_not(const Fixed& fixed, int32_t world_size) {
   if (world_size > 1)
     return fmt::format("the communicator has {} ranks; graphs are for one rank, whose program sends nothing",
@@ -48,8 +32,7 @@ bool lacks_samples(const Run& run) {
 }  // namespace
 
 bool is_of_tail(const gsel_instr& instr) {
-  const InstrTask task = task_of(instr.kind);
-  return task == InstrTask::loss || task == InstrTask::check || task == InstrTask::step;
+  return instr_row(instr.kind).in_graph == InGraph::at_end;
 }
 
 StepGraphs::StepGraphs(const Fixed& fixed, const HeldMemory& memory, const Program& program, int32_t world_size)
@@ -76,8 +59,9 @@ StepGraphs::StepGraphs(const Fixed& fixed, const HeldMemory& memory, const Progr
 void StepGraphs::find_segments(const Program& program, bool with_tail) {
   at_.assign(program.step.size() + 1, -1);
   for (size_t i = 0; i < program.step.size(); ++i) {
-    const bool is_tail = is_of_tail(program.step[i]);
-    if (is_tail ? !with_tail : !stays_on_device(program.step[i])) continue;
+    const InGraph in_graph = instr_row(program.step[i].kind).in_graph;
+    const bool is_tail = in_graph == InGraph::at_end;
+    if (is_tail ? !with_tail : in_graph == InGraph::no) continue;
     if (segments_.empty() || segments_.back().end != i) {
       at_[i] = static_cast<int32_t>(segments_.size());
       Segment& made = segments_.emplace_back();

@@ -1,6 +1,6 @@
 // train/execute/graphs.h: segments of a training step that run as graphs of the device ([train] graph). A segment has
 // no instruction at which the host must know a number or fill an input. Its first run is plain, since kernels and
-// scratch memory are made then. The next one is recorded: instructions and callbacks run as ever, and nothing happens
+// scratch memory are made then. The next one is recorded: instructions and callbacks run as usual, and nothing happens
 // on the device before the graph is launched. From then on the graph is launched in their place, and the host's side of
 // the run is set to its state after the segment. If the device has update_scale, the end of the step is part of the
 // graph: the device computes what the optimizer needs of the loss and the norm, and the host reads them afterwards.
@@ -35,7 +35,7 @@ class StepGraphs {
   bool takes(State& s, const gsel_instr& instr);
   bool are_wanted() const { return is_wanted_; }
   bool is_after_launch() const { return launched_ != nullptr; }
-  // For gsel_call.
+  // Value of gsel_call.device_rng_key.
   const uint64_t* device_rng_key(int32_t layer) const {
     return is_wanted_ ? reinterpret_cast<const uint64_t*>(on_device_.at(0)) + layer : nullptr;
   }
@@ -45,7 +45,7 @@ class StepGraphs {
   const std::string& reason() const { return reason_; }
 
   bool is_recording() const { return recorded_ != nullptr; }
-  // Behind a callback: what has invalidated the recording; empty: nothing.
+  // After a callback: why the recording is invalid; empty if it is valid.
   std::string why_broken() const;
   // Ends a recording that cannot go on, puts the run back to where it began, and makes no graphs from now on. The error
   // if train.graph is "on".
@@ -95,7 +95,7 @@ class StepGraphs {
   Segment* recorded_ = nullptr;
   bool is_open_ = false;               // the device records
   const Segment* launched_ = nullptr;  // launched, and the host's part of it is not finished
-  size_t n_checks_ = 0;                // of it, done
+  size_t n_checks_ = 0;                // checks of launched_ whose host part is done
   std::thread::id thread_;
   Mark before_;
   int32_t launches_ = 0;

@@ -64,11 +64,11 @@ void wait_bucket(State& s, int32_t bucket);
 
 // ---- calls of the communicator: collectives.cc ----------------------------------------------------------------------
 
-// Calls in compute order, along an axis. call_on_host: on memory of the host, in any group, counted under that axis; it
-// returns when the results have arrived.
+// Calls in compute order. call_now: along an axis, on the compute stream.
 void call_now(State& s, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
-// message_now: a message along the pipeline, which comes after all of its axis.
+// A message along the pipeline, in order with the calls of that axis.
 void message_now(State& s, gsel_instr_kind poster, gsel_collective call);
+// A call on memory of the host over any communicator, counted under the axis. Returns when the results have arrived.
 void call_on_host(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
 void allreduce_numbers(State& s, gsel_instr_kind poster, gsel_axis axis, std::span<double> numbers, gsel_op op);
 // The instruction's collective: of the kind that its row names, from or to its peer if it has one; a reduction sums.
@@ -96,16 +96,16 @@ void settle_device(State& s);
 // One pipeline rank has the losses. It sends them to the others instead of all-reducing, so that a rank can begin its
 // next step while others are still in this one. call: a SEND to that rank of the pipeline, or a RECV from it.
 void pass_losses(const State& s, const std::function<void(gsel_collective_kind, int32_t peer)>& call);
-// If the sum of loss weights is not positive and finite: finds the first bad one, which is a collective of all ranks;
-// the error.
+// Only if the sum of loss weights is not positive and finite. agree_on_bad_weight: a collective of all ranks that finds
+// the first bad weight. refuse_weight: throws the error.
 void agree_on_bad_weight(State& s);
 [[noreturn]] void refuse_weight(const State& s);
 double clip_of(const Fixed& fixed, double gradient_norm);
 bool shows_overflow(const Fixed& fixed, double squares);
-// Looks at the outputs of the backward just done; at the loss of a micro-batch.
+// Checks the gradients that the last backward wrote; checks the loss of a micro-batch.
 void check_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer);
 void check_loss(const Fixed& fixed, Run& run, int32_t microbatch);
-// On a device: takes what it has found so far. The numbers are known.
+// On a device: evaluates the pending checks. Call when the device has written their numbers.
 void finish_pending_checks(State& s);
 // Takes the loss of a micro-batch from the numbers and checks it.
 void take_loss(State& s, int32_t microbatch);

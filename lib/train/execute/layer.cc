@@ -8,9 +8,9 @@
 #include <limits>
 #include <numeric>
 
-#include "base/dtype.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "model/views.h"
 #include "program/words/words.h"
 #include "train/execute/graphs.h"
@@ -422,8 +422,9 @@ void take_back_layer(State& s, const gsel_instr& instr) {
     return;
   }
   s.run->phase = 0;
-  if (instr.kind == GSEL_FORWARD && s.layer_of(instr).is_loss() && s.run->collects_losses()) collect_loss(s, instr);
-  if (!is_forward(instr.kind)) finish_backward(s, instr, s.layer_of(instr));
+  if (!is_forward(instr.kind)) return finish_backward(s, instr, s.layer_of(instr));
+  const bool is_first = !instr_row(instr.kind).recomputes;
+  if (is_first && s.layer_of(instr).is_loss() && s.run->collects_losses()) collect_loss(s, instr);
 }
 
 }  // namespace gsel::execute

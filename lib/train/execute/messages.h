@@ -71,8 +71,8 @@ class PostedMessages : public Messages {
 };
 
 // Messages on a stream of a device, launched in the plan's order. Receives that are launched before a send, and sends
-// that follow one another, are one group, whose messages go on beside each other. The compute stream waits for them,
-// and nobody else.
+// that follow one another, are one group, whose messages go on beside each other. Only the compute stream waits for
+// them.
 class StreamMessages : public Messages {
  public:
   StreamMessages(Communicator& comm, const std::shared_ptr<DeviceContext>& device)

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "base/dtype.h"
 #include "base/log.h"
+#include "base/types.h"
 #include "model/views.h"
 #include "program/stages.h"
 #include "train/execute/instructions.h"

@@ -1,6 +1,6 @@
 // train/execute/numbers.h: numbers of a run that the device computes and the host reads later: losses and sums of
-// squares. The device writes them to page-locked memory; they are known after wait(), or at once where work has ended
-// when a call returns. Does not know what they mean.
+// squares. The device writes them to page-locked memory; they are known after wait(), or immediately on devices whose
+// calls are synchronous. Does not know what they mean.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,8 @@ class Numbers {
   // Forgets all; the device must have written them.
   void clear() { n_ = 0; }
   size_t count() const { return n_; }
-  // A graph has the device write them: from another run's count on.
+  // At another position of the run, which has n numbers there. After a graph launch: the device writes them as in the
+  // recorded run.
   void set_count(size_t n) { n_ = n; }
   // On the compute stream. Returns the number's index.
   size_t sum_squares(const void* data, gsel_dtype dtype, uint64_t elems) {

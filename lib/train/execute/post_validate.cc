@@ -1,7 +1,7 @@
-// train/execute/post_validate.cc: optimistic steps. An optimistic NORM or OVERFLOW sends this rank's
-// number; STEP copies what it changes and goes on as if nothing were clipped and nothing had overflowed. POST_VALIDATE
-// in the next step, or a call between steps, takes the reduced number. It is the same on all ranks: either all go on,
-// or all restore the copy, repeat the step with the true numbers, and start the next step over. Before POST_VALIDATE no
+// train/execute/post_validate.cc: optimistic steps. An optimistic NORM or OVERFLOW sends this rank's number; STEP
+// copies what it changes and goes on as if nothing were clipped and nothing had overflowed. POST_VALIDATE in the next
+// step, or a call between steps, takes the reduced number. It is the same on all ranks: either all go on, or all
+// restore the copy, repeat the step with the true numbers, and start the next step over. Before POST_VALIDATE no
 // gradient is written and no loss sent, and no message crosses it: docs/program.md has the rules. Source: Qi et al.,
 // "Zero Bubble Pipeline Parallelism", ICLR 2024, section 4.
 #include <cmath>

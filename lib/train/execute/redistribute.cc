@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "base/dtype.h"
+#include "base/types.h"
 #include "model/views.h"
 #include "train/execute/instructions.h"
 

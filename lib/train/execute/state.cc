@@ -172,8 +172,7 @@ void* InferenceRun::result(int32_t value) const {
   return offset == ArenaOperands::kNone ? nullptr : memory->at(offset);
 }
 
-// ---- the members of the state, by writer
-// -----------------------------------------------------------------------------
+// ---- the members of the state, by writer ---------------------------------------------------------------------------
 
 Fixed::Fixed(const Model& m, const Program& program, const Config& c, const Optimizer& o, const Communicator& world)
     : model(m),
@@ -234,17 +233,8 @@ void Communication::wait_for_streams(const DeviceContext& device) const {
 // Memory is freed once no work uses it.
 State::~State() {
   if (device->has_streams() && os::fork_generation() == comms.world().fork_generation())
-    watch->settle(*device, all_streams(), is_silent ? DeviceWatch::kShortly : watch->patience_s());
+    watch->settle(*device, all_streams, is_silent ? DeviceWatch::kShortly : watch->patience_s());
   watch->detach();
-}
-
-std::vector<gsel_stream*> State::all_streams() const {
-  std::vector<gsel_stream*> all = params.offload_streams();
-  for (const std::unique_ptr<Stream>& stream : streams)
-    if (stream) all.push_back(stream->get());
-  if (gsel_stream* stream = messages->stream()) all.push_back(stream);
-  if (device->compute()) all.push_back(device->compute());
-  return all;
 }
 
 State::State(const Model& m, const Program& program, const Config& c, const Optimizer& o, Communicator& comm)
@@ -262,6 +252,11 @@ State::State(const Model& m, const Program& program, const Config& c, const Opti
     buckets.push_back(make_bucket(*this, ledger, program, static_cast<int32_t>(b)));
   if (has_optimistic_steps(program))
     step_copy.emplace(device, bucket_layouts(program, params), c.train.offload_folder, ledger);
+  all_streams = params.offload_streams();
+  for (const std::unique_ptr<Stream>& stream : streams)
+    if (stream) all_streams.push_back(stream->get());
+  if (gsel_stream* stream = messages->stream()) all_streams.push_back(stream);
+  if (device->compute()) all_streams.push_back(device->compute());
 }
 
 std::string State::work_name() const {

@@ -289,7 +289,7 @@ struct Validation {
 
 // Sums of squares of gradients, written by step.cc and graph_numbers.cc.
 struct Squares {
-  std::vector<double> of_bucket;
+  std::vector<double> of_buckets;                  // sums
   std::vector<std::pair<size_t, size_t>> of_runs;  // bucket, index in numbers
 };
 
@@ -325,7 +325,7 @@ struct Progress {
   int64_t step = 0;  // next, or under way
   int64_t seed;
   int64_t revision = 0;           // see TrainingNumbers
-  uint64_t sample_of_step_0 = 0;  // had every step before as many samples as the next
+  uint64_t sample_of_step_0 = 0;  // first sample of step 0 if all earlier steps had as many as the next
   int64_t updates = 0;            // steps that were not skipped
   LossScale loss_scale;
   NonFiniteOrigin non_finite_origin;  // of the last step whose outcome all ranks know
@@ -334,8 +334,8 @@ struct Progress {
   std::optional<gsel_step_report> last_evaluation;
 };
 
-// Memory and arguments lent with the work that is handed out. layer.cc writes them; the
-// executor reads them. executor.cc writes `work_began`, `handed_out` and `message` too.
+// Memory and arguments lent with the work that is handed out. layer.cc writes them; the executor reads them.
+// executor.cc writes `work_began`, `handed_out` and `message` too.
 struct Lent {
   explicit Lent(const Fixed& fixed) : lender(fixed.device, fixed.config.train.lending == "moved") {}
 
@@ -364,14 +364,14 @@ struct State : Fixed, HeldMemory, Runs, Communication, Progress {
         Communicator& comm);
   ~State();
 
-  // All streams that the runs use, of a device that has some.
-  std::vector<gsel_stream*> all_streams() const;
   std::string work_name() const;      // "layer "fc1""
   std::string where_in_step() const;  // "on rank 1, step 7"
 
   Lent lent;
   const std::unique_ptr<StepGraphs> graphs;
   const std::unique_ptr<StepNumbers> step_numbers;
+  // That the runs use. Filled once, since what follows a failure takes no memory.
+  std::vector<gsel_stream*> all_streams;
 };
 
 }  // namespace gsel::execute

@@ -132,11 +132,11 @@ namespace {
 
 // By bucket, the sum of squares of this rank's shard of its gradient. The device is waited for once.
 const std::vector<double>& own_squares(State& s, const gsel_instr& instr) {
-  auto& [sums, of_runs] = s.squares;
+  std::vector<double>& sums = s.squares.of_buckets;
   sums.assign(s.buckets.size(), 0);
   if (!s.graphs->is_after_launch()) enqueue_squares(s, instr);
   s.numbers.wait();
-  for (const auto& [bucket, at] : of_runs) sums[bucket] += s.numbers[at];
+  for (const auto& [bucket, at] : s.squares.of_runs) sums[bucket] += s.numbers[at];
   finish_pending_checks(s);
   return sums;
 }

@@ -2,7 +2,7 @@
 // reduce them as memory of the device, kernels of the optimizer read the scale of the update there, and the host reads
 // all of it once, when the device has ended the step. A rank adds its numbers in the order of step.cc, so the bits are
 // those of a step on the host. Sums over ranks are the transport's, which gives all ranks the same bits, as it does for
-// gradients: clipped by another number, ranks with the same parameters would part.
+// gradients. If ranks clipped by different numbers, their parameters would diverge.
 #pragma once
 
 #include <cmath>
@@ -29,8 +29,8 @@ class StepNumbers {
   void fetch(State& s);
   // Once the device has ended the step: the host's part of LOSS_ALLREDUCE, NORM and OVERFLOW.
   void settle(State& s);
-  // After a step that broke, once the device has ended its work: whether its kernels had no scale, as without the sum
-  // of weights of all ranks, and so have updated nothing.
+  // After a failed step, once the device is idle: whether the step updated nothing, because its kernels never got a
+  // scale.
   bool has_updated_nothing() const { return is_on_ && std::isnan(*read(n_numbers())); }
 
  private:

@@ -1,7 +1,7 @@
 // train/memory/ledger.h: counts a trainer's memory by part and enforces the budget. Parameters, gradients, states,
-// values and copies of a step or for other ranks go through it. Not counted: numbers of a step, which are page-locked or
-// 64 bytes for each piece of a parameter and each bucket with some 80 bytes more; what a recorded graph keeps; scratch of
-// a device plugin, and the 4 bytes of a link of nccl; copies of saves.
+// values and copies of a step or for other ranks go through it. Not counted: numbers of a step, which are page-locked
+// or 64 bytes for each piece of a parameter and each bucket with some 80 bytes more; what a recorded graph keeps;
+// scratch of a device plugin, and the 4 bytes of a link of nccl; copies of saves.
 #pragma once
 
 #include <array>

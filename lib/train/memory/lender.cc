@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/align.h"
-#include "base/dtype.h"
+#include "base/types.h"
 
 namespace gsel {
 namespace {

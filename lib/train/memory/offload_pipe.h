@@ -1,7 +1,7 @@
-// train/memory/offload_pipe.h: brings arrays of page-locked memory to the device and back, piece by piece, beside what
-// is computed. A device has three buffers for it: while kernels work in one, the next piece is read into the second,
-// and the one before is written back from the third, each on a stream of its own. Pieces come in the same order in each
-// round; the first ones of a round are read as soon as it begins.
+// train/memory/offload_pipe.h: brings arrays of page-locked memory to the device and back, piece by piece, while the
+// device computes. A device has three buffers for it: while kernels work in one, the next piece is read into the
+// second, and the one before is written back from the third, each on a stream of its own. Pieces come in the same order
+// in each round; the first ones of a round are read as soon as it begins.
 #pragma once
 
 #include <array>
@@ -31,7 +31,8 @@ class OffloadPipe {
 
   // Begins a round. Pieces of the round before that were not taken stay as they are.
   void begin();
-  // The next piece, in order: where its arrays are for what is queued on the compute stream until give_back.
+  // The next piece, in order: the address of its arrays in a buffer, valid for work queued on the compute stream before
+  // give_back.
   char* take();
   void give_back();
   // Records the event behind all that has been given back.

@@ -1,6 +1,6 @@
 // train/optimize/byte_blocks.h: 8-bit optimizer state: where its blocks are, and their values as f32 and back. Blocks
-// are counted from the beginning of the parameter, or of the part of it that the rank has under tensor parallelism, so
-// that ranks which divide a parameter have the blocks of one that does not, or parts of them. Each part has a scale.
+// are counted from the beginning of the parameter, or of the rank's shard of it under tensor parallelism. Where ranks
+// divide a parameter, a block may be split between two ranks; each piece then has its own scale.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ ByteBlock byte_block_at(std::span<const ParamRun> runs, int64_t element);
 
 // is_signed: a first moment.
 void decode_block(bool is_signed, const uint8_t* codes, float scale, int64_t count, float* values);
-// A scale and codes that have exactly these values. false: there are none, since the values are of two scales or not
+// A scale and codes that have exactly these values. False if no scale fits: the values come from two scales, or are not
 // finite.
 bool encode_block(bool is_signed, const float* values, int64_t count, uint8_t* codes, float& scale);
 

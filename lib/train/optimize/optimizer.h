@@ -92,7 +92,7 @@ class Optimizer {
   char* write_factors(const DeviceContext& device, const BucketShard& shard, int64_t step, char* to) const;
   const char* step_in_graph(const DeviceContext& device, const BucketShard& shard, const char* factors,
                             const double* update_scale, const StepLaunch& launch = {}) const;
-  // The calls of a step, whose numbers mean nothing.
+  // The calls of a step: their arrays and counts. Their factors are undefined.
   void list_calls(const BucketShard& shard, const StepLaunch& launch) const;
   void step(const DeviceContext& device, const BucketShard& shard, const StepScale& scale,
             std::span<const int32_t> params, const SumOverOwners& sum_over_owners, const StepLaunch& launch = {}) const;

@@ -1,4 +1,4 @@
-// train/optimize/training_numbers.h: what a trainer goes on from besides tensors.
+// train/optimize/training_numbers.h: the numbers that a trainer resumes from, beside its tensors.
 #pragma once
 
 #include <cstdint>

@@ -38,21 +38,21 @@ Mirror::Pair Mirror::pair_of(Communicator& comm) {
 
 uint64_t Mirror::forecast(Communicator& comm, const StateDict& dict) {
   uint64_t mine = 0;
-  for (const StatePart& part : dict.own()) mine += static_cast<uint64_t>(part.region.count());
+  for (const StatePiece& piece : dict.own()) mine += static_cast<uint64_t>(piece.region.count());
   const Pair pair = pair_of(comm);
   return bytes_of(mine + gather_numbers(comm, {mine})[pair.kept]);
 }
 
-Mirror::Mirror(Communicator& comm, StateDict dict) : dict_(std::move(dict)), own_parts_(dict_->own()) {
+Mirror::Mirror(Communicator& comm, StateDict dict) : dict_(std::move(dict)), own_pieces_(dict_->own()) {
   comm_.emplace(*comm.split_inside(0, comm.rank(), "mirror", true));
   pair_ = pair_of(*comm_);
   std::vector<int64_t> mine;
-  for (const StatePart& part : own_parts_) {
-    mine.push_back(part.tensor);
-    put_region(mine, part.region);
+  for (const StatePiece& piece : own_pieces_) {
+    mine.push_back(piece.tensor);
+    put_region(mine, piece.region);
   }
-  own_ = parts_of(mine);
-  other_ = parts_of(gather_lists(*comm_, mine)[pair_.kept]);
+  own_ = pieces_of(mine);
+  other_ = pieces_of(gather_lists(*comm_, mine)[pair_.kept]);
   on_all_ranks(*comm_, "mirror of the state", [&] {
     for (Copy& copy : copies_) {
       copy.own.resize(own_.elems);
@@ -61,15 +61,15 @@ Mirror::Mirror(Communicator& comm, StateDict dict) : dict_(std::move(dict)), own
   });
 }
 
-Mirror::Parts Mirror::parts_of(const std::vector<int64_t>& list) {
-  Parts parts;
+Mirror::OfferedPieces Mirror::pieces_of(const std::vector<int64_t>& list) {
+  OfferedPieces offered;
   for (const int64_t* at = list.data(); at < list.data() + list.size();) {
     const auto tensor = static_cast<int32_t>(*at++);
-    parts.pieces.push_back({tensor, take_region(at)});
-    parts.first.push_back(parts.elems);
-    parts.elems += static_cast<uint64_t>(parts.pieces.back().region.count());
+    offered.pieces.push_back({tensor, take_region(at)});
+    offered.first.push_back(offered.elems);
+    offered.elems += static_cast<uint64_t>(offered.pieces.back().region.count());
   }
-  return parts;
+  return offered;
 }
 
 // A rank can begin to overwrite a step only after another whole step, so that the older copies are there on all ranks
@@ -78,9 +78,9 @@ void Mirror::keep(const TrainingNumbers& numbers) {
   Copy& copy = copies_[next_];
   copy.numbers.reset();
   float* to = copy.own.data();
-  for (const StatePart& part : own_parts_) {
-    dict_->read(part, to);
-    to += part.region.count();
+  for (const StatePiece& piece : own_pieces_) {
+    dict_->read(piece, to);
+    to += piece.region.count();
   }
   const auto n = static_cast<size_t>(comm_->world_size());
   std::vector<uint64_t> send(n), recv(n);
@@ -105,10 +105,11 @@ void Mirror::close() {
   dict_.reset();
 }
 
-HeldState Mirror::held_of(const Parts& parts, const std::vector<float>& values, const TrainingNumbers& numbers) {
-  HeldState held{numbers, parts.pieces, {}};
-  held.read = [&parts, &values](size_t piece, int64_t first, int64_t count, float* dst) {
-    std::memcpy(dst, values.data() + parts.first[piece] + first, static_cast<size_t>(count) * sizeof(float));
+HeldState Mirror::held_of(const OfferedPieces& offered, const std::vector<float>& values,
+                          const TrainingNumbers& numbers) {
+  HeldState held{numbers, offered.pieces, {}};
+  held.read = [&offered, &values](size_t piece, int64_t first, int64_t count, float* dst) {
+    std::memcpy(dst, values.data() + offered.first[piece] + first, static_cast<size_t>(count) * sizeof(float));
   };
   return held;
 }

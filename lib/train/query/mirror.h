@@ -1,6 +1,6 @@
-// train/query/mirror.h: copies of the state in host memory at the end of a step: each rank's own part, and that of one
-// other rank, on another host where there is one, so that one rank can be lost without losing the step. Two steps are
-// kept, since a rank may be lost while the newer is made.
+// train/query/mirror.h: copies of the state in host memory at the end of a step: each rank's own pieces, and those of
+// one other rank, on another host where there is one, so that one rank can be lost without losing the step. Two steps
+// are kept, since a rank may be lost while the newer is made.
 #pragma once
 
 #include <array>
@@ -18,29 +18,29 @@ std::vector<size_t> keepers(const std::vector<uint64_t>& hosts);
 
 class Mirror {
  public:
-  // A collective. The ranks of comm, each of which keeps its own() part of the dictionary.
+  // A collective. The ranks of comm, each of which keeps its own() pieces of the dictionary.
   Mirror(Communicator& comm, StateDict dict);
   // A collective: bytes() of the mirror that would be made.
   static uint64_t forecast(Communicator& comm, const StateDict& dict);
 
   // A collective, between steps.
   void keep(const TrainingNumbers& numbers);
-  // Of the newest copies; -1: there are none.
+  // Revision of the newest copies; -1 if there are none.
   int64_t revision() const { return copies_[1 - next_].numbers ? copies_[1 - next_].numbers->revision : -1; }
-  // Of the newest copies, if they are of this step.
+  // Sets the rate of the newest copies, if they are of this step.
   void set_learning_rate(int64_t step, double rate);
-  // Of a rank that fails alone: the others do not wait for it.
+  // Aborts the mirror's communicator, so that the other ranks do not wait for a rank that failed alone.
   void abort(std::string_view reason) noexcept {
     if (comm_) comm_->abort(reason);
   }
   // The copies stay, without the communicator and the trainer.
   void close();
-  // What this rank has of the kept steps, its own part and the other's; borrows the memory.
+  // What this rank has of the kept steps, its own pieces and the other's; borrows the memory.
   std::vector<HeldState> held() const;
   uint64_t bytes() const;
 
  private:
-  struct Parts {
+  struct OfferedPieces {
     std::vector<HeldState::Piece> pieces;
     std::vector<uint64_t> first;  // element in the copy, by piece
     uint64_t elems = 0;
@@ -54,14 +54,15 @@ class Mirror {
   };
   static Pair pair_of(Communicator& comm);
   static uint64_t bytes_of(uint64_t elems) { return 2 * sizeof(float) * elems; }
-  static Parts parts_of(const std::vector<int64_t>& list);
-  static HeldState held_of(const Parts& parts, const std::vector<float>& values, const TrainingNumbers& numbers);
+  static OfferedPieces pieces_of(const std::vector<int64_t>& list);
+  static HeldState held_of(const OfferedPieces& offered, const std::vector<float>& values,
+                           const TrainingNumbers& numbers);
 
   std::optional<Communicator> comm_;
   std::optional<StateDict> dict_;
-  std::vector<StatePart> own_parts_;
+  std::vector<StatePiece> own_pieces_;
   Pair pair_;
-  Parts own_, other_;
+  OfferedPieces own_, other_;
   std::array<Copy, 2> copies_;
   size_t next_ = 0;  // of copies_
 };

@@ -1,5 +1,5 @@
-// train/query/save_history.h: which checkpoints a trainer has saved since its state was last set from outside, and which
-// it has found to be damaged, by their canonical paths. Several threads at a time.
+// train/query/save_history.h: which checkpoints a trainer has saved since its state was last set from outside, and
+// which it has found to be damaged, by their canonical paths. Several threads at a time.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class SaveHistory {
   };
 
   SaveHistory() = default;
-  // Without the last save if that was of a later step.
+  // A copy; the last save is dropped if its step is later than `step`.
   SaveHistory(const SaveHistory& other, int64_t step) : last_(other.last()), damaged_(other.damaged()) {
     if (last_.step > step) last_ = {};
   }

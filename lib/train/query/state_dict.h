@@ -1,8 +1,8 @@
 // train/query/state_dict.h: what a trainer holds between steps, by name: parameters as f32 (master copies where they
 // are kept in 16 bits) and the optimizer's states, each with its shape in the model and the regions that this rank has
 // under the program's placement. Reads and writes them in host memory, 8-bit states as the f32 values that they stand
-// for. No names of buckets, stages or ranks, so that any other placement of the same model finds its own. What low-rank
-// compression has left over on each rank has the data ranks as first dimension. Does not know files.
+// for. No names of buckets, stages or ranks, so that any other placement of the same model finds its own. The error
+// feedback of low-rank compression differs by rank; its first dimension is the data rank. Does not know files.
 #pragma once
 
 #include <map>
@@ -25,7 +25,7 @@ struct StateTensor {
 };
 
 // Elements of a tensor that this rank holds. They are consecutive in its memory, in the region's order.
-struct StatePart {
+struct StatePiece {
   int32_t tensor = 0;
   Region region;
   int32_t bucket = 0;
@@ -35,36 +35,37 @@ struct StatePart {
   int32_t matrix = -1;       // of the low-rank states
 
   // Its elements [from, from + count).
-  StatePart some(int64_t from, int64_t count) const;
+  StatePiece some(int64_t from, int64_t count) const;
 };
 
 class StateDict {
  public:
-  // All must outlive it. low_rank: of the compressors, without which their states are not in it; on the data axis
-  // alone.
+  // All must outlive it. low_rank: the compressors' states; empty: none are listed. Supported on the data axis only.
   StateDict(ParamStorage& params, const DeviceContext& device, const Model& model, const Program& program,
             const Optimizer& optimizer, std::vector<LowRankState> low_rank = {});
 
   const std::vector<StateTensor>& tensors() const { return tensors_; }
-  // Everything that must be written for this rank to go on; what replicas hold is each one's.
-  const std::vector<StatePart>& held() const { return held_; }
-  // A part of what it holds, so that over all ranks each element is in one of them. A pure function of the program.
-  std::vector<StatePart> own() const;
+  // All pieces that must be written before this rank can train. Each replica lists its own copy.
+  const std::vector<StatePiece>& held() const { return held_; }
+  // The pieces that this rank saves: each element of the state is in own() of exactly one rank. A pure function of the
+  // program.
+  std::vector<StatePiece> own() const;
 
   // Between steps. Copies region.count() elements to and from host memory; waits for the device. A block of an 8-bit
   // state is kept as f32 until all its elements are written. GSEL_ERR_MISMATCH: 8 bits cannot hold these values.
-  void read(const StatePart& part, float* dst);
-  void write(const StatePart& part, const float* src);
-  bool is_in_bytes(const StatePart& part) const;
-  // Of an 8-bit state: the elements of a held part that have one scale with this one, and whether they can.
-  gsel_range block_of(const StatePart& part, int64_t local) const;
-  bool can_hold(const StatePart& block, const float* values) const;
-  // Elements [first, first + count) of a whole tensor: those that this rank writes in own(), into dst, whose others
-  // stay; and all that it has, from src. Return how many.
+  void read(const StatePiece& piece, float* dst);
+  void write(const StatePiece& piece, const float* src);
+  bool is_in_bytes(const StatePiece& piece) const;
+  // Of an 8-bit state. block_of: the elements of a held piece that share a scale with element `local`. can_hold:
+  // whether 8 bits can hold these values.
+  gsel_range block_of(const StatePiece& piece, int64_t local) const;
+  bool can_hold(const StatePiece& block, const float* values) const;
+  // Elements [first, first + count) of a whole tensor. read_own: copies those in own() to dst and leaves the rest of
+  // dst unchanged. write_whole: copies all that this rank holds from src. Both return the number of elements copied.
   int64_t read_own(int32_t tensor, int64_t first, int64_t count, float* dst);
   int64_t write_whole(int32_t tensor, int64_t first, int64_t count, const float* src);
-  // Around many writes: a bucket's memory, which may be offloaded to a disk, is then closed only when another one is
-  // written. Parts of 8-bit blocks that were written before are forgotten.
+  // Between begin_writing and end_writing a bucket's memory, which may be on a disk, stays open until another bucket is
+  // written. begin_writing forgets 8-bit blocks that were written in part.
   void begin_writing();
   void end_writing();
 
@@ -73,20 +74,20 @@ class StateDict {
   void add_params(int32_t bucket, const std::vector<int32_t>& params, bool is_rounded);
   void add_runs(int32_t bucket, int32_t state, bool is_rounded);
   void add_low_rank();
-  void read_bytes(const StatePart& part, float* dst);
-  void write_bytes(const StatePart& part, const float* src);
-  const float* collect(const StatePart& part, const ByteBlock& block, int64_t at, int64_t count, const float* values);
-  void encode(const StatePart& part, const ByteBlock& block, const float* values, uint8_t* codes, float& scale) const;
+  void read_bytes(const StatePiece& piece, float* dst);
+  void write_bytes(const StatePiece& piece, const float* src);
+  const float* collect(const StatePiece& piece, const ByteBlock& block, int64_t at, int64_t count, const float* values);
+  void encode(const StatePiece& piece, const ByteBlock& block, const float* values, uint8_t* codes, float& scale) const;
   // The codes and scales of a shard's state; calls with their addresses on the device.
   template <class Use>
-  void with_bytes(const StatePart& part, bool writes, Use&& use);
-  static gsel_range even_part(const StatePart& part, int64_t copies, int64_t index);
-  gsel_range own_range(const StatePart& part, int64_t copies, int64_t index) const;
+  void with_bytes(const StatePiece& piece, bool writes, Use&& use);
+  static gsel_range even_piece(const StatePiece& piece, int64_t copies, int64_t index);
+  gsel_range own_range(const StatePiece& piece, int64_t copies, int64_t index) const;
   Region local_region(int32_t param) const;
-  bool is_divided(const StatePart& part, gsel_axis axis) const;
-  // Calls with the address of the part's first element and its type there.
+  bool is_divided(const StatePiece& piece, gsel_axis axis) const;
+  // Calls with the address of the piece's first element and its type there.
   template <class Use>
-  void with_memory(const StatePart& part, bool writes, Use&& use);
+  void with_memory(const StatePiece& piece, bool writes, Use&& use);
 
   ParamStorage& params_;
   const DeviceContext& device_;
@@ -97,7 +98,7 @@ class StateDict {
   const std::vector<LowRankState> low_rank_;
   std::vector<StateTensor> tensors_;
   std::vector<std::vector<int32_t>> tensor_of_;  // by parameter: of its values, then of each state
-  std::vector<StatePart> held_;
+  std::vector<StatePiece> held_;
   void close_bucket();
   bool writes_many_ = false;
   int32_t open_bucket_ = -1;  // of begin_writing; its shard

@@ -43,21 +43,21 @@ struct Offer {
   HeldState::Piece is;
 };
 
-// Elements of a piece of another rank, or of this one, and where they go.
+// Elements of a piece that a rank offers, and where they go.
 struct Request {
   int64_t piece, first, count;
-  size_t part;    // index in held() of the receiver
-  int64_t local;  // element of the part
+  size_t held;    // index in held() of the receiver
+  int64_t local;  // element of that piece
 };
 
-// Runs of elements of a part that nobody has given yet: ascending.
+// Runs of elements of a held piece that nobody has given yet: ascending.
 using Missing = std::vector<gsel_range>;
 
-// Takes what the piece has of the missing elements.
-void take_from(const Offer& offer, const Region& part, size_t index, Missing& missing, std::vector<Request>& requests) {
+// Takes what the offered piece has of the missing elements.
+void take_from(const Offer& offer, const Region& held, size_t index, Missing& missing, std::vector<Request>& requests) {
   Missing rest;
   size_t m = 0;
-  SharedRuns runs(offer.is.region, part);
+  SharedRuns runs(offer.is.region, held);
   for (auto run = runs.next(); run; run = runs.next()) {
     const int64_t begin = run->second_local, end = begin + run->count;
     for (; m < missing.size() && missing[m].end <= begin; ++m) rest.push_back(missing[m]);
@@ -145,15 +145,15 @@ class Mover {
   bool plan(std::string& missing_text) {
     requests_.assign(static_cast<size_t>(comm_.world_size()), {});
     for (size_t p = 0; p < into_.held().size(); ++p) {
-      const StatePart& part = into_.held()[p];
-      Missing missing{{0, part.region.count()}};
-      if (part.region.count() == 0) continue;
-      for (const Offer& offer : by_tensor_[static_cast<size_t>(part.tensor)]) {
-        take_from(offer, part.region, p, missing, requests_[static_cast<size_t>(offer.rank)]);
+      const StatePiece& piece = into_.held()[p];
+      Missing missing{{0, piece.region.count()}};
+      if (piece.region.count() == 0) continue;
+      for (const Offer& offer : by_tensor_[static_cast<size_t>(piece.tensor)]) {
+        take_from(offer, piece.region, p, missing, requests_[static_cast<size_t>(offer.rank)]);
         if (missing.empty()) break;
       }
       if (missing.empty()) continue;
-      missing_text = into_.tensors()[static_cast<size_t>(part.tensor)].name;
+      missing_text = into_.tensors()[static_cast<size_t>(piece.tensor)].name;
       return false;
     }
     return true;
@@ -230,7 +230,7 @@ class Mover {
     for (size_t r = 0; r < n; ++r)
       advance(requests_[r], get[r], static_cast<int64_t>(recv_counts[r]),
               [&](const Request& of, int64_t from, int64_t some) {
-                into_.write(into_.held()[of.part].some(of.local + from, some), from_rank);
+                into_.write(into_.held()[of.held].some(of.local + from, some), from_rank);
                 from_rank += some;
               });
   }
@@ -317,15 +317,15 @@ std::vector<std::vector<int64_t>> gather_lists(Communicator& comm, const std::ve
 
 HeldState held_state(StateDict& dict, const TrainingNumbers& numbers) {
   HeldState held{numbers, {}, {}};
-  std::vector<size_t> parts;
+  std::vector<size_t> indices;
   for (size_t p = 0; p < dict.held().size(); ++p) {
-    const StatePart& part = dict.held()[p];
-    if (part.is_rounded || part.region.count() == 0) continue;
-    held.pieces.push_back({part.tensor, part.region});
-    parts.push_back(p);
+    const StatePiece& piece = dict.held()[p];
+    if (piece.is_rounded || piece.region.count() == 0) continue;
+    held.pieces.push_back({piece.tensor, piece.region});
+    indices.push_back(p);
   }
-  held.read = [&dict, parts](size_t piece, int64_t first, int64_t count, float* dst) {
-    dict.read(dict.held()[parts[piece]].some(first, count), dst);
+  held.read = [&dict, indices](size_t piece, int64_t first, int64_t count, float* dst) {
+    dict.read(dict.held()[indices[piece]].some(first, count), dst);
   };
   return held;
 }

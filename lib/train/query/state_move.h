@@ -32,15 +32,16 @@ struct MovedState {
   uint64_t bytes_moved = 0;  // from other ranks to this one
 };
 
-// A collective. Each rank offers what it has, of any steps; `into` gets the newest state that the ranks have whole
-// together, of those not before first_step, which is the same on all ranks. nullopt, and nothing is written: there is
-// none; `missing` then names a tensor that is not whole, of the newest step that was offered. newest: that step, -1 if
-// nothing was offered.
+// What a rank offers, and what move_state has found out.
 struct StateOffers {
   std::vector<HeldState> mine;
   int64_t newest = -1;
   std::string missing;
 };
+// A collective. Each rank offers what it has, of any steps; `into` gets the newest state that the ranks have whole
+// together, of those not before first_step, which is the same on all ranks. nullopt, and nothing is written: there is
+// none; `missing` then names a tensor that is not whole, of the newest step that was offered. newest: that step, -1 if
+// nothing was offered.
 std::optional<MovedState> move_state(Communicator& comm, StateOffers& offers, StateDict& into, int64_t first_step = 0);
 
 // Regions as numbers, to be sent.

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/align.h"
-#include "base/dtype.h"
+#include "base/types.h"
 #include "program/shards.h"
 #include "program/stages.h"
 #include "train/query/whole_tensor.h"
@@ -112,7 +112,7 @@ float* WholeParams::gather_master(int32_t b) {
   return whole;
 }
 
-// This coordinate's part of the parameter (pipeline and sharing axis) as f32 in device memory.
+// This coordinate's shard of the parameter (pipeline and sharing axis) as f32 in device memory.
 float* WholeParams::exact(int32_t p) {
   const int32_t b = params_.bucket_of(p);
   const gsel_dtype dtype = params_.layout(b).dtype;

@@ -2,7 +2,7 @@
 // to the host, so that nothing is copied twice.
 #include "train/query/whole_tensor.h"
 
-#include "base/dtype.h"
+#include "base/types.h"
 
 namespace gsel {
 namespace {

@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <span>
 
-#include "base/axis.h"
-#include "base/dtype.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "base/types.h"
 
 namespace gsel {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "base/axis.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "comm/device/device_backend.h"
 #include "program/optimistic.h"
 #include "program/stages.h"

@@ -1,9 +1,9 @@
 // train/report/step_record.cc: see step_record.h.
 #include "train/report/step_record.h"
 
-#include "base/axis.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/types.h"
 #include "base/version.h"
 #include "program/words/words.h"
 

@@ -1,8 +1,7 @@
 // train/report/traffic_notes.cc: see traffic_notes.h.
 #include "train/report/traffic_notes.h"
 
-#include "base/axis.h"
-#include "base/dtype.h"
+#include "base/types.h"
 #include "program/shards.h"
 #include "program/traffic.h"
 #include "train/state/budget.h"
@@ -52,8 +51,8 @@ std::vector<std::string> traffic_notes(const Program& program) {
   }
   if (axis >= 0 && program.mesh.size[axis] > 1 && program.mesh.size[GSEL_AXIS_PIPELINE] > 1)
     notes.push_back(
-        fmt::format("forecast: gradients in shards over a pipeline are reduced for each micro-batch; stage 1 of ZeRO "
-                    "would send {} along the {} axis",
+        fmt::format("forecast: gradients in shards over a pipeline are reduced for each micro-batch; whole gradients "
+                    "would be reduced once per step and send {} along the {} axis",
                     human_bytes(once), axis_name(axis)));
   return notes;
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/align.h"
-#include "base/dtype.h"
+#include "base/types.h"
 #include "model/views.h"
 #include "train/compile/message_plan.h"
 #include "train/memory/arena_fit.h"
@@ -269,7 +269,7 @@ class ArenaPlanner {
     }
   }
 
-  // The instruction's value, or its gradient, and for parts the whole one on the root. The communicator uses a
+  // The instruction's value, or its gradient; for shards also the whole value on the root. The communicator uses a
   // message's buffer until the send has ended.
   void visit_value(const gsel_instr& instr) {
     const bool gradient = instr.flags & GSEL_INSTR_GRADIENT;
@@ -293,7 +293,7 @@ class ArenaPlanner {
     if (layer.redistributes) return redistribute_value(instr, layer);
     visit_phases(layer.forward_buffers, layer.forward_phases, mb);
     if (samples(mb) == 0) return;
-    if (instr.kind == GSEL_INSTR_RECOMPUTE) {
+    if (row_->recomputes) {
       for (int32_t v : layer.outputs) buffers_.forget({Kind::value, v, mb});
       buffers_.forget({Kind::saved, instr.layer, mb});
     }
@@ -339,7 +339,7 @@ class ArenaPlanner {
     if (samples(mb) == 0) return;
     const Redistribution redistribution =
         forward_redistribution(model_.values()[from].placement, model_.values()[to].placement);
-    if (instr.kind == GSEL_INSTR_RECOMPUTE) buffers_.forget({Kind::value, to, mb});
+    if (row_->recomputes) buffers_.forget({Kind::value, to, mb});
     touch_value(here_->inputs[0], from, mb);
     if (stays_in_place(redistribution, sharing_ranks()) &&
         (redistribution != Redistribution::allreduce || sums_in_place_[instr.layer]))

@@ -6,8 +6,8 @@
 #include <functional>
 #include <optional>
 
-#include "base/axis.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "train/compile/base_program.h"
 
 namespace gsel {

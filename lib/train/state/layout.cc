@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "base/dtype.h"
+#include "base/types.h"
 #include "program/optimistic.h"
 #include "program/shards.h"
 #include "program/stages.h"
@@ -132,7 +132,8 @@ uint64_t staging_bytes(const Program& program, const Optimizer& optimizer) {
 }
 
 uint64_t offload_buffers(const DeviceContext& device, const Config& config) {
-  return device.has_streams() && config.train.graph == "off" ? static_cast<uint64_t>(config.train.offload_buffer_bytes) : 0;
+  return device.has_streams() && config.train.graph == "off" ? static_cast<uint64_t>(config.train.offload_buffer_bytes)
+                                                             : 0;
 }
 
 MemoryPartBytes forecast_memory(const Model& model, const Program& program, const Optimizer& optimizer,

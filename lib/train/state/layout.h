@@ -45,8 +45,8 @@ std::vector<BucketLayout> layouts_of(const Program& program, const Optimizer& op
 constexpr uint64_t kOptimisticNumbers = 2;
 uint64_t staging_bytes(const Program& program, const Optimizer& optimizer);
 
-// What a trainer on the device may take for buffers through which offloaded buckets are stepped; 0 on the host, and
-// with graphs, which have no work of other streams.
+// Upper bound in bytes of the buffers through which offloaded buckets are stepped. 0 on the host, and with graphs,
+// which record one stream only.
 uint64_t offload_buffers(const DeviceContext& device, const Config& config);
 
 // Bytes of every part on this rank: what it keeps, and the arena (train/state/arena_plan.h). buffers: offload_buffers

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/align.h"
-#include "base/dtype.h"
+#include "base/types.h"
 #include "program/optimistic.h"
 #include "train/optimize/byte_blocks.h"
 

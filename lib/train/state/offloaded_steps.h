@@ -26,7 +26,7 @@ class OffloadedSteps {
   // For Optimizer::step and step_in_graph of a bucket that is stepped in pieces; the arrays are written some time
   // later.
   Optimizer::StepLaunch launch_of(int32_t bucket);
-  // What is queued on the stream from here on finds a bucket's arrays written.
+  // Makes the stream wait until a bucket's arrays are written.
   void hold(int32_t bucket, gsel_stream* stream) const;
   // The host waits until all arrays are written.
   void settle() { pipe_->settle(); }
@@ -51,8 +51,8 @@ class OffloadedSteps {
   std::unique_ptr<OffloadPipe> pipe_;
 };
 
-// What a buffer of the pipe holds, so that all of them have at most `most` bytes together, but 256 elements each at
-// least; 0: nothing is stepped in pieces. most 0: the device works in page-locked memory in place, as it does for an
+// Bytes of one buffer of the pipe. All buffers together have at most `most` bytes, unless one of 256 elements needs
+// more. 0: nothing is stepped in pieces. most 0: the device works in page-locked memory in place, as it does for an
 // embedder's optimizer and for optimistic steps, which are undone.
 uint64_t offload_buffer_bytes(const Program& program, const Optimizer& optimizer,
                               const std::vector<BucketLayout>& layouts, uint64_t most);

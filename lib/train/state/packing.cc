@@ -2,10 +2,10 @@
 #include "train/state/packing.h"
 
 #include <algorithm>
-#include <array>
+#include <set>
 
 #include "base/align.h"
-#include "base/dtype.h"
+#include "base/types.h"
 #include "model/views.h"
 
 namespace gsel {
@@ -23,16 +23,12 @@ uint64_t packed_bytes(const std::vector<int64_t>& dims, const Shard& shard, gsel
   return round_up(static_cast<uint64_t>(product(dims)) * dtype_bytes(dtype), kTensorAlign);
 }
 
-constexpr gsel_instr_kind kBackwards[] = {GSEL_BACKWARD, GSEL_BACKWARD_INPUT, GSEL_BACKWARD_WEIGHT};
-using Backwards = std::array<bool, std::size(kBackwards)>;
-
-// runs: which backwards the producer of a value has in the step.
-bool is_read_again(const Model& model, int32_t v, const Backwards& runs) {
+// backwards: the kinds of backward that the producer of the value has in the step.
+bool is_read_again(const Model& model, int32_t v, const std::set<gsel_instr_kind>& backwards) {
   const Layer& producer = model.layers()[model.values()[v].producer];
   const size_t i = std::ranges::find(producer.outputs, v) - producer.outputs.begin();
-  bool read = producer.redistributes;
-  for (size_t k = 0; k < runs.size(); ++k) read = read || (runs[k] && producer.reads_output(kBackwards[k], i));
-  return read;
+  return producer.redistributes ||
+         std::ranges::any_of(backwards, [&](gsel_instr_kind kind) { return producer.reads_output(kind, i); });
 }
 
 }  // namespace
@@ -58,17 +54,17 @@ bool stays_in_place(Redistribution redistribution, int32_t ranks) {
 
 std::vector<bool> sums_in_place(const Model& model, const Program& program) {
   std::vector<bool> recomputed(model.layers().size()), result(model.layers().size());
-  std::vector<Backwards> runs(model.layers().size());
+  std::vector<std::set<gsel_instr_kind>> backwards(model.layers().size());
   for (const gsel_instr& instr : program.step) {
-    if (instr.kind == GSEL_INSTR_RECOMPUTE) recomputed[instr.layer] = true;
-    if (const auto* kind = std::ranges::find(kBackwards, instr.kind); kind != std::end(kBackwards))
-      runs[instr.layer][kind - kBackwards] = true;
+    const InstrRow& row = instr_row(instr.kind);
+    if (row.recomputes) recomputed[instr.layer] = true;
+    if (row.task == InstrTask::backward) backwards[instr.layer].insert(instr.kind);
   }
   for (size_t l = 0; l < result.size(); ++l) {
     if (!model.layers()[l].redistributes) continue;
     const int32_t v = model.layers()[l].inputs.front(), producer = model.values()[v].producer;
-    result[l] = producer >= 0 && model.values()[v].readers.size() == 1 && !is_read_again(model, v, runs[producer]) &&
-                (!recomputed[l] || recomputed[producer]);
+    result[l] = producer >= 0 && model.values()[v].readers.size() == 1 &&
+                !is_read_again(model, v, backwards[producer]) && (!recomputed[l] || recomputed[producer]);
   }
   return result;
 }

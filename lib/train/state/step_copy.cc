@@ -2,7 +2,7 @@
 #include "train/state/step_copy.h"
 
 #include "base/align.h"
-#include "base/dtype.h"
+#include "base/types.h"
 
 namespace gsel {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <tuple>
 
-#include "base/dtype.h"
 #include "base/foreign.h"
 #include "base/random.h"
+#include "base/types.h"
 #include "device/formulas/floats.h"
 
 namespace gsel {

@@ -72,8 +72,8 @@ class ParamStorage {
   // master copy if parameters are kept in 16 bits. Not for a bucket that another rank owns.
   BucketShard shard(int32_t bucket);
   void done_with(int32_t bucket, bool written);
-  // The same for a training step. Where offloaded buckets are stepped in pieces, the arrays are used through `launch`
-  // alone, see OffloadedSteps. addresses: of no use but to count and compare.
+  // The same for a training step. Where offloaded buckets are stepped in pieces, the arrays are accessed only through
+  // `launch`, see OffloadedSteps. addresses: where the arrays are, without access to them.
   struct Stepped {
     BucketShard shard;
     Optimizer::StepLaunch launch;

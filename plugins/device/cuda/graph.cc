@@ -1,5 +1,5 @@
-// plugins/device/cuda/graph.cc: captures of streams and graphs. A capture is of the calling thread, so that calls of
-// other threads leave it alone. Its functions are optional in a driver: the first that is missing is named.
+// plugins/device/cuda/graph.cc: captures of streams and graphs. A capture belongs to the calling thread; other threads
+// do not affect it. A driver may lack these functions; the error names the first missing one.
 #include <memory>
 
 #include "context.h"

@@ -141,7 +141,7 @@ struct CUDA_MEMCPY2D {
   X(cuLaunchKernel, 4000, "cuLaunchKernel",                                                                        \
     (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**))
 
-// Those of graphs: a device that lacks one has no graphs.
+// Graph functions. Without one of these the device has no graphs.
 #define GSEL_CUDA_GRAPH_FUNCTIONS(X)                                                                      \
   X(cuStreamBeginCapture, 10010, "cuStreamBeginCapture_v2", (CUstream, CUstreamCaptureMode))              \
   X(cuStreamEndCapture, 10000, "cuStreamEndCapture", (CUstream, CUgraph*))                                \

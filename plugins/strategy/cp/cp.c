@@ -27,7 +27,7 @@ static gsel_status refuse_matrix(const struct placements* p, const gsel_layer_in
     if (p->api->param(p->pass, layer->params[i], &param) || param.shard != GSEL_SHARD_DIM) continue;
     remedy(p, layer, what, sizeof what);
     snprintf(text, sizeof text,
-             "cp: layer \"%.100s\" reads values in parts and has all of parameter \"%.100s\"; %s, or take plugin = "
+             "cp: layer \"%.100s\" reads shards of values and has the whole parameter \"%.100s\"; %s, or take plugin = "
              "\"tp\"",
              layer->name, param.name, what);
     *err = p->host->error_new(GSEL_ERR_MODEL, text);

@@ -1,7 +1,7 @@
 /* dp: data parallelism with a master, like torch's DataParallel, for comparison with it: only coordinate 0 of the data
  * axis has the data, the optimizer and the loss. In each step it broadcasts parameters and scatters inputs, gathers
  * what the loss reads, scatters its gradient, and sums the gradients of the parameters. Each micro-batch of the
- * original program becomes this rank's part of a whole micro-batch on the master. */
+ * original program becomes this rank's shard of a whole micro-batch on the master. */
 #include <stdlib.h>
 
 #include "common/advice.h"
@@ -19,7 +19,7 @@ enum { MASTER = 0 };
 struct value {
   int needs_gradient;
   int is_input;
-  int in_parts;    /* a layer works on its parts */
+  int in_shards;   /* a layer works on its shards */
   int whole;       /* an input, or written by a layer on the master */
   int32_t arrived; /* last micro-batch that was gathered; -1: none */
   int32_t owed;    /* last micro-batch whose gradient must be scattered; -1: none */
@@ -29,8 +29,8 @@ struct dp {
   struct rewrite w; /* first, so that callbacks of rewrite can be cast to dp */
   struct value* values;
   int32_t n_values;
-  int* on_master;  /* [n_layers] the loss layer and layers that read its results */
-  int32_t n_parts; /* original micro-batches; part j belongs to whole n_parts + j */
+  int* on_master;         /* [n_layers] the loss layer and layers that read its results */
+  int32_t n_microbatches; /* original micro-batches; shard j belongs to whole n_microbatches + j */
   int overlap;
 };
 
@@ -52,7 +52,7 @@ static void read_values(struct dp* d) {
   }
 }
 
-/* Only the loss has scalars, so all other values that the master needs have parts. */
+/* Only the loss has scalars, so all other values that the master needs have shards. */
 static void find_master_layers(struct dp* d) {
   const struct rewrite* w = &d->w;
   for (int32_t l = 0; l < w->n_layers && !w->status; ++l) {
@@ -64,16 +64,16 @@ static void find_master_layers(struct dp* d) {
     }
     d->on_master[l] = master;
     for (int32_t i = 0; i < layer->n_outputs; ++i) d->values[layer->outputs[i]].whole = master;
-    for (int32_t i = 0; i < layer->n_inputs; ++i) d->values[layer->inputs[i]].in_parts |= !master;
+    for (int32_t i = 0; i < layer->n_inputs; ++i) d->values[layer->inputs[i]].in_shards |= !master;
   }
 }
 
-/* ---- parts and wholes ---- */
+/* ---- shards and whole micro-batches ---- */
 
 /* The library's rule for uneven division: sizes differ by at most one, larger ones first. */
-static int64_t part_begin(int64_t n, int32_t parts, int32_t index) {
-  const int64_t extra = n % parts;
-  return index * (n / parts) + (index < extra ? index : extra);
+static int64_t shard_begin(int64_t n, int32_t shards, int32_t index) {
+  const int64_t extra = n % shards;
+  return index * (n / shards) + (index < extra ? index : extra);
 }
 
 static void refuse_weights(struct dp* d) {
@@ -81,49 +81,50 @@ static void refuse_weights(struct dp* d) {
   for (int32_t coordinate = 1; coordinate < w->ranks; ++coordinate)
     if (w->api->axis_weight(w->pass, w->axis, coordinate) != w->api->axis_weight(w->pass, w->axis, 0))
       rewrite_fail(w, GSEL_ERR_UNSUPPORTED,
-                   "strategy.data.weights differ, and the master deals parts as even as can be; expected \"ddp\" or "
+                   "strategy.data.weights differ, and the master scatters even shards; expected \"ddp\" or "
                    "\"zero\" as strategy.data.plugin",
                    NULL);
 }
 
 /* Samples of the largest micro-batch on any rank, which is rank 0's first. If micro-batches have a configured size,
  * this rank's first one has it; if their number is configured, this rank's may be smaller. */
-static int64_t largest_part(const struct dp* d, int64_t batch) {
+static int64_t largest_shard(const struct dp* d, int64_t batch) {
   gsel_microbatch_info first = {.struct_size = sizeof first};
-  const int64_t of_rank_0 = part_begin(part_begin(batch, d->w.ranks, 1), d->n_parts, 1);
-  if (d->n_parts == 1 || d->w.api->microbatch(d->w.pass, 0, &first)) return of_rank_0;
+  const int64_t of_rank_0 = shard_begin(shard_begin(batch, d->w.ranks, 1), d->n_microbatches, 1);
+  if (d->n_microbatches == 1 || d->w.api->microbatch(d->w.pass, 0, &first)) return of_rank_0;
   return first.count > of_rank_0 ? first.count : of_rank_0;
 }
 
-static void make_parts(struct dp* d) {
+static void make_microbatches(struct dp* d) {
   struct rewrite* w = &d->w;
-  d->n_parts = w->api->microbatch_count(w->pass);
+  d->n_microbatches = w->api->microbatch_count(w->pass);
   const int64_t batch = w->api->batch(w->pass);
-  const int64_t size = largest_part(d, batch) * w->ranks;
-  for (int pass = 0; pass < 2; ++pass) /* the parts, then the whole ones */
-    for (int32_t j = 0; j < d->n_parts; ++j) {
+  const int64_t size = largest_shard(d, batch) * w->ranks;
+  for (int pass = 0; pass < 2; ++pass) /* the shards, then the whole ones */
+    for (int32_t j = 0; j < d->n_microbatches; ++j) {
       const int64_t first = j * size < batch ? j * size : batch, n = first + size < batch ? size : batch - first;
       gsel_microbatch_info whole = {sizeof whole, -1, first, n};
-      const int64_t begin = part_begin(n, w->ranks, w->rank), end = part_begin(n, w->ranks, w->rank + 1);
-      const gsel_microbatch_info part = {sizeof part, d->n_parts + j, first + begin, end - begin};
-      rewrite_fail(w, w->api->set_microbatch(w->pass, pass ? d->n_parts + j : j, pass ? &whole : &part), NULL, NULL);
+      const int64_t begin = shard_begin(n, w->ranks, w->rank), end = shard_begin(n, w->ranks, w->rank + 1);
+      const gsel_microbatch_info shard = {sizeof shard, d->n_microbatches + j, first + begin, end - begin};
+      rewrite_fail(w, w->api->set_microbatch(w->pass, pass ? d->n_microbatches + j : j, pass ? &whole : &shard), NULL,
+                   NULL);
     }
 }
 
 /* ---- the step ---- */
 
-static void emit_exchange(struct dp* d, gsel_instr_kind kind, int32_t value, int32_t part, uint32_t flags) {
-  emit(&d->w, (gsel_instr){kind, -1, value, part, -1, d->w.axis, MASTER, flags});
+static void emit_exchange(struct dp* d, gsel_instr_kind kind, int32_t value, int32_t microbatch, uint32_t flags) {
+  emit(&d->w, (gsel_instr){kind, -1, value, microbatch, -1, d->w.axis, MASTER, flags});
 }
 
 static void emit_whole(struct dp* d, gsel_instr instr) {
-  instr.microbatch += d->n_parts;
+  instr.microbatch += d->n_microbatches;
   if (is_master(d)) emit(&d->w, instr);
 }
 
 static void write_input(struct dp* d, gsel_instr instr) {
   emit_whole(d, instr);
-  if (d->values[instr.value].in_parts) emit_exchange(d, GSEL_INSTR_SCATTER, instr.value, instr.microbatch, 0);
+  if (d->values[instr.value].in_shards) emit_exchange(d, GSEL_INSTR_SCATTER, instr.value, instr.microbatch, 0);
 }
 
 static void write_master_forward(struct dp* d, gsel_instr instr) {
@@ -139,10 +140,10 @@ static void write_master_forward(struct dp* d, gsel_instr instr) {
 }
 
 /* After the master's backward: scatters gradients to all ranks. */
-static void scatter_gradients(struct dp* d, int32_t part) {
+static void scatter_gradients(struct dp* d, int32_t microbatch) {
   for (int32_t v = 0; v < d->n_values; ++v)
-    if (d->values[v].owed == part) {
-      emit_exchange(d, GSEL_INSTR_SCATTER, v, part, GSEL_INSTR_GRADIENT);
+    if (d->values[v].owed == microbatch) {
+      emit_exchange(d, GSEL_INSTR_SCATTER, v, microbatch, GSEL_INSTR_GRADIENT);
       d->values[v].owed = -1;
     }
 }
@@ -201,7 +202,7 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
   find_completions(w, 0);
   if (!w->status) {
     find_master_layers(&d);
-    make_parts(&d);
+    make_microbatches(&d);
     write_step(&d);
   }
   free(d.values);

@@ -14,7 +14,7 @@
 static const gsel_option_v1 options[] = {
     {.struct_size = sizeof(gsel_option_v1),
      .name = "sequence_parallel",
-     .help = "true or false: layers that compute each position by itself take a part of the positions on each rank",
+     .help = "true or false: layers that compute each position by itself work on a shard of the positions on each rank",
      .type = GSEL_OPTION_BOOLEAN,
      .default_text = "false"},
     {.struct_size = sizeof(gsel_option_v1),

@@ -68,8 +68,8 @@ static int32_t join(struct use* uses, int32_t n_uses, struct span* spans) {
   return n_joined;
 }
 
-void gathers_make(struct gathers* g, struct rewrite* w, enum keep keep, int64_t window) {
-  *g = (struct gathers){.w = w, .window = window};
+void gathers_make(struct gathers* g, struct rewrite* w, enum keep keep, int64_t prefetch_elems) {
+  *g = (struct gathers){.w = w, .prefetch_elems = prefetch_elems};
   const int32_t n_uses = w->status ? 0 : find_uses(w, keep, NULL);
   struct use* uses = rewrite_alloc(w, n_uses, sizeof *uses);
   g->spans = rewrite_alloc(w, n_uses, sizeof *g->spans);
@@ -93,7 +93,7 @@ static void gather_next(struct gathers* g) {
 static int may_gather_ahead(const struct gathers* g) {
   if (g->next == g->n_spans) return 0;
   const int32_t b = g->spans[g->next].bucket;
-  return g->open[b] < 0 && !g->w->buckets[b].under_way && g->ahead + g->w->buckets[b].elems <= g->window;
+  return g->open[b] < 0 && !g->w->buckets[b].under_way && g->ahead + g->w->buckets[b].elems <= g->prefetch_elems;
 }
 
 void gathers_before(struct gathers* g, int32_t position) {

@@ -17,8 +17,8 @@ struct span {
 
 struct gathers {
   struct rewrite* w;
-  int64_t window;     /* most elements gathered and not yet used */
-  struct span* spans; /* [n_spans] in order of first use */
+  int64_t prefetch_elems; /* most elements gathered and not yet used */
+  struct span* spans;     /* [n_spans] in order of first use */
   int32_t n_spans;
   int32_t next;  /* next span to gather */
   int32_t used;  /* number of used spans */
@@ -27,7 +27,7 @@ struct gathers {
 };
 
 /* Finds the spans of buckets that shard their parameters. Call gathers_free afterwards. */
-void gathers_make(struct gathers* g, struct rewrite* w, enum keep keep, int64_t window);
+void gathers_make(struct gathers* g, struct rewrite* w, enum keep keep, int64_t prefetch_elems);
 /* Call right before and right after writing the base's instruction at `position`. */
 void gathers_before(struct gathers* g, int32_t position);
 void gathers_after(struct gathers* g, int32_t position);

@@ -19,17 +19,17 @@ struct gsel_link {
   std::atomic<bool> aborting{false}, failed{false};
 };
 
-// A transfer in parts, since a count of MPI is an int; most have one part.
+// A transfer in chunks, since a count of MPI is an int; most have one chunk.
 struct gsel_posted {
   gsel_link* link;
   int32_t peer;
   bool sends;
   std::mutex mutex{};
-  size_t parts = 0;  // begun
+  size_t chunks = 0;  // begun
   size_t ended = 0;
   MPI_Request first{};
   std::vector<MPI_Request> others{};
-  MPI_Request& part(size_t i) { return i == 0 ? first : others[i - 1]; }
+  MPI_Request& chunk(size_t i) { return i == 0 ? first : others[i - 1]; }
 };
 
 namespace gsel_mpi {

@@ -14,17 +14,17 @@ using gsel_between::Clock;
 using gsel_between::fail;
 using gsel_between::failed;
 
-constexpr uint64_t kMostPart = uint64_t{1} << 30;
-// Eager limit of Open MPI over TCP; up to kInHalves two eager parts are faster than a rendezvous.
+constexpr uint64_t kMostChunk = uint64_t{1} << 30;
+// Eager limit of Open MPI over TCP; up to kInHalves two eager chunks are faster than a rendezvous.
 constexpr uint64_t kUnasked = 65536 - 512, kInHalves = 98304;
 // A waiting thread tests without a pause, then yields between tests, then sleeps.
 constexpr std::chrono::milliseconds kYielding{20};
 constexpr long kSleepNs = 50000;
 constexpr int kTests = 8;  // at a time, since Open MPI does not poll its sockets in every call
 
-// Both sides know the number of bytes, and compute the same parts.
-uint64_t part_bytes_of(uint64_t bytes) {
-  return bytes > kUnasked && bytes <= kInHalves ? (bytes / 2 + 63) / 64 * 64 : kMostPart;
+// Both sides know the number of bytes, and compute the same chunks.
+uint64_t chunk_bytes_of(uint64_t bytes) {
+  return bytes > kUnasked && bytes <= kInHalves ? (bytes / 2 + 63) / 64 * 64 : kMostChunk;
 }
 
 gsel_status post(gsel_link* link, const gsel_transfer* transfer, gsel_posted** out, gsel_error** err) {
@@ -42,28 +42,28 @@ gsel_status post(gsel_link* link, const gsel_transfer* transfer, gsel_posted** o
                                      "; this MPI has tags up to " + std::to_string(link->most_tags));
     posted.reset(new gsel_posted{link, peer, transfer->send != nullptr || transfer->recv == nullptr});
     const int tag = static_cast<int>(transfer->tag);
-    const uint64_t part_bytes = part_bytes_of(transfer->bytes);
-    if (transfer->bytes > part_bytes) posted->others.resize((transfer->bytes - 1) / part_bytes, mpi.no_request);
+    const uint64_t chunk_bytes = chunk_bytes_of(transfer->bytes);
+    if (transfer->bytes > chunk_bytes) posted->others.resize((transfer->bytes - 1) / chunk_bytes, mpi.no_request);
     const Inside inside(mpi);
     require_running(mpi);
     uint64_t at = 0;
     do {
-      const int n = static_cast<int>(std::min(part_bytes, transfer->bytes - at));
-      MPI_Request& part = posted->part(posted->parts);
+      const int n = static_cast<int>(std::min(chunk_bytes, transfer->bytes - at));
+      MPI_Request& chunk = posted->chunk(posted->chunks);
       if (posted->sends)
         check(mpi,
-              mpi.MPI_Isend(static_cast<const char*>(transfer->send) + at, n, mpi.byte, peer, tag, link->comm, &part),
+              mpi.MPI_Isend(static_cast<const char*>(transfer->send) + at, n, mpi.byte, peer, tag, link->comm, &chunk),
               "MPI_Isend", peer);
       else
-        check(mpi, mpi.MPI_Irecv(static_cast<char*>(transfer->recv) + at, n, mpi.byte, peer, tag, link->comm, &part),
+        check(mpi, mpi.MPI_Irecv(static_cast<char*>(transfer->recv) + at, n, mpi.byte, peer, tag, link->comm, &chunk),
               "MPI_Irecv", peer);
-      ++posted->parts;
+      ++posted->chunks;
       at += static_cast<uint64_t>(n);
     } while (at < transfer->bytes);
     *out = posted.release();
     return GSEL_OK;
   } catch (...) {
-    if (posted && posted->parts > 0) posted.release();  // MPI may still use it
+    if (posted && posted->chunks > 0) posted.release();  // MPI may still use it
     return failed(link->host, err);
   }
 }
@@ -73,10 +73,10 @@ bool look(gsel_posted& posted) {
   const std::lock_guard lock(posted.mutex);
   const Inside inside(mpi);
   require_running(mpi);
-  for (; posted.ended < posted.parts; ++posted.ended) {
+  for (; posted.ended < posted.chunks; ++posted.ended) {
     int is_over = 0, result = MPI_SUCCESS;
     for (int test = 0; test < kTests && !is_over && result == MPI_SUCCESS; ++test)
-      result = mpi.MPI_Test(&posted.part(posted.ended), &is_over, MPI_STATUS_IGNORE);
+      result = mpi.MPI_Test(&posted.chunk(posted.ended), &is_over, MPI_STATUS_IGNORE);
     if (result != MPI_SUCCESS) posted.link->failed = true;
     check(mpi, result, "MPI_Test", posted.peer);
     if (!is_over) return false;
@@ -116,26 +116,26 @@ gsel_status test(gsel_posted* posted, double seconds, int32_t* done, gsel_error*
 // has ended.
 void release(gsel_posted* posted) {
   const Library& mpi = *posted->link->mpi;
-  for (; posted->ended < posted->parts && !is_finalised(mpi); ++posted->ended) {
-    MPI_Request& part = posted->part(posted->ended);
+  for (; posted->ended < posted->chunks && !is_finalised(mpi); ++posted->ended) {
+    MPI_Request& chunk = posted->chunk(posted->ended);
     const Clock::time_point end = after(0.1);
     int is_over = 0, result = MPI_SUCCESS;
     {
       const Inside inside(mpi);
-      result = mpi.MPI_Test(&part, &is_over, MPI_STATUS_IGNORE);
-      if (!is_over && result == MPI_SUCCESS && !posted->sends) mpi.MPI_Cancel(&part);
+      result = mpi.MPI_Test(&chunk, &is_over, MPI_STATUS_IGNORE);
+      if (!is_over && result == MPI_SUCCESS && !posted->sends) mpi.MPI_Cancel(&chunk);
     }
     while (!is_over && result == MPI_SUCCESS && Clock::now() < end) {
       {
         const Inside inside(mpi);
-        result = mpi.MPI_Test(&part, &is_over, MPI_STATUS_IGNORE);
+        result = mpi.MPI_Test(&chunk, &is_over, MPI_STATUS_IGNORE);
       }
       const timespec nap{0, kSleepNs};
       if (!is_over) nanosleep(&nap, nullptr);
     }
     if (is_over || result != MPI_SUCCESS) continue;
     const Inside inside(mpi);
-    mpi.MPI_Request_free(&part);
+    mpi.MPI_Request_free(&chunk);
   }
   delete posted;
 }

@@ -273,9 +273,11 @@ void settle(std::span<gsel_link* const> links, const std::string& what, double t
       if (link->aborting) fail(GSEL_ERR_ABORTED, "nccl: " + what + " was ended by an abort");
       if (state == kSuccess) break;
       check(*link->nccl, state, what, link->comm);
-      if (Clock::now() > deadline)
+      if (Clock::now() > deadline) {
+        must([&](gsel_error** err) { return link->control->look(link->control->ctx, err); });
         fail(GSEL_ERR_TIMEOUT,
              "nccl: " + what + " timed out before it was on its stream: another rank has not made it");
+      }
       polls < kYields ? static_cast<void>(sched_yield()) : static_cast<void>(usleep(kPollUs));
     }
 }

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -29,11 +28,6 @@ struct Primary {
 Primary primaries[kMostDevices];
 std::atomic<int> n_calls;  // that reached the driver at all
 std::atomic<int> n_loads;
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 // False: another process holds the device and shares it with nobody.
 bool hold(int device) {
@@ -66,15 +60,13 @@ Inside::Inside() {
   ThreadState& state = thread_state();
   if (state.depth++ > 0) return;
   ++state.entries;
-  began_ns_ = now_ns();
-  if (state.counts_processor) processor_ns_ = processor_now_ns();
+  if (state.counts_time) began_ns_ = processor_now_ns();
 }
 
 Inside::~Inside() {
   ThreadState& state = thread_state();
   if (--state.depth > 0) return;
-  state.inside_ns += now_ns() - began_ns_;
-  if (state.counts_processor) state.processor_ns += processor_now_ns() - processor_ns_;
+  if (state.counts_time) state.inside_ns += processor_now_ns() - began_ns_;
 }
 
 int ended() {
@@ -188,18 +180,14 @@ EXPORT void fake_cuda_lose(int calls, int error) {
   thread_state().calls_left = calls;
   thread_state().loss = error;
 }
-// How often this thread has called the driver or NCCL, and for how many seconds it was inside.
+// How often this thread has called the driver or NCCL.
 EXPORT int64_t fake_cuda_entries() {
   return thread_state().entries;
 }
-EXPORT double fake_cuda_seconds() {
-  return static_cast<double>(thread_state().inside_ns) * 1e-9;
-}
-
-// The processor time in it, of this thread, from the first call of this function on.
+// The processor time in these calls, from the first call of this function on.
 EXPORT double fake_cuda_processor_seconds() {
-  thread_state().counts_processor = true;
-  return static_cast<double>(thread_state().processor_ns) * 1e-9;
+  thread_state().counts_time = true;
+  return static_cast<double>(thread_state().inside_ns) * 1e-9;
 }
 
 // Contexts that are current on this thread: none outside a call, unless the program has made one so.

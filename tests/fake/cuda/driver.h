@@ -20,9 +20,9 @@ struct ThreadState {
   uint64_t looked_record = 0;
   int looks = 0;  // at that one, in a row
   int depth = 0;  // calls that this thread is in
-  int64_t entries = 0, inside_ns = 0;
-  bool counts_processor = false;  // reading that clock is a system call
-  int64_t processor_ns = 0;
+  int64_t entries = 0;
+  bool counts_time = false;  // reading the clock of the processor is a system call
+  int64_t inside_ns = 0;
   std::vector<uintptr_t> current;
   int capture_mode = kCaptureGlobal;
   int calls_left = 0, loss = 0;  // until the device is gone, and the error then; 0: it stays
@@ -34,7 +34,7 @@ void end_cuda(int error);
 void count_call();  // which may be the one that finds the device gone
 bool is_alive(uintptr_t context);
 
-// The time that a thread spends in this double, which does with the processor what a GPU does beside it.
+// The processor time that a thread spends in this double, which does with the processor what a GPU does beside it.
 class Inside {
  public:
   Inside();
@@ -43,7 +43,7 @@ class Inside {
   Inside& operator=(const Inside&) = delete;
 
  private:
-  int64_t began_ns_ = 0, processor_ns_ = 0;
+  int64_t began_ns_ = 0;
 };
 
 inline uintptr_t current() {

@@ -314,6 +314,37 @@ static void a_driver_without_graphs_is_named(void** state) {
   assert_int_equal(status, 0);
 }
 
+/* ---- memory ---- */
+
+/* Beside the forecast: keys of three layers, 64 bytes of the optimizer for each of two parameters and their bucket, two
+ * numbers, and the scratch of the plugin for sums. */
+static void a_graph_has_little_beside_the_forecast(void** state) {
+  enum { KEYS = 64, FACTORS = 3 * 64, NUMBERS = 16, SCRATCH = 16 };
+  typedef uint64_t (*bytes_fn)(int, int);
+  const training t = {.config = ADAMW "clip_norm = 0.5\n", .graph = "on"};
+  gsel_model* model = NULL;
+  gsel_error* err = NULL;
+  gsel_status status = GSEL_OK;
+  uint64_t forecast = 0;
+  (void)state;
+  if (is_on_card()) skip(); /* a driver does not count by program */
+  const bytes_fn bytes = (bytes_fn)dlsym(cuda.library, "fake_cuda_bytes");
+  open_kernels(); /* whose context has scratch of its own */
+  const uint64_t before = bytes(0, 0);
+  gsel_trainer* trainer = open_trainer(&t, &model, &status, &err);
+  for (int i = 0; i < STEPS && !status; ++i) status = gsel_trainer_step(trainer, NULL, &err);
+  if (status) fail_msg("%s", gsel_error_message(err).data);
+  for (int32_t i = 0; i < gsel_trainer_memory_count(trainer); ++i) {
+    gsel_memory_part part = GSEL_MEMORY_PART_INIT;
+    gsel_trainer_memory(trainer, i, &part, NULL);
+    if (!part.offloaded) forecast += part.forecast_bytes;
+  }
+  assert_int_equal(bytes(0, 0) - before, forecast + KEYS + FACTORS + NUMBERS + SCRATCH);
+  gsel_trainer_free(trainer);
+  gsel_model_free(model);
+  assert_int_equal(bytes(0, 0), before);
+}
+
 /* ---- a device that is lost ---- */
 
 enum { ILLEGAL_ADDRESS = 700, GONE = 999 };
@@ -408,6 +439,7 @@ int main(void) {
       cmocka_unit_test(a_stream_that_is_not_joined_is_an_error),
       cmocka_unit_test(streams_of_callbacks_are_part_of_a_graph),
       cmocka_unit_test(a_configuration_without_graphs_is_refused),
+      cmocka_unit_test(a_graph_has_little_beside_the_forecast),
   };
   return cmocka_run_group_tests_name("train_graph", tests, NULL, NULL);
 }

@@ -184,7 +184,7 @@ static void on_the_data_axis(void** state) {
   static const char* const rows[] = {DP(""),        DDP("bucket_bytes = 100\n"), ZERO("1", ""),
                                      ZERO("2", ""), ZERO("3", ALL_SHARDED),      ZERO("3", "persist_elems = 13\n")};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i)
-    for (int k = 0; k < N_MORES; ++k) expect(2, 0, rows[i], kMores[k], NULL);
+    for (size_t k = i; k < i + 2; ++k) expect(2, 0, rows[i], kMores[k % N_MORES], NULL);
 }
 
 /* What is offloaded is page-locked, beside the numbers that are there without it. */
@@ -193,15 +193,15 @@ static void of_what_is_offloaded(void** state) {
   static const char* const rows[][2] = {{ZERO("1", ""), ZERO("1", "offload = \"state\"\n")},
                                         {ZERO("3", ALL_SHARDED), ZERO("3", ALL_SHARDED "offload = \"state\"\n")},
                                         {ZERO("3", ALL_SHARDED), ZERO("3", ALL_SHARDED "offload = \"all\"\n")}};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i)
-    for (int k = 3; k < N_MORES; ++k) {
-      row plain = {.transport = "nccl", .sections = rows[i][0], .more = kMores[k], .ranks = 2};
-      row far = {.transport = "nccl", .sections = rows[i][1], .more = kMores[k], .ranks = 2};
-      try_row(&plain);
-      try_row(&far);
-      assert_true(plain.offloaded == 0 && far.offloaded > 0);
-      for (int rank = 0; rank < 2; ++rank) assert_int_equal(plain.pinned[rank], far.pinned[rank]);
-    }
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+    row plain = {.transport = "nccl", .sections = rows[i][0], .more = kMores[3 + i % 2], .ranks = 2};
+    row far = plain;
+    far.sections = rows[i][1];
+    try_row(&plain);
+    try_row(&far);
+    assert_true(plain.offloaded == 0 && far.offloaded > 0);
+    for (int rank = 0; rank < 2; ++rank) assert_int_equal(plain.pinned[rank], far.pinned[rank]);
+  }
 }
 
 static void in_pipelines(void** state) {
@@ -213,6 +213,7 @@ static void in_pipelines(void** state) {
         snprintf(sections, sizeof sections,
                  "[mesh]\npipeline = 2\n[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"%s\"\n", schedules[i]);
     expect(2, 0, sections, SIGN "microbatches = 4\nclip_norm = 1.0\n", NULL);
+    if (i % 4) continue;
     snprintf(sections + n, sizeof sections - (size_t)n, "%s", ZERO("1", ""));
     expect(4, 2, sections, "optimizer = \"adamw\"\nmicrobatches = 4\n", NULL);
   }
@@ -229,6 +230,7 @@ static void on_axes_that_divide_layers(void** state) {
   m->overflow_at_step = m->fail_at_step = -1;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
     expect(2, 0, rows[i], SIGN "microbatches = 2\n", m);
+    if (i == 1) continue;
     snprintf(sections, sizeof sections, "%s%s", rows[i], ZERO("3", ALL_SHARDED));
     expect(4, 2, sections, "optimizer = \"adamw\"\nmicrobatches = 2\n", m);
   }

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/dtype.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "comm/call/collective.h"
 
 namespace gsel::shm {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/dtype.h"
 #include "base/text.h"
+#include "base/types.h"
 #include "comm/shm/collective/collectives.h"
 
 namespace gsel::shm {

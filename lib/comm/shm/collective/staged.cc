@@ -35,7 +35,7 @@ struct Collectives::Slices {
     for (int32_t q = 0; q < collectives.at_.world_size(); ++q) largest = std::max(largest, plan.sent(q).count);
     chunks = chunks_of(largest, per_chunk);
   }
-  Bytes part(int32_t owner, uint64_t chunk) const { return chunk_of(plan_.sent(owner), chunk, per_chunk); }
+  Bytes chunk(int32_t owner, uint64_t k) const { return chunk_of(plan_.sent(owner), k, per_chunk); }
 
   const Plan& plan_;
   uint64_t block_bytes, per_chunk, chunks;
@@ -66,9 +66,9 @@ void Collectives::stage_slices(const Call& call, const Slices& slices, uint64_t 
   if (chunk >= 2) wait_all(&RankBlock::copied, chunks_ + chunk - 1);
   for (int32_t q = 0; q < at_.world_size(); ++q) {
     if (q == at_.rank()) continue;  // read in place
-    const Bytes part = slices.part(q, chunk);
+    const Bytes range = slices.chunk(q, chunk);
     std::memcpy(at_.arena().staging(at_.rank(), chunk) + static_cast<size_t>(q) * slices.block_bytes,
-                call.send + part.begin, part.count);
+                call.send + range.begin, range.count);
   }
   post(at_.mine().staged, chunks_ + chunk + 1);
   hit(Step::staged);
@@ -77,12 +77,12 @@ void Collectives::stage_slices(const Call& call, const Slices& slices, uint64_t 
 void Collectives::reduce_slice(const Call& call, const host::Fold& fold, const Slices& slices, uint64_t chunk,
                                char* out) {
   wait_all(&RankBlock::staged, chunks_ + chunk + 1);
-  const Bytes part = slices.part(at_.rank(), chunk);
+  const Bytes range = slices.chunk(at_.rank(), chunk);
   const size_t block = static_cast<size_t>(at_.rank()) * slices.block_bytes;
   const void* inputs[kMaxRanks];
   for (int32_t q = 0; q < at_.world_size(); ++q) inputs[q] = at_.arena().staging(q, chunk) + block;
-  inputs[at_.rank()] = call.send + part.begin;
-  host::reduce(fold, out, inputs, at_.world_size(), part.count / call.element);
+  inputs[at_.rank()] = call.send + range.begin;
+  host::reduce(fold, out, inputs, at_.world_size(), range.count / call.element);
   hit(Step::reduced);
 }
 
@@ -90,9 +90,9 @@ void Collectives::fetch_slices(const Call& call, const Slices& slices, uint64_t 
   for (int32_t i = 0; i < at_.world_size(); ++i) {
     const int32_t q = (at_.rank() + i) % at_.world_size();
     wait(q, at_.block(q).reduced, chunks_ + chunk + 1);
-    const Bytes part = slices.part(q, chunk);
-    std::memcpy(call.recv + part.begin, at_.arena().staging(q, chunk) + static_cast<size_t>(q) * slices.block_bytes,
-                part.count);
+    const Bytes range = slices.chunk(q, chunk);
+    std::memcpy(call.recv + range.begin, at_.arena().staging(q, chunk) + static_cast<size_t>(q) * slices.block_bytes,
+                range.count);
   }
 }
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/dtype.h"
 #include "base/error.h"
+#include "base/types.h"
 #include "comm/call/collective.h"
 
 namespace gsel::shm {
@@ -56,8 +56,8 @@ bool Engine::in_operation() const {
 void Engine::require_outside_operation() const {
   if (in_operation())
     fail(GSEL_ERR_STATE,
-         "a call on communicator {} from an operation that a call on it runs, whose end it would wait for; make it "
-         "after that call",
+         "this call on communicator {} was made inside a reduction operation of another call on it and would wait for "
+         "itself; make it after that call",
          at_.name());
 }
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/dtype.h"
 #include "base/options.h"
+#include "base/types.h"
 #include "comm/call/collective.h"
 #include "comm/shm/message/channel.h"
 #include "comm/shm/message/mailbox.h"

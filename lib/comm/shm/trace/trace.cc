@@ -9,12 +9,12 @@
 #include <set>
 #include <vector>
 
-#include "base/dtype.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/types.h"
 #include "base/version.h"
 #include "comm/call/collective.h"
 #include "comm/call/operation.h"

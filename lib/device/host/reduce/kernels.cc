@@ -18,7 +18,7 @@
 #pragma GCC diagnostic pop
 #endif
 
-#include "base/dtype.h"
+#include "base/types.h"
 #include "device/formulas/floats.h"
 #include "device/host/isa/vector_loops.h"
 
@@ -28,7 +28,7 @@ namespace {
 constexpr size_t kTileBytes = 4096;
 
 // A reduction's arguments for the loops. With more than three inputs a tree differs from the order of inputs.
-struct Work {
+struct FoldArguments {
   const Fold& fold;
   void* out;
   const void* const* in;

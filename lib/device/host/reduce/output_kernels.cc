@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-#include "base/dtype.h"
+#include "base/types.h"
 #include "device/host/reduce/kernels.h"
 
 namespace gsel::host {

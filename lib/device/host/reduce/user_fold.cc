@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstring>
 
-#include "base/dtype.h"
 #include "base/foreign.h"
+#include "base/types.h"
 #include "device/host/reduce/kernels.h"
 
 namespace gsel::host {

@@ -1,5 +1,5 @@
-// base/dtype.cc: see dtype.h.
-#include "base/dtype.h"
+// base/types.cc: see types.h.
+#include "base/types.h"
 
 #include <iterator>
 
@@ -19,6 +19,21 @@ const char* dtype_name(gsel_dtype dtype) {
 const char* op_name(gsel_op op) {
   static const char* const names[] = {"none", "sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "scaled sum"};
   return op >= 0 && op <= GSEL_SCALED_SUM ? names[op] : "unknown";
+}
+
+const char* axis_name(gsel_axis axis) {
+  static const char* const names[] = {"tensor", "data", "pipeline", "context"};
+  static_assert(sizeof names / sizeof *names == kAxes);
+  return is_axis(axis) ? names[axis] : "unknown";
+}
+
+const std::string& axis_names() {
+  static const std::string names = [] {
+    std::string all;
+    for (gsel_axis axis : kInnerToOuter) all += std::string(all.empty() ? "" : ", ") + axis_name(axis);
+    return all;
+  }();
+  return names;
 }
 
 }  // namespace gsel

@@ -1,12 +1,25 @@
-// base/axis.h: the mesh axes that this version has, and their order in a mesh.
+// base/types.h: names and properties of the numbers of gsel/types.h: element types, operations, and the mesh axes that
+// this version has, with their order in a mesh.
 #pragma once
 
 #include <gsel/types.h>
 
 #include <array>
+#include <cstddef>
 #include <string>
 
 namespace gsel {
+
+// 0 when unknown. Inline, since each small call needs it several times.
+constexpr size_t dtype_bytes(gsel_dtype dtype) {
+  constexpr unsigned char kBytes[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1};
+  return static_cast<size_t>(dtype) < sizeof kBytes ? kBytes[dtype] : 0;
+}
+constexpr bool is_floating(gsel_dtype dtype) {
+  return dtype >= GSEL_F16 && dtype <= GSEL_F8E5M2;
+}
+const char* dtype_name(gsel_dtype dtype);  // "unknown" when unknown
+const char* op_name(gsel_op op);
 
 constexpr gsel_axis kAxes = 4;  // numbers of gsel/types.h, from 0
 static_assert(kAxes <= GSEL_MAX_AXES);
