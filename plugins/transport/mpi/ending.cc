@@ -1,8 +1,8 @@
 // plugins/transport/mpi/ending.cc: see ending.h. MPI_Finalize of MPICH before 4.2 closes the connections of UCX, which
 // needs the progress of both sides, and then waits for the other ranks at the process manager without making any. A
 // rank whose connections are not closed yet then waits for one that waits for it (pmodels/mpich, pull request 6596).
-// Here all ranks wait at the process manager before, making progress, and the wait inside MPI_Finalize is answered at
-// once.
+// Here all ranks wait at the process manager, making progress, and then take leave of it themselves: nobody needs what
+// MPI_Finalize would close.
 #include "ending.h"
 
 #include <fcntl.h>
@@ -11,20 +11,16 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <thread>
 
 namespace gsel_mpi {
 namespace {
 
-constexpr std::string_view kWait = "cmd=barrier_in\n", kWaited = "cmd=barrier_out\n";
+constexpr std::string_view kWait = "cmd=barrier_in\n", kLeave = "cmd=finalize\n";
 
 // Of MPICH's own process manager, which answers lines of text on a socket; -1: there is none.
 int process_manager() {
@@ -68,68 +64,25 @@ std::string line_from(int fd) {
   return line;
 }
 
-// MPI makes progress where a rank looks for a message of its own.
-void wait_for_all(const Library& mpi, int manager) {
+// False: the process manager is gone. MPI makes progress where a rank looks for a message of its own.
+bool wait_for_all(const Library& mpi, int manager) {
   int rank = 0, is_there = 0;
-  if (mpi.MPI_Comm_rank(mpi.world, &rank) != MPI_SUCCESS || !say(manager, kWait)) return;
+  if (mpi.MPI_Comm_rank(mpi.world, &rank) != MPI_SUCCESS || !say(manager, kWait)) return false;
   for (pollfd answer{manager, POLLIN, 0}; poll(&answer, 1, 1) <= 0;)
     mpi.MPI_Iprobe(rank, MPI_ANY_TAG, mpi.world, &is_there, MPI_STATUS_IGNORE);
-  line_from(manager);
+  return line_from(manager).starts_with("cmd=barrier_out");
 }
 
-// In the place of the process manager's connection while it exists: answers waits, and passes everything else on.
-class Between {
- public:
-  explicit Between(int connection) : manager_(fcntl(connection, F_DUPFD_CLOEXEC, 0)) {
-    if (manager_ < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_) != 0) return;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    try {
-      thread_ = std::thread([this] { run(); });
-    } catch (const std::system_error&) {  // is_made says so
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    is_made_ = thread_.joinable() && dup2(ends_[1], connection) >= 0;
-    close(ends_[1]);
-  }
-  Between(const Between&) = delete;
-  Between& operator=(const Between&) = delete;
-  ~Between() {
-    if (thread_.joinable()) {
-      shutdown(ends_[0], SHUT_RDWR);
-      thread_.join();
-      close(ends_[0]);
-    }
-    if (manager_ >= 0) close(manager_);
-  }
-
-  bool is_made() const { return is_made_; }
-  int manager() const { return manager_; }
-
- private:
-  void run() const {
-    for (std::string line; !(line = line_from(ends_[0])).empty();) {
-      const std::string answer = line == kWait ? std::string(kWaited) : say(manager_, line) ? line_from(manager_) : "";
-      if (answer.empty() || !say(ends_[0], answer)) break;
-    }
-    shutdown(ends_[0], SHUT_WR);
-  }
-
-  const int manager_;
-  int ends_[2] = {-1, -1};
-  bool is_made_ = false;
-  std::thread thread_;
-};
+// Without it a launcher treats the process as failed.
+bool take_leave(int manager) {
+  return say(manager, kLeave) && line_from(manager).starts_with("cmd=finalize_ack");
+}
 
 }  // namespace
 
 void end(const Library& mpi) {
-  const int connection = needs_progress(mpi) ? process_manager() : -1;
-  std::optional<Between> between;
-  if (connection >= 0) between.emplace(connection);
-  if (between && between->is_made()) wait_for_all(mpi, between->manager());
-  mpi.MPI_Finalize();
+  const int manager = needs_progress(mpi) ? process_manager() : -1;
+  if (manager < 0 || !wait_for_all(mpi, manager) || !take_leave(manager)) mpi.MPI_Finalize();
 }
 
 }  // namespace gsel_mpi

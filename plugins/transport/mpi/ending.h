@@ -5,7 +5,8 @@
 
 namespace gsel_mpi {
 
-// MPI_Finalize, also where that of MPICH before 4.2 would not return. Waits for all ranks of the launcher.
+// Waits for all ranks of the launcher, and ends MPI: by MPI_Finalize but for MPICH before 4.2, where that might not
+// return.
 void end(const Library& mpi);
 
 }  // namespace gsel_mpi

@@ -203,7 +203,7 @@ static void trains_without_its_device(rank_run* run) {
 
 static held* exclusive_machine(void) {
   held* h = (held*)shared_memory(sizeof *h);
-  snprintf(h->folder, sizeof h->folder, "/tmp/gsel-test-XXXXXX");
+  snprintf(h->folder, sizeof h->folder, "/tmp/gsel-test-XXXXXX"); /* mkdtemp fills in the X */
   assert_non_null(mkdtemp(h->folder));
   return h;
 }
