@@ -152,7 +152,8 @@ void Trainer::check_kernels(const gsel_optimizer_options* optimizer) const {
   options.seed = static_cast<uint64_t>(config_.train.seed);
   if (optimizer) check_optimizer_options(*optimizer);
   options.optimizer = optimizer;
-  const check::Findings findings = check::check_model(comm_.device_context(), *model_, options);
+  const auto device = execute::DeviceWatch::watched(std::make_shared<execute::DeviceWatch>(comm_));
+  const check::Findings findings = check::check_model(device, *model_, options);
   for (const std::string& note : findings.notes()) log(GSEL_LOG_INFO, "check", "{}", note);
   for (const check::Breach& breach : findings.breaches()) log(GSEL_LOG_ERROR, "check", "{}", breach.text);
   log(GSEL_LOG_INFO, "check", "{}", findings.summary());

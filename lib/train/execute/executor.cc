@@ -174,7 +174,16 @@ void Executor::begin_evaluation(int64_t first_sample) {
   refuse_broken();
   settle_last_step();
   if (!evaluation_fits_) make_evaluation_together();
-  begin(*s_.evaluation, first_sample);
+  begin_together(*s_.evaluation, first_sample);
+}
+
+// All ranks begin this run now; one that cannot has the others told.
+void Executor::begin_together(Run& run, int64_t first_sample) {
+  try {
+    begin(run, first_sample);
+  } catch (...) {
+    break_off(current_error());
+  }
 }
 
 // A rank without memory must not leave the others waiting in the run.
@@ -228,7 +237,7 @@ void Executor::begin_inference(execute::InferenceRun& run, const CountedMemory& 
   run.memory = &memory;
   run.key = rng_key;
   run.failure.reset();
-  begin(run, 0);
+  begin_together(run, 0);
 }
 
 std::optional<Error> Executor::end_inference(execute::InferenceRun& run) {
@@ -296,6 +305,12 @@ void Executor::settle_last_step() {
   }
   execute::report_validated(*s_.run, s_.validation, s_.last_step.report);
   execute::report_non_finite(s_, s_.last_step.report);
+}
+
+void Executor::wait_for_device() {
+  if (!s_.device->has_streams()) return;
+  s_.device->wait();
+  s_.comms.throw_async_errors();
 }
 
 double Executor::largest_of_replica(double mine) {

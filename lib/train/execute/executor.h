@@ -83,9 +83,13 @@ class Executor {
   // The maximum over this replica's ranks, which differ only on the sharing and the pipeline axis. A collective of the
   // replica, between steps.
   double largest_of_replica(double mine);
+  // Between steps: until a device has done all that it was given. Throws if a communicator is broken, whose calls may
+  // have left anything.
+  void wait_for_device();
 
  private:
   void begin(execute::Run& run, int64_t first_sample);
+  void begin_together(execute::Run& run, int64_t first_sample);
   void make_evaluation_together();
   void make_evaluation();
   void enlarge_arena(uint64_t bytes);
