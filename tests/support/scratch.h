@@ -7,8 +7,8 @@
 
 GSEL_EXTERN_C_BEGIN
 
-/* Makes gsel-<area>-XXXXXX and writes its path to `path`; 0 on failure. Of processes that were started (started.h) main has
- * one folder in all. */
+/* Makes a folder with a new name that begins with gsel-<area>- and writes its path to `path`; 0 on failure. Where the
+ * ranks are processes of a launcher (started.h), main of each gets the same folder. */
 int make_scratch(char* path, size_t bytes, const char* area);
 
 /* Removes it and its contents; 0 on success. */

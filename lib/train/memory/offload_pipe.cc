@@ -7,12 +7,6 @@
 
 namespace gsel {
 
-uint64_t OffloadPipe::bytes_of(const Piece& piece) {
-  uint64_t bytes = 0;
-  for (const Array& array : piece) bytes += round_up(array.bytes, kTensorAlign);
-  return bytes;
-}
-
 OffloadPipe::OffloadPipe(std::shared_ptr<DeviceContext> device, Ledger& ledger, uint64_t buffer_bytes,
                          std::vector<Piece> pieces)
     : device_(std::move(device)),

@@ -20,11 +20,8 @@ class OffloadPipe {
   using Piece = std::vector<Array>;
   static constexpr size_t kBuffers = 3;
 
-  // Bytes of a piece in a buffer, where each array begins at a multiple of kTensorAlign.
-  static uint64_t bytes_of(const Piece& piece);
-
-  // buffer_bytes: at least those of each piece. The ledger and the arrays must outlive it, and its streams are empty at
-  // its end.
+  // buffer_bytes: at least those of each piece, whose arrays begin at multiples of kTensorAlign there. The ledger and
+  // the arrays must outlive it, and its streams are empty at its end.
   OffloadPipe(std::shared_ptr<DeviceContext> device, Ledger& ledger, uint64_t buffer_bytes, std::vector<Piece> pieces);
   OffloadPipe(const OffloadPipe&) = delete;
   OffloadPipe& operator=(const OffloadPipe&) = delete;

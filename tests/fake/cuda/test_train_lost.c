@@ -3,6 +3,7 @@
  * what was wrong with it, the trainers are freed, and the same processes train on the host and get the bits that they
  * got before. And a card that another process holds. */
 #include "fake/cuda/on_device.h"
+#include "support/scratch.h"
 #include "support/trainer_trial.h"
 
 enum { RANKS = 2, MOST_STEPS = 40, ILLEGAL_ADDRESS = 700, GONE = 999 };
@@ -145,7 +146,7 @@ static void on_axes_that_divide_layers(void** state) {
 /* ---- a device that another process holds ---- */
 
 typedef struct held {
-  char folder[64];
+  char folder[256];
   volatile int32_t taken;    /* by the process that holds device 0 */
   int32_t devices[RANKS];    /* of the ranks */
   gsel_status status[RANKS]; /* what they got */
@@ -203,17 +204,11 @@ static void trains_without_its_device(rank_run* run) {
 
 static held* exclusive_machine(void) {
   held* h = (held*)shared_memory(sizeof *h);
-  snprintf(h->folder, sizeof h->folder, "/tmp/gsel-test-XXXXXX"); /* mkdtemp fills in the X */
-  assert_non_null(mkdtemp(h->folder));
+  assert_true(make_scratch(h->folder, sizeof h->folder, "lost"));
   return h;
 }
 static void free_machine(held* h) {
-  char path[96];
-  for (int device = 0; device < 4; ++device) {
-    snprintf(path, sizeof path, "%s/device%d", h->folder, device);
-    unlink(path);
-  }
-  assert_int_equal(rmdir(h->folder), 0);
+  assert_int_equal(remove_scratch(h->folder), 0);
   munmap(h, sizeof *h);
 }
 
