@@ -18,10 +18,10 @@ constexpr int64_t kLeastSleepNs = 20'000, kMostSleepNs = 500'000;
 
 // What is left until the process ends stays reachable, for those who look for leaks.
 bool leave(const void* handle) noexcept {
-  static auto* const mutex = new std::mutex;
-  static auto* const all = new std::vector<const void*>;
-  const std::lock_guard lock(*mutex);
   try {
+    static auto* const mutex = new std::mutex;
+    static auto* const all = new std::vector<const void*>;
+    const std::lock_guard lock(*mutex);
     all->push_back(handle);
   } catch (...) {  // no memory to remember it
   }
@@ -81,8 +81,8 @@ bool DeviceContext::Opened::answers() noexcept {
     table.event_free(ctx, event);
     return true;
   });
-  is_silent = !unanswered.empty();
-  return unanswered.empty();
+  is_silent = stays_silent || !unanswered.empty();
+  return !is_silent;
 }
 
 bool DeviceContext::answers() const noexcept {
@@ -94,15 +94,26 @@ bool DeviceContext::may_free(const void* handle) const noexcept {
 }
 
 void DeviceContext::leave_unanswered(gsel_stream* stream) const noexcept {
-  gsel_event* event = nullptr;
-  if (table_.event_create(ctx(), 0, &event, nullptr) != GSEL_OK) return;  // the device has failed
-  if (table_.event_record(ctx(), event, stream, nullptr) != GSEL_OK) return table_.event_free(ctx(), event);
+  const std::lock_guard lock(opened_->mutex);
+  gsel_event* event = opened_->spare_for_silence();
+  if (event && table_.event_record(ctx(), event, stream, nullptr) != GSEL_OK)
+    return table_.event_free(ctx(), event);  // the device has failed, and runs nothing
   try {
-    const std::lock_guard lock(opened_->mutex);
-    opened_->unanswered.push_back(event);
-    opened_->is_silent = true;
-  } catch (...) {  // no memory for one more
+    if (event) opened_->unanswered.push_back(event);
+  } catch (...) {
+    event = nullptr;  // it stays
   }
+  if (!event) opened_->stays_silent = true;
+  opened_->is_silent = true;
+}
+
+// nullptr: none is left, and the device has no memory for one.
+gsel_event* DeviceContext::Opened::spare_for_silence() noexcept {
+  gsel_event* event = nullptr;
+  if (spare.empty()) return table.event_create(ctx, 0, &event, nullptr) == GSEL_OK ? event : nullptr;
+  event = spare.back();
+  spare.pop_back();
+  return event;
 }
 
 // ---- waits ----------------------------------------------------------------------------------------------------------
@@ -173,8 +184,8 @@ void DeviceContext::wait(gsel_stream* stream, WaitObserver* observer) const {
 gsel_stream* DeviceContext::compute() const {
   if (is_synchronous_) return nullptr;
   std::call_once(made_, [this] {
-    void* number = nullptr;
-    run(&gsel_device_v1::alloc, int32_t{GSEL_MEMORY_PINNED}, uint64_t{sizeof(double)}, &number);
+    void* number = number_;  // of a call that then failed
+    if (!number) run(&gsel_device_v1::alloc, int32_t{GSEL_MEMORY_PINNED}, uint64_t{sizeof(double)}, &number);
     number_ = static_cast<double*>(number);
     run(&gsel_device_v1::stream_create, uint32_t{0}, &compute_);
   });
@@ -222,6 +233,10 @@ std::shared_ptr<DeviceContext> DeviceContext::open_host() {
 Memory::Memory(std::shared_ptr<DeviceContext> device, uint64_t bytes, int32_t kind)
     : device_(std::move(device)), bytes_(bytes) {
   device_->run(&gsel_device_v1::alloc, kind, bytes, &data_);
+}
+
+void Memory::leave() noexcept {
+  if (data_) gsel::leave(std::exchange(data_, nullptr));
 }
 
 }  // namespace gsel

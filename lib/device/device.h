@@ -100,10 +100,12 @@ class DeviceContext {
     Opened& operator=(const Opened&) = delete;
     bool is_reached(gsel_event* event) const noexcept;
     bool answers() noexcept;
+    gsel_event* spare_for_silence() noexcept;  // with the mutex held
 
     const gsel_device_v1& table;
     void* ctx = nullptr;
     std::atomic<bool> is_silent{false};
+    std::atomic<bool> stays_silent{false};  // no event could be put behind the work of a stream
     std::mutex mutex;
     std::vector<gsel_event*> unanswered;  // behind the work of streams that have not become empty
     std::vector<gsel_event*> spare;       // for waits
@@ -137,6 +139,8 @@ class Memory {
   void* data() const { return data_; }
   char* at(uint64_t offset) const { return static_cast<char*>(data_) + offset; }
   uint64_t bytes() const { return bytes_; }
+  // Stays allocated until the process ends, since work that does not end uses it.
+  void leave() noexcept;
 
  private:
   void swap(Memory& other) noexcept {
@@ -168,8 +172,9 @@ class Stream {
 
 class Event {
  public:
-  explicit Event(std::shared_ptr<DeviceContext> device) : device_(std::move(device)) {
-    device_->run(&gsel_device_v1::event_create, uint32_t{GSEL_EVENT_TIMING}, &event_);
+  // flags: GSEL_EVENT_*
+  explicit Event(std::shared_ptr<DeviceContext> device, uint32_t flags = 0) : device_(std::move(device)) {
+    device_->run(&gsel_device_v1::event_create, flags, &event_);
   }
   ~Event() {
     if (event_) device_->table().event_free(device_->ctx(), event_);
@@ -191,7 +196,7 @@ class Event {
   }
   void record_compute() { record(device_->compute()); }
   gsel_event* get() const { return event_; }
-  // Seconds from this event to a later one.
+  // Seconds from this event to a later one, both of GSEL_EVENT_TIMING.
   double seconds_until(const Event& later) const {
     return device_->table().event_seconds(device_->ctx(), event_, later.event_);
   }

@@ -30,7 +30,7 @@ DeviceBackend::DeviceBackend(std::shared_ptr<const Accelerator> accelerator, Con
       agreement_(agree_on_transport(*accelerator_, control, options.flags)),
       reason_(agreement_.reason),
       clock_(accelerator_->device),
-      host_(accelerator_->device, [this](Event& event) { wait(event, -1); }),
+      host_(accelerator_->device, [this](Event& event, const gsel_collective& call) { wait_before(call, event); }),
       reached_(accelerator_->device) {
   if (agreement_.through_host) return;
   try {
@@ -156,8 +156,10 @@ void DeviceBackend::synchronize() {
   wait(reached_, -1);
 }
 
-bool DeviceBackend::wait(Event& reached, double seconds) {
-  const int64_t end = seconds < 0 ? INT64_MAX : os::now_ns() + static_cast<int64_t>(seconds * 1e9);
+bool DeviceBackend::wait(Event& reached, double seconds, WaitObserver* observer) {
+  DeviceWait own;
+  own.began_ns = own.moved_ns = os::now_ns();
+  const int64_t end = seconds < 0 ? INT64_MAX : own.began_ns + static_cast<int64_t>(seconds * 1e9);
   for (int looks = 0;; ++looks) {
     throw_async_error();
     int32_t done = 0;
@@ -167,6 +169,7 @@ bool DeviceBackend::wait(Event& reached, double seconds) {
       return true;
     }
     if (os::now_ns() >= end) return false;
+    if (observer && looks >= kYields) observer->look(own);
     looks < kYields ? static_cast<void>(sched_yield()) : static_cast<void>(usleep(kSleepUs));
   }
 }

@@ -49,7 +49,7 @@ class DeviceBackend final : public Backend {
   void synchronize() override;
   // Waits at most `seconds` until the event is reached and returns whether it is; negative: no limit. Throws as
   // synchronize does.
-  bool wait(Event& reached, double seconds);
+  bool wait(Event& reached, double seconds) { return wait(reached, seconds, nullptr); }
   void throw_async_error() override;
   // Whether the device is in a call of the transport, whose end has a timeout. Any thread.
   bool is_in_call() { return link_ && clock_.is_in_call(); }
@@ -57,6 +57,9 @@ class DeviceBackend final : public Backend {
   // communicator is ended: kernels behind that work see that its results are undefined.
   void mark_end_at(double* word);
   void forget_word(double* word) noexcept;
+  // Bounds waits for the stream before a call goes through host memory. nullptr: they have the call's timeout, which
+  // breaks the communicator. From the thread that makes calls.
+  void observe_waits(WaitObserver* observer) noexcept { observer_ = observer; }
   gsel_comm_explanation explain(const gsel_collective& checked) override;
 
   void* alloc(uint64_t bytes) override;
@@ -83,6 +86,11 @@ class DeviceBackend final : public Backend {
  private:
   static constexpr int64_t kCauseNs = 1'000'000'000;  // wait for the control to notice a death
 
+  bool wait(Event& reached, double seconds, WaitObserver* observer);
+  void wait_before(const gsel_collective& call, Event& reached);
+  double timeout_s(const gsel_collective& call) const {
+    return call.timeout_s > 0 ? call.timeout_s : timeout_s_.load();
+  }
   static void announce(std::span<const Enqueued> calls);
   // stream: of the library's; nullptr: the program orders its calls itself.
   void enqueue_in_order(std::span<const Enqueued> calls, gsel_stream* stream) const;
@@ -114,6 +122,7 @@ class DeviceBackend final : public Backend {
   CallStream stream_;                    // nullptr: the device's default stream
   CallClock clock_;
   ThroughHost host_;
+  WaitObserver* observer_ = nullptr;
   Event reached_;
   struct Window {
     gsel_window* handle;

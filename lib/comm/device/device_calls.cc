@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "comm/call/check.h"
 #include "comm/call/collective.h"
 #include "comm/device/device_backend.h"
@@ -98,6 +99,17 @@ StagedCalls DeviceBackend::stage(std::span<const ThroughHost::Call> checked) {
     if (link_ && !is_point_to_point(call.checked.kind)) control_.announce(call.checked);
   }
   return host_.stage(checked, control_.rank(), control_.world_size());
+}
+
+// If the device does not go on, no rank may come to the call, so that nobody would be late.
+void DeviceBackend::wait_before(const gsel_collective& call, Event& reached) {
+  if (wait(reached, observer_ ? -1 : timeout_s(call), observer_)) return;
+  const Error error(GSEL_ERR_TIMEOUT,
+                    fmt::format("timed out: {} of rank {} did not begin within {}, since what its stream has to do "
+                                "before it on {} has not ended",
+                                text_of(call), control_.rank(), seconds_text(timeout_s(call)), accelerator_->name));
+  control_.break_with(error);
+  throw Error(error).about_rank(control_.rank());
 }
 
 // `given`: a stream of the library, used instead of the caller's; not owned.
@@ -254,8 +266,7 @@ void DeviceBackend::enqueue_together(std::span<const Enqueued> calls) {
   std::map<DeviceBackend*, std::vector<gsel_stream*>> streams;
   double timeout_s = 0;
   for (const Enqueued& c : calls) {
-    const double own = c.call.timeout_s > 0 ? c.call.timeout_s : c.backend->timeout_s_.load();
-    timeout_s = std::max(timeout_s, own);
+    timeout_s = std::max(timeout_s, c.backend->timeout_s(c.call));
     all.push_back({c.backend->link_->get(), &c.call, c.stream.get()});
     std::vector<gsel_stream*>& known = streams[c.backend];
     if (std::ranges::find(known, c.stream.get()) == known.end()) known.push_back(c.stream.get());

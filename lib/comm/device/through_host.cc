@@ -44,7 +44,7 @@ bool keeps_parts(gsel_collective_kind kind) {
 ThroughHost::~ThroughHost() {
   const int64_t end = os::now_ns() + kCopyPatienceNs;
   for (Spare& spare : spare_)
-    if (!ends(spare.idle, end)) new Memory(std::move(spare.memory));
+    if (!ends(spare.idle, end)) spare.memory.leave();
 }
 
 bool ThroughHost::ends(Event& event, int64_t latest_ns) const noexcept {
@@ -77,7 +77,7 @@ void ThroughHost::keep_after_failure(StagedCalls& staged) noexcept {
 }
 
 // Takes the smallest spare memory that is large enough; else replaces one by a larger.
-Memory ThroughHost::take_memory(uint64_t bytes) {
+Memory ThroughHost::take_memory(uint64_t bytes, const gsel_collective& call) {
   std::list<Spare> taken;
   {
     const std::lock_guard lock(mutex_);
@@ -89,7 +89,7 @@ Memory ThroughHost::take_memory(uint64_t bytes) {
   }
   if (taken.empty()) return Memory(device_, bytes, GSEL_MEMORY_PINNED);
   try {
-    wait_(taken.front().idle);
+    wait_(taken.front().idle, call);
   } catch (...) {  // copies may still use it
     const std::lock_guard lock(mutex_);
     spare_.splice(spare_.end(), taken);
@@ -106,7 +106,7 @@ gsel_collective ThroughHost::bring(const Call& given, int32_t rank, int32_t worl
   const BufferBytes bytes = buffer_bytes(checked, rank, world_size);
   const Places at = places_of(checked, bytes);
   Memory memory;
-  if (at.bytes > 0) memory = take_memory(at.bytes);
+  if (at.bytes > 0) memory = take_memory(at.bytes, checked);
   gsel_collective call = checked;
   call.stream = nullptr;
   call.send = bytes.send > 0 ? memory.at(at.send) : nullptr;
@@ -129,11 +129,11 @@ StagedCalls ThroughHost::stage(std::span<const Call> calls, int32_t rank, int32_
   try {
     for (const Call& call : calls) staged.calls.push_back(bring(call, rank, world_size, staged));
     const CallStream* waited = nullptr;
-    for (const StagedCalls::Result& result : staged.results) {
-      if (waited && *waited == result.stream) continue;
-      brought_.record(result.stream.get());
-      wait_(brought_);
-      waited = &result.stream;
+    for (const Call& call : calls) {
+      if (waited && *waited == call.stream) continue;
+      brought_.record(call.stream.get());
+      wait_(brought_, call.checked);
+      waited = &call.stream;
     }
   } catch (...) {
     keep_after_failure(staged);

@@ -34,8 +34,10 @@ struct StagedCalls {
 
 class ThroughHost {
  public:
-  // wait: waits until the event is reached; throws if the communicator is broken.
-  ThroughHost(std::shared_ptr<DeviceContext> device, std::function<void(Event&)> wait)
+  // Waits until the event is reached, which comes before the call; throws if the communicator is broken, or if it does
+  // not come.
+  using Wait = std::function<void(Event&, const gsel_collective& call)>;
+  ThroughHost(std::shared_ptr<DeviceContext> device, Wait wait)
       : device_(std::move(device)), wait_(std::move(wait)), brought_(device_) {}
   // Waits for copies from and to its memory.
   ~ThroughHost();
@@ -59,11 +61,11 @@ class ThroughHost {
   bool ends(Event& event, int64_t latest_ns) const noexcept;
   void keep(StagedCalls& staged);
   void keep_after_failure(StagedCalls& staged) noexcept;
-  Memory take_memory(uint64_t bytes);
+  Memory take_memory(uint64_t bytes, const gsel_collective& call);
   gsel_collective bring(const Call& call, int32_t rank, int32_t world_size, StagedCalls& staged);
 
   std::shared_ptr<DeviceContext> device_;
-  std::function<void(Event&)> wait_;
+  Wait wait_;
   Event brought_;
   std::mutex mutex_;  // fetch may run on another thread
   std::list<Spare> spare_;

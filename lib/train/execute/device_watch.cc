@@ -52,6 +52,7 @@ void DeviceWatch::attach(AxisComms& comms) {
 
 void DeviceWatch::detach() noexcept {
   const std::lock_guard lock(mutex_);
+  if (comms_ && in_run_) comms_->observe_waits(nullptr);
   if (comms_ && word_.data()) comms_->forget_word(static_cast<double*>(word_.data()));
   comms_ = nullptr;
   marks_.clear();
@@ -71,11 +72,13 @@ void DeviceWatch::begin_run(const std::string& name, size_t n_instrs) {
   in_run_ = true;
   every_ = n_instrs / kMostMarks + 1;
   n_marks_ = n_passed_ = 0;
+  if (comms_ && word_.data()) comms_->observe_waits(this);
 }
 
 void DeviceWatch::end_run() noexcept {
   const std::lock_guard lock(mutex_);
   in_run_ = false;
+  if (comms_) comms_->observe_waits(nullptr);
 }
 
 void DeviceWatch::mark(gsel_stream* compute) {
@@ -146,10 +149,12 @@ bool DeviceWatch::settle(const DeviceContext& device, std::span<gsel_stream* con
     } catch (const NoAnswer&) {
     } catch (...) {  // why its calls failed is known
     }
-  if (patience.has_ended)
-    log(GSEL_LOG_WARN, "train",
-        "{} of rank {} did not answer within {}: its memory stays allocated until it does, or the process ends", name_,
-        rank_, seconds_text(patience_s));
+  if (patience.has_ended) try {
+      log(GSEL_LOG_WARN, "train",
+          "{} of rank {} did not answer within {}: its memory stays allocated until it does, or the process ends",
+          name_, rank_, seconds_text(patience_s));
+    } catch (...) {  // no memory for a text
+    }
   return !patience.has_ended;
 }
 

@@ -133,6 +133,10 @@ void AxisComms::forget_word(double* word) noexcept {
   visit_devices([&](DeviceBackend& device) { device.forget_word(word); });
 }
 
+void AxisComms::observe_waits(WaitObserver* observer) noexcept {
+  visit_devices([&](DeviceBackend& device) { device.observe_waits(observer); });
+}
+
 std::optional<Error> AxisComms::error_of_world() noexcept {
   try {
     world_.collective_on_host(make_collective(GSEL_COLLECTIVE_BARRIER, nullptr, nullptr, 0, GSEL_U8));

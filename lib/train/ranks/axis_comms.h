@@ -40,6 +40,8 @@ class AxisComms {
   // See DeviceBackend::mark_end_at.
   void mark_end_at(double* word);
   void forget_word(double* word) noexcept;
+  // See DeviceBackend::observe_waits.
+  void observe_waits(WaitObserver* observer) noexcept;
   // Error of the world, for a rank that saw the failure in a group; none if only the group is broken.
   std::optional<Error> error_of_world() noexcept;
 

@@ -19,11 +19,11 @@ struct Failure {
   std::string text;
 };
 
-// Memory of a stream for kernels in several steps; grows, and is freed with the stream.
+// Memory of a stream for kernels in several steps. It at least doubles; what was too small may be in use, or in a
+// graph, and is freed with the stream.
 struct Scratch {
   CUdeviceptr memory = 0;
   uint64_t bytes = 0;
-  bool is_in_graphs = false;  // so that what was too small is kept
   std::vector<CUdeviceptr> too_small;
 };
 

@@ -28,7 +28,6 @@ gsel_status capture_begin(void* ctx, gsel_stream* stream, gsel_error** err) {
     find_graph_kernels(c);
     check(c, c.driver->cuStreamBeginCapture(stream_of(c, stream).native, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
           "the begin of a capture");
-    stream_of(c, stream).scratch.is_in_graphs = true;
   });
 }
 

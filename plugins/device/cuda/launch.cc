@@ -107,19 +107,14 @@ gsel_status add(void* ctx, void* dst, const void* src, gsel_dtype dtype, uint64_
 // Memory for this many doubles in the stream's scratch.
 double* scratch_of(Context& c, gsel_stream* given, uint64_t doubles) {
   gsel_stream& stream = stream_of(c, given);
-  const uint64_t bytes = doubles * sizeof(double);
-  if (stream.scratch.bytes < bytes) {
-    if (stream.scratch.memory && stream.scratch.is_in_graphs) {
-      stream.scratch.too_small.push_back(std::exchange(stream.scratch.memory, 0));
-    } else if (stream.scratch.memory) {
-      check(c, c.driver->cuStreamSynchronize(stream.native), "waiting for a stream");
-      check(c, c.driver->cuMemFree(std::exchange(stream.scratch.memory, 0)), "giving memory of sums back");
-    }
-    stream.scratch.bytes = 0;
-    check(c, c.driver->cuMemAlloc(&stream.scratch.memory, bytes), std::to_string(bytes) + " bytes for sums");
-    stream.scratch.bytes = bytes;
+  Scratch& scratch = stream.scratch;
+  if (scratch.bytes < doubles * sizeof(double)) {
+    if (scratch.memory) scratch.too_small.push_back(std::exchange(scratch.memory, 0));
+    const uint64_t bytes = std::max(doubles * sizeof(double), 2 * std::exchange(scratch.bytes, 0));
+    check(c, c.driver->cuMemAlloc(&scratch.memory, bytes), std::to_string(bytes) + " bytes for sums");
+    scratch.bytes = bytes;
   }
-  return reinterpret_cast<double*>(stream.scratch.memory);
+  return reinterpret_cast<double*>(scratch.memory);
 }
 
 uint64_t chunks_of(uint64_t count) {

@@ -289,6 +289,42 @@ static void test_a_death_without_a_watching_thread_ends_a_call(void** state) {
   survives_alone(dies_before_the_way_through_host);
 }
 
+/* ---- streams that do not come to a call -----------------------------------------------------------------------------
+ */
+
+/* What comes before the call on its stream waits for the other rank, with a longer timeout. */
+static void waits_for_its_stream(rank_run* run) {
+  joined j;
+  gsel_comm* other = NULL;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
+  rank_ok(run, gsel_comm_dup(j.comm, &other, &err), err);
+  rank_ok(run, gsel_comm_set_stream(other, j.g.stream, &err), err);
+  rank_ok(run, gsel_comm_set_timeout(j.comm, 60, &err), err);
+  rank_check(run, connect_ranks(&j) == GSEL_OK);
+  if (run->rank == 0) rank_ok(run, gsel_allreduce(j.comm, j.memory, j.memory, COUNT, GSEL_F32, GSEL_SUM, &err), err);
+  if (run->rank == 1) meet(run, 2);
+  {
+    const double began = seconds();
+    const gsel_status status = gsel_allreduce(other, j.memory, j.memory, 8, GSEL_I16, GSEL_SUM, &err);
+    expect_end(run, &j, began, status, &err, GSEL_ERR_TIMEOUT,
+               "(count 8, i16, sum) of rank 0 did not begin within 2 s, since what its stream has to do before it on "
+               "cuda:0 has not ended");
+  }
+  err = NULL;
+  if (run->rank == 0) meet(run, 2);
+  if (run->rank == 1) rank_ok(run, gsel_allreduce(j.comm, j.memory, j.memory, COUNT, GSEL_F32, GSEL_SUM, &err), err);
+  rank_ok(run, gsel_comm_synchronize(j.comm, &err), err);
+  rank_check(run, element_5(&j, j.memory) == 110);
+  gsel_comm_free(other);
+  gsel_comm_free(j.comm);
+}
+
+static void test_a_stream_that_does_not_come_to_a_call_through_host_memory(void** state) {
+  (void)state;
+  as_two(waits_for_its_stream);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_messages_without_their_other_side_end),
@@ -298,6 +334,7 @@ int main(void) {
       cmocka_unit_test(test_two_communicators_in_opposite_order_end),
       cmocka_unit_test(test_a_request_starts_without_the_other_rank),
       cmocka_unit_test(test_a_death_without_a_watching_thread_ends_a_call),
+      cmocka_unit_test(test_a_stream_that_does_not_come_to_a_call_through_host_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

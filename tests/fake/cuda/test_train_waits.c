@@ -115,8 +115,7 @@ static void a_rank_that_is_stopped(void** state) {
 
 /* The others wait longer, so that this rank is the first to know. */
 static void has_a_device_that_hangs(rank_run* run) {
-  static const char config[] = DDP("first_bucket_bytes = 1\nbucket_bytes = 1\n") TRAIN("6", "");
-  trial t = plain(config, NULL);
+  trial t = plain((const char*)run->user, NULL);
   session s;
   gsel_error* err = NULL;
   char text[1024] = "";
@@ -138,10 +137,45 @@ static void has_a_device_that_hangs(rank_run* run) {
   memcpy(run->failure, own.failure, sizeof run->failure);
 }
 
+/* With zero 1 the parameters are gathered behind the update that hangs. */
 static void a_device_that_hangs_is_an_error_after_the_timeout(void** state) {
+  static char ddp[] = DDP("first_bucket_bytes = 1\nbucket_bytes = 1\n") TRAIN("6", ""),
+              zero[] = ZERO("1", ALL_SHARDED) TRAIN("6", "");
   (void)state;
   on_transport = "nccl";
-  as_processes(2, has_a_device_that_hangs, NULL);
+  as_processes(2, has_a_device_that_hangs, ddp);
+  on_transport = "host";
+  as_processes(2, has_a_device_that_hangs, ddp);
+  as_processes(2, has_a_device_that_hangs, zero);
+  on_transport = NULL;
+}
+
+/* No rank comes to the call through memory of the host, so that none is late. */
+static void all_hang_before_a_call(rank_run* run) {
+  trial t = plain(ZERO("1", ALL_SHARDED) TRAIN("6", ""), NULL);
+  session s;
+  gsel_error* err = NULL;
+  char text[1024] = "";
+  rank_run own = *run;
+  own.user = &t;
+  own.timeout_s = 1;
+  setenv("GSEL_FAKE_CUDA_HANGS", HANGS, 1);
+  rank_ok(run, open_session(&own, &s, &err), err);
+  const gsel_status status = trains_until_it_fails(&s, 40, &err);
+  gsel_error_format(err, text, sizeof text);
+  gsel_error_free(err);
+  print_message("    rank %d: %s\n", run->rank, text);
+  rank_check(run, status == GSEL_ERR_TIMEOUT || status == GSEL_ERR_ABORTED);
+  rank_check(run, strstr(text, " for the end of step 1 on cuda:") && strstr(text, ", which has not gone on for "));
+  close_session(&s);
+  trains_on_the_host(&own, &s);
+  memcpy(run->failure, own.failure, sizeof run->failure);
+}
+
+static void devices_that_hang_before_a_call_through_host_memory(void** state) {
+  (void)state;
+  on_transport = "host";
+  as_processes(2, all_hang_before_a_call, NULL);
   on_transport = NULL;
 }
 
@@ -198,6 +232,7 @@ int main(void) {
       cmocka_unit_test(a_rank_that_is_killed_where_no_thread_watches),
       cmocka_unit_test(a_rank_that_is_stopped),
       cmocka_unit_test(a_device_that_hangs_is_an_error_after_the_timeout),
+      cmocka_unit_test(devices_that_hang_before_a_call_through_host_memory),
       cmocka_unit_test(memory_of_a_device_that_hangs_stays),
       cmocka_unit_test(memory_is_freed_once_the_device_has_answered),
   };
