@@ -9,7 +9,7 @@
 #include "train/compile/base_program.h"
 #include "train/compile/exchange_programs.h"
 #include "train/compile_rank.h"
-#include "train/state/budget.h"
+#include "train/memory/ledger.h"
 
 namespace gsel::plan {
 namespace {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <memory>
+#include <string>
 
 #include "device/device.h"
 
@@ -33,6 +34,10 @@ constexpr bool is_offloaded(MemoryPart part) {
 using MemoryPartBytes = std::array<uint64_t, kMemoryParts>;
 // Sum of all parts except offload memory.
 uint64_t total_bytes(const MemoryPartBytes& parts);
+// "310.5 MiB"; below 1 KiB "12 bytes".
+std::string human_bytes(uint64_t bytes);
+// One line per non-empty part, then the total of device memory: name, human units, bytes; aligned.
+std::string memory_table(const MemoryPartBytes& parts);
 
 class Ledger {
  public:

@@ -4,7 +4,7 @@
 #include "base/types.h"
 #include "program/shards.h"
 #include "program/traffic.h"
-#include "train/state/budget.h"
+#include "train/memory/ledger.h"
 
 namespace gsel {
 namespace {

@@ -170,35 +170,6 @@ std::string best_change(const Config& config, const Mesh& mesh, uint64_t budget,
 
 }  // namespace
 
-std::string human_bytes(uint64_t bytes) {
-  static const char* const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  auto size = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (size >= 1024 && unit + 1 < std::size(units)) {
-    size /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.1f} {}", size, units[unit]);
-}
-
-std::string memory_table(const MemoryPartBytes& parts) {
-  std::vector<std::pair<std::string, uint64_t>> rows;
-  for (size_t i = 0; i < kMemoryParts; ++i)
-    if (parts[i]) rows.emplace_back(memory_part_name(static_cast<MemoryPart>(i)), parts[i]);
-  rows.emplace_back("total without offload memory", total_bytes(parts));
-  size_t name_width = 0, human_width = 0, bytes_width = 0;
-  for (const auto& [name, bytes] : rows) {
-    name_width = std::max(name_width, name.size());
-    human_width = std::max(human_width, human_bytes(bytes).size());
-    bytes_width = std::max(bytes_width, std::to_string(bytes).size());
-  }
-  std::string text;
-  for (const auto& [name, bytes] : rows)
-    text += fmt::format("\n  {:<{}}  {:>{}}  {:>{}} bytes", name, name_width, human_bytes(bytes), human_width, bytes,
-                        bytes_width);
-  return text;
-}
-
 void check_budget(const Config& config, const Budget& budget, const Program& program, const RankNeed& need,
                   const MemoryAdvice& advice, const NeedOf& need_of) {
   if (budget.bytes == 0 || need.total() <= budget.bytes) return;

@@ -36,9 +36,4 @@ struct Budget {
 void check_budget(const Config& config, const Budget& budget, const Program& program, const RankNeed& need,
                   const MemoryAdvice& advice, const NeedOf& need_of);
 
-// "310.5 MiB"; below 1 KiB "12 bytes".
-std::string human_bytes(uint64_t bytes);
-// One line per non-empty part, then the total of device memory: name, human units, bytes; aligned.
-std::string memory_table(const MemoryPartBytes& parts);
-
 }  // namespace gsel

@@ -186,8 +186,14 @@ static void has_no_memory(rank_run* run) {
   on_transport = "nccl";
   if (run->rank == 1) setenv("GSEL_FAKE_CUDA_OOM", "9", 1);
   const gsel_status status = open_session(&own, &s, &err);
-  rank_fails(run, status, err, run->rank == 1 ? GSEL_ERR_NOMEM : GSEL_ERR_PEER,
-             run->rank == 1 ? "device memory" : "rank 1", -1);
+  char text[2048] = "";
+  gsel_error_format(err, text, sizeof text);
+  print_message("rank %d: %s\n", (int)run->rank, text);
+  if (run->rank == 1) {
+    rank_check(run, strstr(text, "device memory") && strstr(text, "The trainer has\n  "));
+    rank_check(run, strstr(text, "total without offload memory") && strstr(text, "with train.memory_bytes = "));
+  }
+  rank_fails(run, status, err, run->rank == 1 ? GSEL_ERR_NOMEM : GSEL_ERR_PEER, run->rank == 1 ? "" : "rank 1", -1);
   close_session(&s);
   on_transport = NULL;
 }
