@@ -9,7 +9,7 @@
 # memory of the host. What only the double can tell is not among them:
 #   cuda_driver, cuda_double, cuda_nccl*           they are tests of the doubles
 #   cuda_plugins, cuda_comm_faults, _train_faults  drivers and libraries that lack or refuse something; a card that fails
-#   cuda_train_lost                                a card that fails or is gone at some moment, or is another process's
+#   cuda_train_lost, _lost_calls                   a card that fails or is gone at some moment, or is another process's
 #   cuda_comm*                                     two to four cards, and what the double says of unordered work
 #   cuda_train_allocations, _memory, _numbers, _callbacks   what the double counts, and what it says of a callback
 #   cuda_train_check                               kernels that write where they may not

@@ -206,8 +206,8 @@ Communication::Communication(const Fixed& fixed, const Program& program, Communi
     : comms(comm, program),
       redistributor(fixed.device, fixed.model, fixed.mesh.sharing_size()),
       compute_done(fixed.device),
-      backward_done(fixed.device),
-      began_event(fixed.device),
+      backward_done(fixed.device, GSEL_EVENT_TIMING),
+      began_event(fixed.device, GSEL_EVENT_TIMING),
       counts(comms, fixed.mesh) {
   last_async.fill(-1);
   if (fixed.device->compute())

@@ -247,7 +247,8 @@ struct Runs {
 
 // A collective on the stream of its axis; its times are known once the run has ended.
 struct AsyncCall {
-  explicit AsyncCall(const std::shared_ptr<DeviceContext>& device) : began(device), done(device) {}
+  explicit AsyncCall(const std::shared_ptr<DeviceContext>& device)
+      : began(device, GSEL_EVENT_TIMING), done(device, GSEL_EVENT_TIMING) {}
   Event began, done;
   gsel_instr_kind kind = 0;       // of the instruction
   size_t posted_at = 0;           // its position

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -79,7 +80,9 @@ void end_cuda(int error) {
 
 void count_call() {
   ThreadState& state = thread_state();
-  if (state.calls_left > 0 && --state.calls_left == 0) end_cuda(state.loss);
+  if (state.calls_left == 0 || --state.calls_left > 0) return;
+  if (state.loss < 0) raise(-state.loss);
+  end_cuda(state.loss);
 }
 
 int take_work(Machine& machine, Stream& stream, Operation operation) {
@@ -175,7 +178,7 @@ EXPORT void fake_cuda_fail(int launches, int error) {
   Machine::get().fails_with = error;
 }
 // The call of this thread that comes as the `calls`-th from here on finds the device gone: it fails with this error,
-// and so does every later one of any thread.
+// and so does every later one of any thread. An error below 0: this signal, at that call, is the process's end.
 EXPORT void fake_cuda_lose(int calls, int error) {
   thread_state().calls_left = calls;
   thread_state().loss = error;
