@@ -63,6 +63,8 @@ typedef struct gsel_optimizer_step {
   const double *update_scale; /* memory of the device: in place of gradient_scale; NaN: nothing is updated */
 } gsel_optimizer_step;
 
+#define GSEL_REDUCE_SOURCES 64 /* the most that reduce takes */
+
 #define GSEL_STEP_FACTOR_BYTES 64 /* that step_factors writes for each call of optimizer_step */
 
 /* How the scale of gradients and the clip factor are computed on the device, from numbers in memory of the device or page-locked memory.
@@ -285,6 +287,23 @@ typedef struct gsel_device_v1 {
    * n_ends may be 0. Since plugin ABI 1.10; NULL: the host waits in each step for its loss and its norm. */
   gsel_status (*sum_numbers)(void *ctx, const double *numbers, const int32_t *ends, int32_t n_ends, double *out,
                              gsel_stream *stream, gsel_error **err);
+
+  /* Reduction over several buffers, such as those of ranks that share this device: dst[i] = srcs[0][i] op srcs[1][i] op
+   * ... op srcs[n - 1][i], in this order, for count elements of memory that the device can access. The bits are those of
+   * gsel_allreduce in host memory, of n ranks with these inputs in this order (GSEL_ORDER_RANKS), as stated at gsel_op in
+   * gsel/types.h: floating-point types of 8 and 16 bits are computed in f32 and rounded once at the end, integers wrap,
+   * GSEL_AVG divides by n, a NaN is the one of its type, and with n = 1 the result is a copy.
+   *   dst    [count]; may equal sources, but not overlap one partly
+   *   srcs   [n] memory of the host, read during the call only; its addresses may be equal
+   *   n      1 to GSEL_REDUCE_SOURCES
+   *   dtype  any
+   *   op     GSEL_SUM to GSEL_BXOR, those that gsel_allreduce takes for the dtype
+   *   count  0: nothing is enqueued
+   * GSEL_ERR_ARG: n out of range, unknown dtype or op, an op that the dtype does not have, or NULL. GSEL_ERR_UNSUPPORTED:
+   * GSEL_SCALED_SUM, which needs factors, and operations of the program. Nothing is enqueued then. Since plugin ABI 1.11;
+   * NULL: none. */
+  gsel_status (*reduce)(void *ctx, void *dst, const void *const *srcs, int32_t n, gsel_dtype dtype, gsel_op op,
+                        uint64_t count, gsel_stream *stream, gsel_error **err);
 } gsel_device_v1;
 
 GSEL_EXTERN_C_END

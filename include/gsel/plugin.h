@@ -27,7 +27,7 @@ GSEL_EXTERN_C_BEGIN
 /* Version of the interface that these headers describe. A host accepts its own major version, and minor versions up to
  * its own. */
 #define GSEL_PLUGIN_ABI_MAJOR 1
-#define GSEL_PLUGIN_ABI_MINOR 10
+#define GSEL_PLUGIN_ABI_MINOR 11
 
 /* Kinds of plugins. */
 #define GSEL_PLUGIN_STRATEGY 1

@@ -11,6 +11,7 @@
 #include "device/host/table.h"
 #include "support/check.h"
 #include "support/fake_cuda.h"
+#include "support/reduce_trial.h"
 #include "support/share.h"
 
 // Too much memory is asked for on purpose; sanitizers shall answer as the system does.
@@ -793,6 +794,14 @@ void test_steps_in_graphs_have_the_bits_of_others(void**) {
     }
 }
 
+void test_reductions_have_the_bits_of_collectives(void**) {
+  check_reduce_bits(*table, ctx);
+}
+
+void test_reductions_that_a_device_does_not_take(void**) {
+  check_reduce_refusals(*table, ctx);
+}
+
 const CMUnitTest tests[] = {
     cmocka_unit_test(test_the_table_is_complete),
     cmocka_unit_test(test_a_device_that_is_not_there_is_refused),
@@ -818,6 +827,8 @@ const CMUnitTest tests[] = {
     cmocka_unit_test(test_an_update_is_scaled_by_weight_and_norm),
     cmocka_unit_test(test_numbers_are_added_in_groups_and_in_order),
     cmocka_unit_test(test_steps_in_graphs_have_the_bits_of_others),
+    cmocka_unit_test(test_reductions_have_the_bits_of_collectives),
+    cmocka_unit_test(test_reductions_that_a_device_does_not_take),
 };
 
 int run_on_cuda() {

@@ -41,9 +41,9 @@ static const struct {
   const char* fixture;
   const char* reason;
 } kRefusals[] = {
-    {"wrong_major", "built for plugin ABI 2.1, this libgsel 0.1.0 accepts 1.0 to 1.10; rebuild against gsel 0.x"},
+    {"wrong_major", "built for plugin ABI 2.1, this libgsel 0.1.0 accepts 1.0 to 1.11; rebuild against gsel 0.x"},
     {"newer_minor",
-     "built for plugin ABI 1.11, this libgsel 0.1.0 accepts 1.0 to 1.10; update libgsel or rebuild against gsel 0.x"},
+     "built for plugin ABI 1.12, this libgsel 0.1.0 accepts 1.0 to 1.11; update libgsel or rebuild against gsel 0.x"},
     {"short_table", "its gsel_plugin_v1 has 16 bytes, plugin ABI 1.0 has 64 bytes; rebuild against gsel 0.x"},
     {"short_symbol",
      "its gsel_plugin_v1 in the file has 16 bytes, plugin ABI 1.0 has 64 bytes; rebuild against gsel 0.x"},

@@ -35,7 +35,7 @@ static void what_is_no_plugin_is_refused_in_the_words_of_a_file(void** state) {
                 "plugin \"no_compile\" of the program: has no function compile, which a strategy needs");
   check_refused(
       &gsel_plugin_v1_newer_minor, GSEL_ERR_PLUGIN,
-      "plugin without a name of the program: built for plugin ABI 1.11, this libgsel 0.1.0 accepts 1.0 to 1.10; "
+      "plugin without a name of the program: built for plugin ABI 1.12, this libgsel 0.1.0 accepts 1.0 to 1.11; "
       "update libgsel or rebuild against gsel 0.x");
 }
 

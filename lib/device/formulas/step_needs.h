@@ -1,5 +1,5 @@
-// device/formulas/step_needs.h: the arguments that each kind of optimizer step and a low-rank step need, checked before
-// their kernels are enqueued. Does not know devices.
+// device/formulas/step_needs.h: the arguments that each kind of optimizer step, a low-rank step and a reduction need,
+// checked before their kernels are enqueued. Does not know devices.
 #pragma once
 
 #include <gsel/device.h>
@@ -81,6 +81,48 @@ inline StepProblem problem_of(const gsel_low_rank_step& step) {
   for (const auto& array : arrays)
     if (array.missing)
       return {GSEL_ERR_ARG, "low-rank step " + std::to_string(step.kind) + " needs " + array.name + " and it is NULL"};
+  return {GSEL_OK, ""};
+}
+
+// Arguments of gsel_device_v1.reduce.
+struct Reduction {
+  void* dst;
+  const void* const* srcs;
+  int32_t n;
+  gsel_dtype dtype;
+  gsel_op op;
+  uint64_t count;
+};
+
+// Whether the operation is one of the device's, and which types have it.
+inline StepProblem problem_of_op(gsel_op op, gsel_dtype dtype) {
+  const std::string asked = "a reduction by op " + std::to_string(op);
+  if (op == GSEL_SCALED_SUM || op >= GSEL_OP_USER)
+    return {GSEL_ERR_UNSUPPORTED, asked + (op == GSEL_SCALED_SUM ? ", scaled sum," : ", an operation of the program,") +
+                                      " is not supported on a device; reduce in memory of the host"};
+  if (op < GSEL_SUM || op > GSEL_BXOR) return {GSEL_ERR_ARG, asked + ", which is unknown; use GSEL_SUM to GSEL_BXOR"};
+  const bool is_of_bits = op >= GSEL_BAND, is_floating = dtype >= GSEL_F16 && dtype <= GSEL_F8E5M2;
+  if (is_of_bits && is_floating)
+    return {GSEL_ERR_ARG, asked + " of floating-point type " + std::to_string(dtype) +
+                              "; operations on bits are for integers and bool"};
+  if (op == GSEL_AVG && dtype == GSEL_BOOL)
+    return {GSEL_ERR_ARG, "a reduction by avg of bool; use sum for or, prod for and"};
+  return {GSEL_OK, ""};
+}
+
+inline StepProblem problem_of(const Reduction& r) {
+  if (r.n < 1 || r.n > GSEL_REDUCE_SOURCES)
+    return {GSEL_ERR_ARG,
+            "a reduction of " + std::to_string(r.n) + " sources; use 1 to " + std::to_string(GSEL_REDUCE_SOURCES)};
+  if (r.dtype < GSEL_I8 || r.dtype > GSEL_BOOL)
+    return {GSEL_ERR_ARG,
+            "a reduction of type " + std::to_string(r.dtype) + ", which is unknown; use GSEL_I8 to GSEL_BOOL"};
+  if (const StepProblem problem = problem_of_op(r.op, r.dtype); problem.status) return problem;
+  if (r.count == 0) return {GSEL_OK, ""};
+  const std::string of_count = "a reduction of " + std::to_string(r.count) + " elements";
+  if (!r.dst || !r.srcs) return {GSEL_ERR_ARG, of_count + " needs dst and srcs and one is NULL"};
+  for (int32_t q = 0; q < r.n; ++q)
+    if (!r.srcs[q]) return {GSEL_ERR_ARG, of_count + " needs srcs[" + std::to_string(q) + "] and it is NULL"};
   return {GSEL_OK, ""};
 }
 

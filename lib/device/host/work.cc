@@ -1,4 +1,6 @@
 // device/host/work.cc: kernels as work on streams. Unsupported arguments fail when a kernel is called, not later.
+#include <vector>
+
 #include "base/guard.h"
 #include "base/types.h"
 #include "device/formulas/floats.h"
@@ -105,6 +107,18 @@ gsel_status low_rank_work(void*, const gsel_low_rank_step* given, gsel_stream* s
   });
 }
 
+gsel_status reduce_work(void*, void* dst, const void* const* srcs, int32_t n, gsel_dtype dtype, gsel_op op,
+                        uint64_t count, gsel_stream* stream, gsel_error** err) {
+  return guard(err, [&] {
+    const StepProblem problem = problem_of(Reduction{dst, srcs, n, dtype, op, count});
+    if (problem.status) fail(problem.status, "{}", problem.text);
+    if (count == 0) return;
+    run_on(stream, [=, sources = std::vector(srcs, srcs + n)] {
+      reduce({.dtype = dtype, .op = op}, dst, sources.data(), n, count);
+    });
+  });
+}
+
 }  // namespace
 
 void add_kernels(gsel_device_v1& table) {
@@ -114,6 +128,7 @@ void add_kernels(gsel_device_v1& table) {
   table.sum_squares = sum_squares_work;
   table.optimizer_step = optimizer_work;
   table.low_rank_step = low_rank_work;
+  table.reduce = reduce_work;
 }
 
 }  // namespace gsel::host

@@ -109,8 +109,8 @@ void add_streams(gsel_device_v1& table);
 void add_kernels(gsel_device_v1& table);
 void add_graphs(gsel_device_v1& table);
 
-// Kernels that only graphs have: the driver may wait for the device when it finds one for the first time, which a
-// capture forbids.
+// Kernels that a graph may be the first to have: the driver may wait for the device when it finds one for the first
+// time, which a capture forbids.
 void find_graph_kernels(Context& c);
 
 }  // namespace gsel_cuda

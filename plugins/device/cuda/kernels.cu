@@ -5,6 +5,7 @@
 #include "device/formulas/floats.h"
 #include "device/formulas/low_rank.h"
 #include "device/formulas/optimizer_rules.h"
+#include "device/formulas/reduce_rules.h"
 #include "kernels.h"
 
 // Nothing has internal linkage: nvcc derives such names from the source's folder, so builds in different folders would
@@ -12,6 +13,7 @@
 namespace gsel_cuda_kernels {
 
 using namespace gsel;
+using gsel_cuda::ReduceMemory;
 
 struct alignas(16) FourFloats {
   float of[4];
@@ -89,6 +91,153 @@ __device__ void narrow_all(T* dst, const float* src, uint64_t count) {
       count, aligned_for_fours(src) && (reinterpret_cast<uintptr_t>(dst) & (sizeof(FourHalves) - 1)) == 0,
       [=](uint64_t i) { *reinterpret_cast<FourHalves*>(dst + i) = narrowed<T>(load_as<FourFloats>(src + i)); },
       [=](uint64_t i) { dst[i] = T::narrow(src[i]); });
+}
+
+// ---- reduce -------------------------------------------------------------------------------------------------------
+// Elements are folded as float, double or uint64_t. Types and operations are told apart at run time, by branches that
+// all threads take alike, which keeps the image small.
+
+// Before a loop that is not unrolled, which saves most of the code.
+#if defined(__CUDACC__)
+#define GSEL_AS_IT_IS _Pragma("unroll 1")
+#else
+#define GSEL_AS_IT_IS
+#endif
+
+template <class T, int kElements>
+struct alignas(kElements * sizeof(T)) Several {
+  T of[kElements];
+};
+
+// Calls body with an element of the type, one that is folded as Number.
+template <class Number, class Body>
+__device__ inline void with_type(gsel_dtype dtype, Body body) {
+  if constexpr (std::is_same_v<Number, double>) {
+    body(double{});
+  } else if constexpr (std::is_same_v<Number, float>) {
+    switch (dtype) {
+      case GSEL_F16:
+        return body(F16{});
+      case GSEL_BF16:
+        return body(BF16{});
+      case GSEL_F8E4M3:
+        return body(F8E4M3{});
+      case GSEL_F8E5M2:
+        return body(F8E5M2{});
+      default:
+        return body(float{});
+    }
+  } else {
+    switch (dtype) {
+      case GSEL_I8:
+        return body(int8_t{});
+      case GSEL_U8:
+        return body(uint8_t{});
+      case GSEL_I16:
+        return body(int16_t{});
+      case GSEL_U16:
+        return body(uint16_t{});
+      case GSEL_I32:
+        return body(int32_t{});
+      case GSEL_U32:
+        return body(uint32_t{});
+      default:
+        return body(uint64_t{});  // i64 has the same bits
+    }
+  }
+}
+
+template <class Number, class T>
+__device__ inline Number as_number(T x) {
+  if constexpr (std::is_arithmetic_v<T>)
+    return static_cast<Number>(x);
+  else
+    return x.widen();
+}
+template <class T, class Number>
+__device__ inline T as_element(Number x) {
+  if constexpr (std::is_arithmetic_v<T>)
+    return static_cast<T>(x);
+  else
+    return T::narrow(x);
+}
+
+template <int kElements, class Number>
+__device__ inline void load_elements(Number (&x)[kElements], const void* from, uint64_t at, gsel_dtype dtype) {
+  with_type<Number>(dtype, [&](auto type) {
+    using T = decltype(type);
+    const auto elements = load_as<Several<T, kElements>>(static_cast<const T*>(from) + at);
+    for (int i = 0; i < kElements; ++i) x[i] = as_number<Number>(elements.of[i]);
+  });
+}
+
+template <int kElements, class Number>
+__device__ inline void store_elements(void* to, uint64_t at, const Number (&x)[kElements], gsel_dtype dtype) {
+  with_type<Number>(dtype, [&](auto type) {
+    using T = decltype(type);
+    Several<T, kElements> elements;
+    for (int i = 0; i < kElements; ++i) elements.of[i] = as_element<T>(x[i]);
+    *reinterpret_cast<Several<T, kElements>*>(static_cast<T*>(to) + at) = elements;
+  });
+}
+
+// A rule on the numbers of a signed type.
+template <class Rule>
+struct Signed64 {
+  __device__ static uint64_t apply(uint64_t a, uint64_t b) {
+    return static_cast<uint64_t>(Rule::apply(static_cast<int64_t>(a), static_cast<int64_t>(b)));
+  }
+};
+
+__device__ inline bool is_signed_integer(gsel_dtype dtype) {
+  return dtype == GSEL_I8 || dtype == GSEL_I16 || dtype == GSEL_I32 || dtype == GSEL_I64;
+}
+
+template <int kElements, class Number>
+__device__ inline void combine(Number (&x)[kElements], const Number (&y)[kElements], const ReduceMemory& m) {
+  using namespace reduction;
+  const auto by = [&](auto rule) {
+    for (int i = 0; i < kElements; ++i) x[i] = decltype(rule)::apply(x[i], y[i]);
+  };
+  if constexpr (std::is_integral_v<Number>) {
+    if (m.op == GSEL_BAND) return by(And{});
+    if (m.op == GSEL_BOR) return by(Or{});
+    if (m.op == GSEL_BXOR) return by(Xor{});
+    if (m.op == GSEL_MIN && is_signed_integer(m.dtype)) return by(Signed64<Min>{});
+    if (m.op == GSEL_MAX && is_signed_integer(m.dtype)) return by(Signed64<Max>{});
+  }
+  if (m.op == GSEL_PROD) return by(Prod{});
+  if (m.op == GSEL_MIN) return by(Min{});
+  if (m.op == GSEL_MAX) return by(Max{});
+  by(Sum{});
+}
+
+// Integers are divided once they have the bits of their own type.
+template <class Number>
+__device__ inline Number divided(Number x, const ReduceMemory& m) {
+  if constexpr (std::is_integral_v<Number>) {
+    with_type<Number>(m.dtype, [&](auto type) { x = as_number<Number>(as_element<decltype(type)>(x)); });
+    if (is_signed_integer(m.dtype))
+      return static_cast<uint64_t>(reduction::Divide::apply(static_cast<int64_t>(x), m.n));
+  }
+  return reduction::Divide::apply(x, m.n);
+}
+
+template <class Number, int kElements>
+__device__ inline void reduce_elements(const ReduceMemory& m, uint64_t at) {
+  Number x[kElements] = {}, next[kElements];
+  GSEL_AS_IT_IS
+  for (int32_t q = 0; q < m.n; ++q) {
+    load_elements(next, m.srcs[q], at, m.dtype);
+    if (q > 0)
+      combine(x, next, m);
+    else
+      for (int i = 0; i < kElements; ++i) x[i] = next[i];
+  }
+  if (m.op == GSEL_AVG)
+    for (int i = 0; i < kElements; ++i) x[i] = divided(x[i], m);
+  for (int i = 0; i < kElements; ++i) x[i] = reduction::one_nan(x[i]);
+  store_elements(m.dst, at, x, m.dtype);
 }
 
 // ---- sums ---------------------------------------------------------------------------------------------------------
@@ -301,6 +450,18 @@ GSEL_KERNEL gsel_cast_f32_f64(double* dst, const float* src, uint64_t count) {
 }
 GSEL_KERNEL gsel_cast_f64_f32(float* dst, const double* src, uint64_t count) {
   over(count, [=](uint64_t i) { dst[i] = static_cast<float>(src[i]); });
+}
+
+GSEL_KERNEL gsel_reduce_f32(ReduceMemory m) {
+  over(
+      m.count, m.is_aligned, [&](uint64_t i) { reduce_elements<float, 4>(m, i); },
+      [&](uint64_t i) { reduce_elements<float, 1>(m, i); });
+}
+GSEL_KERNEL gsel_reduce_f64(ReduceMemory m) {
+  over(m.count, [&](uint64_t i) { reduce_elements<double, 1>(m, i); });
+}
+GSEL_KERNEL gsel_reduce_u64(ReduceMemory m) {
+  over(m.count, [&](uint64_t i) { reduce_elements<uint64_t, 1>(m, i); });
 }
 
 GSEL_KERNEL gsel_square_sums_f32(const float* src, uint64_t count, double* sums) {

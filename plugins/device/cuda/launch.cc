@@ -8,6 +8,7 @@
 #include "device/formulas/byte_state.h"
 #include "device/formulas/low_rank.h"
 #include "device/formulas/optimizer_rules.h"
+#include "device/formulas/reduce_rules.h"
 #include "device/formulas/step_needs.h"
 #include "kernels.h"
 
@@ -240,6 +241,42 @@ gsel_status sum_numbers(void* ctx, const double* numbers, const int32_t* ends, i
   return run(ctx, err, [&](Context& c) { launch(c, "gsel_sum_of_numbers", 1, stream, numbers, ends, n_ends, out); });
 }
 
+ReduceMemory reduce_memory(const gsel::Reduction& r) {
+  ReduceMemory m{};
+  const bool is_bool = r.dtype == GSEL_BOOL;
+  m.dst = r.dst;
+  m.count = r.count;
+  m.n = r.n;
+  m.dtype = is_bool ? GSEL_U8 : r.dtype;
+  m.op = is_bool ? gsel::reduction::op_of_bits(r.op) : r.op;
+  auto addresses = reinterpret_cast<uintptr_t>(r.dst);
+  for (int32_t q = 0; q < r.n; ++q) {
+    m.srcs[q] = r.srcs[q];
+    addresses |= reinterpret_cast<uintptr_t>(r.srcs[q]);
+  }
+  m.is_aligned = addresses % (4 * kElementBytes[r.dtype]) == 0;
+  return m;
+}
+
+gsel_status reduce(void* ctx, void* dst, const void* const* srcs, int32_t n, gsel_dtype dtype, gsel_op op,
+                   uint64_t count, gsel_stream* stream, gsel_error** err) {
+  return run(ctx, err, [&](Context& c) {
+    const gsel::Reduction given{dst, srcs, n, dtype, op, count};
+    if (const gsel::StepProblem problem = gsel::problem_of(given); problem.status) fail(problem.status, problem.text);
+    if (count == 0 || (n == 1 && srcs[0] == dst)) return;
+    if (n == 1) {
+      const uint64_t bytes = count * kElementBytes[dtype];
+      return check(c,
+                   c.driver->cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(dst), reinterpret_cast<CUdeviceptr>(srcs[0]),
+                                           bytes, stream_of(c, stream).native),
+                   "a copy of " + std::to_string(bytes) + " bytes");
+    }
+    const bool is_floating = name_of(dtype) != nullptr, is_f64 = dtype == GSEL_F64;
+    const char* kernel = is_f64 ? "gsel_reduce_f64" : is_floating ? "gsel_reduce_f32" : "gsel_reduce_u64";
+    launch(c, kernel, is_floating && !is_f64 ? (count + 3) / 4 : count, stream, reduce_memory(given));
+  });
+}
+
 // Kernels of one block make columns orthonormal, or look at them.
 gsel_status low_rank_step(void* ctx, const gsel_low_rank_step* given, gsel_stream* stream, gsel_error** err) {
   return run(ctx, err, [&](Context& c) {
@@ -283,7 +320,8 @@ void find_graph_kernels(Context& c) {
   if (!c.module) return;
   for (const char* name : {"sgd", "momentum", "sign_sgd", "lion", "adamw", "adam", "adamw_8bit"})
     function(c, std::string("gsel_graph_step_") + name);
-  function(c, "gsel_scale_of_update");
+  for (const char* name : {"gsel_scale_of_update", "gsel_reduce_f32", "gsel_reduce_f64", "gsel_reduce_u64"})
+    function(c, name);
 }
 
 void add_kernels(gsel_device_v1& table) {
@@ -296,6 +334,7 @@ void add_kernels(gsel_device_v1& table) {
   table.step_factors = step_factors;
   table.update_scale = update_scale;
   table.sum_numbers = sum_numbers;
+  table.reduce = reduce;
 }
 
 }  // namespace gsel_cuda

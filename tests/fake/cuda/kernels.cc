@@ -10,6 +10,7 @@ StepMemory here(StepMemory s);
 ByteStateMemory here(ByteStateMemory s);
 LowRankMemory here(LowRankMemory m);
 gsel_update_scale here(gsel_update_scale s);
+ReduceMemory here(ReduceMemory m);
 }  // namespace fake_cuda
 
 #include "makers.h"
@@ -31,6 +32,12 @@ ByteStateMemory here(ByteStateMemory s) {
 LowRankMemory here(LowRankMemory m) {
   m.matrix = here(m.matrix), m.left = here(m.left), m.right = here(m.right);
   m.error = here(m.error), m.old_error = here(m.old_error);
+  return m;
+}
+
+ReduceMemory here(ReduceMemory m) {
+  m.dst = here(m.dst);
+  for (int32_t q = 0; q < m.n; ++q) m.srcs[q] = here(m.srcs[q]);
   return m;
 }
 
@@ -98,6 +105,14 @@ Maker sums_numbers(void (*kernel)(const double*, const int32_t*, int32_t, double
                        reads(ends, sizeof(int32_t) * static_cast<uint64_t>(n_ends)), writes(out, sizeof *out)};
   };
   return maker(kernel, touched, true);
+}
+Maker reduces(void (*kernel)(ReduceMemory)) {
+  return maker(kernel, [](ReduceMemory m) {
+    const uint64_t bytes = m.count * gsel_cuda::kElementBytes[m.dtype];
+    std::vector<Access> all{writes(m.dst, bytes)};
+    for (int32_t q = 0; q < m.n; ++q) all.push_back(reads(m.srcs[q], bytes));
+    return all;
+  });
 }
 Maker steps_8bit(void (*kernel)(gsel::Factors, ByteStateMemory)) {
   const auto touched = [](gsel::Factors, ByteStateMemory s) {
@@ -204,6 +219,9 @@ const std::map<std::string, Maker>& makers() {
       NAMED(converts, gsel_cast_bf16_f32),
       NAMED(converts, gsel_cast_f32_f64),
       NAMED(converts, gsel_cast_f64_f32),
+      NAMED(reduces, gsel_reduce_f32),
+      NAMED(reduces, gsel_reduce_f64),
+      NAMED(reduces, gsel_reduce_u64),
       NAMED(sums, gsel_square_sums_f32),
       NAMED(sums, gsel_square_sums_f64),
       NAMED(sums, gsel_sums_f64),

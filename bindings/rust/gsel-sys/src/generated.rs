@@ -1339,6 +1339,7 @@ pub struct gsel_device_v1 {
     pub step_factors: Option<unsafe extern "C" fn(ctx: *mut c_void, step: *const gsel_optimizer_step, out: *mut c_void, err: *mut *mut gsel_error) -> gsel_status>,
     pub update_scale: Option<unsafe extern "C" fn(ctx: *mut c_void, scale: *const gsel_update_scale, stream: *mut gsel_stream, err: *mut *mut gsel_error) -> gsel_status>,
     pub sum_numbers: Option<unsafe extern "C" fn(ctx: *mut c_void, numbers: *const f64, ends: *const i32, n_ends: i32, out: *mut f64, stream: *mut gsel_stream, err: *mut *mut gsel_error) -> gsel_status>,
+    pub reduce: Option<unsafe extern "C" fn(ctx: *mut c_void, dst: *mut c_void, srcs: *const *const c_void, n: i32, dtype: gsel_dtype, op: gsel_op, count: u64, stream: *mut gsel_stream, err: *mut *mut gsel_error) -> gsel_status>,
 }
 unsafe impl crate::Sized32 for gsel_device_v1 {}
 #[repr(C)]
@@ -1981,13 +1982,14 @@ pub const GSEL_PLAN_OFFLOAD_STATE: u32 = 4;
 pub const GSEL_PLAN_RECOMPUTE: u32 = 2;
 pub const GSEL_PLAN_SEQUENCE_PARALLEL: u32 = 1;
 pub const GSEL_PLUGIN_ABI_MAJOR: i32 = 1;
-pub const GSEL_PLUGIN_ABI_MINOR: i32 = 10;
+pub const GSEL_PLUGIN_ABI_MINOR: i32 = 11;
 pub const GSEL_PLUGIN_DEVICE: i32 = 3;
 pub const GSEL_PLUGIN_STRATEGY: i32 = 1;
 pub const GSEL_PLUGIN_TRANSPORT: i32 = 5;
 pub const GSEL_PROD: i32 = 2;
 pub const GSEL_REBIND_FROM_CHECKPOINT: i32 = 2;
 pub const GSEL_REBIND_FROM_RANKS: i32 = 1;
+pub const GSEL_REDUCE_SOURCES: i32 = 64;
 pub const GSEL_RESOLVE_NO_ENV: u32 = 1;
 pub const GSEL_RESOLVE_PER_RANK: u32 = 2;
 pub const GSEL_SAVE_DONE: i32 = 2;

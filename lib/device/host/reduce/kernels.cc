@@ -1,4 +1,4 @@
-// device/host/reduce/kernels.cc: see kernels.h. This file has the operation on one element; the loops are in
+// device/host/reduce/kernels.cc: see kernels.h. The operations on one element are in device/formulas; the loops are in
 // kernels_loops.inc, auto-vectorised and compiled once per instruction set.
 #include "device/host/reduce/kernels.h"
 
@@ -20,10 +20,14 @@
 
 #include "base/types.h"
 #include "device/formulas/floats.h"
+#include "device/formulas/reduce_rules.h"
 #include "device/host/isa/vector_loops.h"
 
 namespace gsel::host {
 namespace {
+
+using reduction::Partial, reduction::one_nan, reduction::Keep, reduction::Divide;
+using reduction::Sum, reduction::Prod, reduction::Min, reduction::Max, reduction::And, reduction::Or, reduction::Xor;
 
 constexpr size_t kTileBytes = 4096;
 
@@ -45,96 +49,6 @@ struct FoldArguments {
   template <class T>
   GSEL_INLINE T* output() const {
     return static_cast<T*>(out);
-  }
-};
-
-// The type of an element during a fold.
-template <class T>
-using Partial = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
-
-// The bit pattern of a NaN depends on the processor and the order of operands, so all become the same one.
-template <class T>
-GSEL_INLINE T one_nan(T x) {
-  if constexpr (std::is_same_v<T, float>)
-    return x == x ? x : __builtin_nanf("");
-  else if constexpr (std::is_same_v<T, double>)
-    return x == x ? x : __builtin_nan("");
-  else
-    return x;
-}
-
-// Integer arithmetic without undefined overflow: in an unsigned type at least as wide as int.
-template <class T>
-struct Wide {
-  using type = std::conditional_t<(sizeof(T) < sizeof(uint32_t)), uint32_t, std::make_unsigned_t<T>>;
-};
-template <class T>
-requires std::is_floating_point_v<T>
-struct Wide<T> {
-  using type = T;
-};
-template <class T>
-using wide = typename Wide<T>::type;
-
-// kRounds: floating-point results are rounded, so order matters.
-struct Sum {
-  static constexpr bool kRounds = true;
-  template <class T>
-  GSEL_INLINE static T apply(T a, T b) {
-    return static_cast<T>(static_cast<wide<T>>(a) + static_cast<wide<T>>(b));
-  }
-};
-struct Prod {
-  static constexpr bool kRounds = true;
-  template <class T>
-  GSEL_INLINE static T apply(T a, T b) {
-    return static_cast<T>(static_cast<wide<T>>(a) * static_cast<wide<T>>(b));
-  }
-};
-// Of equal numbers, such as zeros of either sign, the first stays; a NaN wins. Bitwise operators avoid branches.
-struct Min {
-  static constexpr bool kRounds = false;
-  template <class T>
-  GSEL_INLINE static T apply(T a, T b) {
-    return ((b < a) | (b != b)) ? b : a;
-  }
-};
-struct Max {
-  static constexpr bool kRounds = false;
-  template <class T>
-  GSEL_INLINE static T apply(T a, T b) {
-    return ((a < b) | (b != b)) ? b : a;
-  }
-};
-struct And {
-  static constexpr bool kRounds = false;
-  GSEL_INLINE static uint8_t apply(uint8_t a, uint8_t b) { return a & b; }
-};
-struct Or {
-  static constexpr bool kRounds = false;
-  GSEL_INLINE static uint8_t apply(uint8_t a, uint8_t b) { return a | b; }
-};
-struct Xor {
-  static constexpr bool kRounds = false;
-  GSEL_INLINE static uint8_t apply(uint8_t a, uint8_t b) { return a ^ b; }
-};
-
-// The operation on a folded element before it is stored.
-struct Keep {
-  template <class T>
-  GSEL_INLINE static T apply(T x, int) {
-    return x;
-  }
-};
-struct Divide {
-  template <class T>
-  GSEL_INLINE static T apply(T x, int n) {
-    if constexpr (std::is_floating_point_v<T>)
-      return x / static_cast<T>(n);
-    else if constexpr (std::is_signed_v<T>)
-      return static_cast<T>(static_cast<int64_t>(x) / n);
-    else
-      return static_cast<T>(static_cast<uint64_t>(x) / static_cast<uint64_t>(n));
   }
 };
 
@@ -213,12 +127,10 @@ void copy(const Fold& fold, void* out, const void* in, size_t count, size_t firs
   std::memmove(out, static_cast<const char*>(in) + first * element, count * element);
 }
 
-// The equivalent operation on bytes that are 0 or 1.
 Fold fold_of_bits(const Fold& fold) {
   Fold bits = fold;
   bits.dtype = GSEL_U8;
-  if (fold.op == GSEL_SUM || fold.op == GSEL_MAX) bits.op = GSEL_BOR;
-  if (fold.op == GSEL_PROD || fold.op == GSEL_MIN) bits.op = GSEL_BAND;
+  bits.op = reduction::op_of_bits(fold.op);
   return bits;
 }
 

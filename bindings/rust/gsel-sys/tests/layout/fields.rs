@@ -78,7 +78,7 @@ fields!(gsel_low_rank_step: struct_size, kind, rows, cols, rank, matrix, left, r
 fields!(gsel_device_options: struct_size, flags, ordinal, reserved, uuid);
 fields!(gsel_device_description: struct_size, flags, dlpack_type, ordinal, memory_bytes, free_bytes, name, uuid);
 fields!(gsel_memory_info: struct_size, kind, ordinal, reserved, base, bytes);
-fields!(gsel_device_v1: struct_size, reserved, open, close, describe, alloc, free, memory_of, copy, copy_rows, zero, stream_create, stream_import, stream_native, stream_free, stream_wait, event_create, event_import, event_native, event_free, event_record, event_wait, event_done, stream_wait_event, event_seconds, cast, scale, add, sum_squares, optimizer_step, enter, leave, memory_closed, low_rank_step, capture_begin, capture_check, capture_end, graph_launch, graph_free, step_factors, update_scale, sum_numbers);
+fields!(gsel_device_v1: struct_size, reserved, open, close, describe, alloc, free, memory_of, copy, copy_rows, zero, stream_create, stream_import, stream_native, stream_free, stream_wait, event_create, event_import, event_native, event_free, event_record, event_wait, event_done, stream_wait_event, event_seconds, cast, scale, add, sum_squares, optimizer_step, enter, leave, memory_closed, low_rank_step, capture_begin, capture_check, capture_end, graph_launch, graph_free, step_factors, update_scale, sum_numbers, reduce);
 fields!(gsel_control_v1: struct_size, reserved, ctx, exchange, announce, look, await_break);
 fields!(gsel_join: struct_size, flags, rank, world_size, timeout_s, join_timeout_s, device_table, device_ctx, control, address);
 fields!(gsel_transport_description: struct_size, flags, dlpack_types, version, reserved, library);
@@ -323,6 +323,7 @@ constant!(GSEL_PLUGIN_TRANSPORT);
 constant!(GSEL_PROD);
 constant!(GSEL_REBIND_FROM_CHECKPOINT);
 constant!(GSEL_REBIND_FROM_RANKS);
+constant!(GSEL_REDUCE_SOURCES);
 constant!(GSEL_RESOLVE_NO_ENV);
 constant!(GSEL_RESOLVE_PER_RANK);
 constant!(GSEL_SAVE_DONE);
