@@ -24,6 +24,9 @@ enum Error : int {
   kNotReady = 600,
   kIllegalAddress = 700,
   kContextDestroyed = 709,
+  kAlreadyRegistered = 712,
+  kNotRegistered = 713,
+  kNotSupported = 801,
   kCaptureUnsupported = 900,
   kCaptureInvalidated = 901,
   kCaptureMerge = 902,
@@ -49,6 +52,24 @@ constexpr uint64_t kLegacyStream = 1;  // of cuGetProcAddress, and the stream it
 constexpr int kSymbolFound = 0, kSymbolNotFound = 1, kSymbolTooNew = 2;
 constexpr unsigned kNonBlocking = 1;  // of cuStreamCreateWithPriority
 constexpr int kLocationDevice = 1, kAllocationPinned = 1, kReadWrite = 3;
+constexpr int kHandleFile = 1;  // of Properties: what is exported is a file descriptor
+constexpr unsigned kRegisterPortable = 1, kRegisterMapped = 2, kRegisterDevice = 4, kRegisterReadOnly = 8;
+enum WaitCondition : int { kWaitAtLeast = 0, kWaitEqual = 1, kWaitAnd = 2, kWaitNor = 3 };
+constexpr unsigned kWaitFlush = 1u << 30;
+enum DeviceAttribute : int {
+  kRegisteredAtHostAddress = 91,
+  kStreamMemoryV1 = 92,
+  kStreamMemory64V1 = 93,
+  kStreamWaitNorV1 = 94,
+  kFlushesRemoteWrites = 98,
+  kRegistersHost = 99,
+  kVirtualMemory = 102,
+  kExportsFiles = 103,
+  kStreamMemory64 = 122,
+  kStreamWaitNor = 123,
+  kIpcEvents = 125,
+  kFabric = 128,
+};
 
 struct Uuid {
   char bytes[16];
@@ -107,12 +128,18 @@ struct AccessRight {
   X(cuMemFree, 3020, cuMemFree_v2, (Pointer))                                                                 \
   X(cuMemHostAlloc, 2020, cuMemHostAlloc, (void**, size_t, unsigned))                                         \
   X(cuMemFreeHost, 2000, cuMemFreeHost, (void*))                                                              \
+  X(cuMemHostRegister, 6050, cuMemHostRegister_v2, (void*, size_t, unsigned))                                 \
+  X(cuMemHostUnregister, 4000, cuMemHostUnregister, (void*))                                                  \
+  X(cuMemHostGetDevicePointer, 3020, cuMemHostGetDevicePointer_v2, (Pointer*, void*, unsigned))               \
   X(cuMemGetAddressRange, 3020, cuMemGetAddressRange_v2, (Pointer*, size_t*, Pointer))                        \
   X(cuPointerGetAttributes, 7000, cuPointerGetAttributes, (unsigned, int*, void**, Pointer))                  \
   X(cuMemGetAllocationGranularity, 10020, cuMemGetAllocationGranularity, (size_t*, const Properties*, int))   \
   X(cuMemAddressReserve, 10020, cuMemAddressReserve, (Pointer*, size_t, size_t, Pointer, unsigned long long)) \
   X(cuMemAddressFree, 10020, cuMemAddressFree, (Pointer, size_t))                                             \
   X(cuMemCreate, 10020, cuMemCreate, (unsigned long long*, size_t, const Properties*, unsigned long long))    \
+  X(cuMemExportToShareableHandle, 10020, cuMemExportToShareableHandle,                                        \
+    (void*, unsigned long long, int, unsigned long long))                                                     \
+  X(cuMemImportFromShareableHandle, 10020, cuMemImportFromShareableHandle, (unsigned long long*, void*, int)) \
   X(cuMemRelease, 10020, cuMemRelease, (unsigned long long))                                                  \
   X(cuMemMap, 10020, cuMemMap, (Pointer, size_t, size_t, unsigned long long, unsigned long long))             \
   X(cuMemUnmap, 10020, cuMemUnmap, (Pointer, size_t))                                                         \
@@ -125,7 +152,10 @@ struct AccessRight {
   X(cuStreamGetCtx, 9020, cuStreamGetCtx, (Any, Any*))                                                        \
   X(cuStreamDestroy, 4000, cuStreamDestroy_v2, (Any))                                                         \
   X(cuStreamSynchronize, 2000, cuStreamSynchronize, (Any))                                                    \
+  X(cuStreamQuery, 2000, cuStreamQuery, (Any))                                                                \
   X(cuStreamWaitEvent, 3020, cuStreamWaitEvent, (Any, Any, unsigned))                                         \
+  X(cuStreamWriteValue32, 11070, cuStreamWriteValue32_v2, (Any, Pointer, uint32_t, unsigned))                 \
+  X(cuStreamWaitValue32, 11070, cuStreamWaitValue32_v2, (Any, Pointer, uint32_t, unsigned))                   \
   X(cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, (Any, int))                                         \
   X(cuStreamEndCapture, 10000, cuStreamEndCapture, (Any, Any*))                                               \
   X(cuStreamIsCapturing, 10000, cuStreamIsCapturing, (Any, int*))                                             \

@@ -68,7 +68,10 @@ static_assert(kOk == int{CUDA_SUCCESS} && kInvalidValue == int{CUDA_ERROR_INVALI
               kInvalidHandle == int{CUDA_ERROR_INVALID_HANDLE} && kNotFound == int{CUDA_ERROR_NOT_FOUND} &&
               kNotReady == int{CUDA_ERROR_NOT_READY} && kIllegalAddress == int{CUDA_ERROR_ILLEGAL_ADDRESS} &&
               kContextDestroyed == int{CUDA_ERROR_CONTEXT_IS_DESTROYED} && kUnknown == int{CUDA_ERROR_UNKNOWN} &&
-              kDeviceUnavailable == int{CUDA_ERROR_DEVICE_UNAVAILABLE});
+              kDeviceUnavailable == int{CUDA_ERROR_DEVICE_UNAVAILABLE} &&
+              kAlreadyRegistered == int{CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED} &&
+              kNotRegistered == int{CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED} &&
+              kNotSupported == int{CUDA_ERROR_NOT_SUPPORTED});
 static_assert(kCaptureUnsupported == int{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED} &&
               kCaptureInvalidated == int{CUDA_ERROR_STREAM_CAPTURE_INVALIDATED} &&
               kCaptureMerge == int{CUDA_ERROR_STREAM_CAPTURE_MERGE} &&
@@ -95,7 +98,25 @@ static_assert(kLegacyStream == int{CU_GET_PROC_ADDRESS_LEGACY_STREAM} &&
               kSymbolTooNew == int{CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT});
 static_assert(kLocationDevice == int{CU_MEM_LOCATION_TYPE_DEVICE} &&
               kAllocationPinned == int{CU_MEM_ALLOCATION_TYPE_PINNED} &&
-              kReadWrite == int{CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
+              kReadWrite == int{CU_MEM_ACCESS_FLAGS_PROT_READWRITE} &&
+              kHandleFile == int{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR});
+static_assert(kRegisterPortable == CU_MEMHOSTREGISTER_PORTABLE && kRegisterMapped == CU_MEMHOSTREGISTER_DEVICEMAP &&
+              kRegisterDevice == CU_MEMHOSTREGISTER_IOMEMORY && kRegisterReadOnly == CU_MEMHOSTREGISTER_READ_ONLY);
+static_assert(kWaitAtLeast == int{CU_STREAM_WAIT_VALUE_GEQ} && kWaitEqual == int{CU_STREAM_WAIT_VALUE_EQ} &&
+              kWaitAnd == int{CU_STREAM_WAIT_VALUE_AND} && kWaitNor == int{CU_STREAM_WAIT_VALUE_NOR} &&
+              kWaitFlush == unsigned{CU_STREAM_WAIT_VALUE_FLUSH});
+static_assert(kRegisteredAtHostAddress == int{CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM} &&
+              kStreamMemoryV1 == int{CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1} &&
+              kStreamMemory64V1 == int{CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1} &&
+              kStreamWaitNorV1 == int{CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1} &&
+              kFlushesRemoteWrites == int{CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES} &&
+              kRegistersHost == int{CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED} &&
+              kVirtualMemory == int{CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED} &&
+              kExportsFiles == int{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED} &&
+              kStreamMemory64 == int{CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS} &&
+              kStreamWaitNor == int{CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR} &&
+              kIpcEvents == int{CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED} &&
+              kFabric == int{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED});
 static_assert(sizeof(Uuid) == sizeof(CUuuid) && sizeof(Location) == sizeof(CUmemLocation) &&
               sizeof(Properties) == sizeof(CUmemAllocationProp) && sizeof(AccessRight) == sizeof(CUmemAccessDesc) &&
               sizeof(Copy2D) == sizeof(CUDA_MEMCPY2D));

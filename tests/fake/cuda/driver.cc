@@ -44,6 +44,11 @@ bool hold(int device) {
   return false;
 }
 
+bool is_lacking(const std::string& name) {
+  const std::string list = "," + setting("GSEL_FAKE_CUDA_LACKS", "") + ",";
+  return list.find("," + name + ",") != std::string::npos;
+}
+
 int64_t processor_now_ns() {
   timespec t;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -236,8 +241,11 @@ EXPORT int cuGetErrorName(int result, const char** text) {
       {702, "CUDA_ERROR_LAUNCH_TIMEOUT"},
       {kContextDestroyed, "CUDA_ERROR_CONTEXT_IS_DESTROYED"},
       {710, "CUDA_ERROR_ASSERT"},
+      {kAlreadyRegistered, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"},
+      {kNotRegistered, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED"},
       {719, "CUDA_ERROR_LAUNCH_FAILED"},
       {721, "CUDA_ERROR_TENSOR_MEMORY_LEAK"},
+      {kNotSupported, "CUDA_ERROR_NOT_SUPPORTED"},
       {kCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
       {kCaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
       {kCaptureMerge, "CUDA_ERROR_STREAM_CAPTURE_MERGE"},
@@ -281,8 +289,28 @@ EXPORT int cuDeviceGetUuid_v2(Uuid* uuid, int device) {
   return kOk;
 }
 
-EXPORT int cuDeviceGetAttribute(int* value, int, int) {
-  *value = 3;  // multiprocessors: a grid is smaller than most work
+EXPORT int cuDeviceGetAttribute(int* value, int attribute, int) {
+  switch (attribute) {
+    case kRegisteredAtHostAddress:
+    case kStreamMemoryV1:
+    case kStreamMemory64V1:
+    case kRegistersHost:
+    case kVirtualMemory:
+    case kExportsFiles:
+    case kStreamMemory64:
+      *value = 1;
+      break;
+    case kStreamWaitNorV1:
+    case kFlushesRemoteWrites:
+    case kStreamWaitNor:
+    case kIpcEvents:
+    case kFabric:
+      *value = 0;
+      break;
+    default:
+      *value = 3;  // multiprocessors: a grid is smaller than most work
+  }
+  if (is_lacking("attribute" + std::to_string(attribute))) *value = 0;
   return kOk;
 }
 
@@ -424,11 +452,6 @@ struct ByLibrary<function> {
 #define KNOWN(base, version, symbol, parameters) \
   {#base, version, reinterpret_cast<void*>(ByLibrary<&fake_cuda::symbol>::call)},
 const Name kNames[] = {FAKE_CUDA_FUNCTIONS(KNOWN)};
-
-bool is_lacking(const char* name) {
-  const std::string list = "," + setting("GSEL_FAKE_CUDA_LACKS", "") + ",";
-  return list.find(std::string(",") + name + ",") != std::string::npos;
-}
 
 }  // namespace
 

@@ -72,6 +72,36 @@ EXPORT int cuMemFreeHost(void* memory) {
   });
 }
 
+// Memory for input and output of devices, and for reading alone, is not modelled.
+EXPORT int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
+  return call([&](Machine& machine) {
+    if (breaks_capture()) return static_cast<int>(kCaptureUnsupported);
+    if (flags & (kRegisterDevice | kRegisterReadOnly)) return static_cast<int>(kNotSupported);
+    if (flags & ~(kRegisterPortable | kRegisterMapped)) return static_cast<int>(kInvalidValue);
+    look_at_wait(machine, "cuMemHostRegister");
+    return machine.register_host(reinterpret_cast<uintptr_t>(memory), bytes, current());
+  });
+}
+
+EXPORT int cuMemHostUnregister(void* memory) {
+  return call([&](Machine& machine) {
+    if (breaks_capture()) return static_cast<int>(kCaptureUnsupported);
+    if (!look_at_free(machine, reinterpret_cast<uintptr_t>(memory))) return static_cast<int>(kInvalidValue);
+    look_at_wait(machine, "cuMemHostUnregister");
+    return machine.unregister_host(reinterpret_cast<uintptr_t>(memory));
+  });
+}
+
+// Both have one address.
+EXPORT int cuMemHostGetDevicePointer_v2(Pointer* out, void* memory, unsigned flags) {
+  return call([&](Machine& machine) {
+    const Allocation* a = machine.find(reinterpret_cast<uintptr_t>(memory));
+    if (!a || !a->pinned || flags) return kInvalidValue;
+    *out = reinterpret_cast<Pointer>(memory);
+    return kOk;
+  });
+}
+
 // Of a mapping: the physical segment that the address is in.
 EXPORT int cuMemGetAddressRange_v2(Pointer* base, size_t* bytes, Pointer memory) {
   return call([&](Machine& machine) {
@@ -139,8 +169,26 @@ EXPORT int cuMemCreate(unsigned long long* out, size_t bytes, const Properties* 
   return call([&](Machine& machine) {
     if (what->type != kAllocationPinned || !is_device(what->location) || bytes == 0 || bytes % kGranularity)
       return kInvalidValue;
-    *out = machine.create(bytes, what->location.id);
+    if (what->handle_types & ~kHandleFile) return kNotSupported;
+    *out = machine.create(bytes, what->location.id, what->handle_types == kHandleFile);
     return *out ? kOk : kOutOfMemory;
+  });
+}
+
+EXPORT int cuMemExportToShareableHandle(void* out, unsigned long long physical, int type, unsigned long long flags) {
+  return call([&](Machine& machine) {
+    const int file = type == kHandleFile && !flags ? machine.export_file(physical) : -1;
+    if (file < 0) return kInvalidValue;
+    *static_cast<int*>(out) = file;
+    return kOk;
+  });
+}
+
+// The descriptor stays the caller's.
+EXPORT int cuMemImportFromShareableHandle(unsigned long long* out, void* file, int type) {
+  return call([&](Machine& machine) {
+    *out = type == kHandleFile ? machine.import_file(static_cast<int>(reinterpret_cast<uintptr_t>(file))) : 0;
+    return *out ? kOk : kInvalidValue;
   });
 }
 

@@ -19,6 +19,14 @@ Event* event_of(Machine& machine, Any handle) {
   return nullptr;
 }
 
+constexpr int kLooksOfStream = 8;  // operations that go on at a look
+
+// In page-locked memory, or on a device.
+bool is_word(const Machine& machine, Pointer at) {
+  const Allocation* a = machine.find(at);
+  return a && at % sizeof(uint32_t) == 0 && at + sizeof(uint32_t) <= a->end;
+}
+
 template <class Body>
 int on_event(Any handle, Body&& body) {
   return call([&](Machine& machine) {
@@ -71,6 +79,15 @@ EXPORT int cuStreamSynchronize(Any handle) {
   });
 }
 
+EXPORT int cuStreamQuery(Any handle) {
+  return on_stream(handle, [&](Machine& machine, Stream& stream) {
+    if (stream.capture) return break_capture(stream.capture, kCaptureUnsupported);
+    if (breaks_capture_of_blocking(stream)) return static_cast<int>(kCaptureImplicit);
+    const bool is_empty = machine.look(stream, kLooksOfStream);
+    return ended() ? ended() : is_empty ? static_cast<int>(kOk) : static_cast<int>(kNotReady);
+  });
+}
+
 EXPORT int cuStreamWaitEvent(Any handle, Any event_handle, unsigned) {
   return on_stream(handle, [&](Machine& machine, Stream& stream) {
     Event* event = event_of(machine, event_handle);
@@ -79,6 +96,32 @@ EXPORT int cuStreamWaitEvent(Any handle, Any event_handle, unsigned) {
     if (breaks_capture_of_blocking(stream)) return static_cast<int>(kCaptureImplicit);
     machine.await(stream, *event);
     return static_cast<int>(kOk);
+  });
+}
+
+// ---- words ----------------------------------------------------------------------------------------------------------
+
+EXPORT int cuStreamWriteValue32_v2(Any handle, Pointer at, uint32_t value, unsigned flags) {
+  return on_stream(handle, [&](Machine& machine, Stream& stream) {
+    if (flags || !is_word(machine, at)) return static_cast<int>(kInvalidValue);
+    Operation operation;
+    operation.name = "a write of a word";
+    operation.accesses = {{at, at + sizeof(uint32_t), true, true}};
+    operation.writes_word = {at, value, kWaitAtLeast};
+    return take_work(machine, stream, std::move(operation));
+  });
+}
+
+EXPORT int cuStreamWaitValue32_v2(Any handle, Pointer at, uint32_t value, unsigned flags) {
+  return on_stream(handle, [&](Machine& machine, Stream& stream) {
+    const unsigned condition = flags & ~kWaitFlush;
+    if (condition > kWaitNor || !is_word(machine, at)) return static_cast<int>(kInvalidValue);
+    if (flags & kWaitFlush || condition == kWaitNor) return static_cast<int>(kNotSupported);
+    Operation operation;
+    operation.name = "the wait for a word";
+    operation.accesses = {{at, at + sizeof(uint32_t), false, true}};
+    operation.awaits_word = {at, value, static_cast<int>(condition)};
+    return take_work(machine, stream, std::move(operation));
   });
 }
 

@@ -85,6 +85,7 @@ void Machine::drop_context(uintptr_t context) {
       violation("a context ends while " + stream.queue.front().name + " on stream " + std::to_string(stream.id) +
                 " has not run");
     stream.queue.clear();
+    stream.writes = 0;
     stream.is_destroyed = true;
   }
   for (auto& [begin, a] : allocations_)
@@ -92,10 +93,20 @@ void Machine::drop_context(uintptr_t context) {
 }
 
 void Machine::enqueue(Stream& stream, Operation operation) {
+  const bool is_behind_late = !stream.queue.empty() && stream.queue.back().is_late;
+  operation.is_late =
+      is_behind_late || operation.awaits_word.at || (operation.awaits && operation.mark && operation.mark->is_late);
   stream.clock.merge(host());
-  const uint64_t number = ++stream.enqueued;
-  check_access(stream, operation);
-  stream.clock.set(stream.id, number);
+  stream.clock.merge(stream.learned);
+  operation.number = ++stream.enqueued;
+  check_places(stream, operation);
+  if (!operation.is_late) check_order(stream, operation, stream.clock);
+  stream.clock.set(stream.id, operation.number);
+  if (operation.is_late || operation.writes_word.at) operation.clock = stream.clock;
+  if (operation.writes_word.at) {
+    ++stream.writes;
+    keep_writing();
+  }
   stream.queue.push_back(std::move(operation));
 }
 
@@ -104,7 +115,9 @@ void Machine::record(Stream& stream, Event& event) {
   operation.name = "the record of an event";
   operation.records = &event;
   operation.record = ++event.recorded;
+  operation.mark = event.mark = std::make_shared<Mark>();
   enqueue(stream, std::move(operation));
+  event.mark->is_late = stream.queue.back().is_late;
   event.clock = stream.clock;
 }
 
@@ -115,7 +128,9 @@ void Machine::await(Stream& stream, Event& event) {
   operation.name = "the wait for an event";
   operation.awaits = &event;
   operation.record = event.recorded;
+  operation.mark = event.mark;
   stream.clock.merge(event.clock);
+  if (!event.mark->is_late) stream.clock.merge(event.mark->learned);
   enqueue(stream, std::move(operation));
 }
 
@@ -127,6 +142,7 @@ bool Machine::is_ready(const Stream& stream) const {
   const Operation& head = stream.queue.front();
   if (head.joint) return head.joint->can_go();
   if (hangs(stream)) return false;
+  if (head.awaits_word.at) return is_met(head.awaits_word);
   return !head.awaits || head.awaits->reached >= head.record;
 }
 
@@ -140,13 +156,23 @@ void Machine::release() {
 
 void Machine::run_head(Stream& stream) {
   if (const std::shared_ptr<Joint> joint = stream.queue.front().joint) {
+    begin_late(stream, stream.queue.front());
     if (joint->go()) stream.queue.pop_front();
     return;
   }
-  const Operation operation = std::move(stream.queue.front());
+  Operation operation = std::move(stream.queue.front());
   stream.queue.pop_front();
+  learn(stream, operation);
+  begin_late(stream, operation);
   if (operation.work) operation.work();
+  if (operation.writes_word.at) {
+    --stream.writes;
+    operation.clock.merge(stream.learned);
+    write(operation.writes_word, operation.clock);
+  }
   if (operation.records) {
+    operation.mark->is_late = false;
+    operation.mark->learned = stream.learned;
     operation.records->reached = std::max(operation.records->reached, operation.record);
     operation.records->time_ns = now_ns();
   }
@@ -166,6 +192,7 @@ Stream* Machine::who_lets_go_on(Stream& stream, Seen& seen) {
   if (is_ready(stream)) return &stream;
   const Operation& head = stream.queue.front();
   if (head.awaits) return who_leads_to(*head.awaits, head.record, seen);
+  if (head.awaits_word.at) return who_writes(head.awaits_word, seen);
   if (!head.joint) return nullptr;
   for (Stream* other : head.joint->awaited())
     if (Stream* found = who_lets_go_on(*other, seen)) return found;
@@ -181,10 +208,12 @@ Stream* Machine::who_lets_go_on(Stream& stream) {
   return who_lets_go_on(stream, seen);
 }
 
-// Whether some stream may go on once another thread or process has enqueued its part.
+// Whether some stream may go on once another thread or process has enqueued its part, or written a word.
 bool Machine::waits_for_others() const {
-  return std::ranges::any_of(
-      streams_, [](const auto& entry) { return !entry.second.queue.empty() && entry.second.queue.front().joint; });
+  return std::ranges::any_of(streams_, [](const auto& entry) {
+    const auto& queue = entry.second.queue;
+    return !queue.empty() && (queue.front().joint || queue.front().awaits_word.at);
+  });
 }
 
 Stream* Machine::pick(Stream* wanted) {
@@ -228,6 +257,7 @@ void Machine::finish(Stream& stream) {
   run_until(
       stream.context, [&] { return stream.queue.empty(); }, [&] { return who_lets_go_on(stream); });
   has_waited(stream.clock);
+  has_waited(stream.learned);
 }
 
 void Machine::finish_device(uintptr_t context) {
@@ -237,9 +267,11 @@ void Machine::finish_device(uintptr_t context) {
 
 void Machine::finish(Event& event) {
   const uint64_t record = event.recorded;
+  const std::shared_ptr<Mark> mark = event.mark;
   run_until(
       event.context, [&] { return event.reached >= record; }, [&] { return who_leads_to(event, record); });
   has_waited(event.clock);
+  if (mark) has_waited(mark->learned);
 }
 
 // Work goes on a little at each look, or nobody who looks would ever see the end.
@@ -251,6 +283,16 @@ bool Machine::look(Event& event, int most) {
   }
   if (event.reached < event.recorded) return false;
   has_waited(event.clock);
+  if (event.mark) has_waited(event.mark->learned);
+  return true;
+}
+
+bool Machine::look(Stream& stream, int most) {
+  for (int turn = 0; turn < most && nudge(&stream); ++turn) {
+  }
+  if (!stream.queue.empty()) return false;
+  has_waited(stream.clock);
+  has_waited(stream.learned);
   return true;
 }
 

@@ -3,6 +3,7 @@
 // for.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "machine.h"
 
@@ -18,6 +20,8 @@ namespace {
 
 constexpr uint64_t kArena = uint64_t{4} << 30, kSpace = kArena + (uint64_t{4} << 30);  // reservations behind the arena
 constexpr uint64_t kAlignment = 512, kGuard = 4096, kPage = uint64_t{2} << 20;
+
+constexpr char kFileName[] = "fake_cuda_memory_of_";
 
 uintptr_t the_space;
 struct sigaction earlier;
@@ -45,6 +49,14 @@ uint64_t rounded(uint64_t bytes, uint64_t to) {
 
 std::string on_stream(const Stream& stream) {
   return " on stream " + std::to_string(stream.id);
+}
+
+// What the memory holds before anybody has written to it.
+void spoil(int file, uint64_t bytes) {
+  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (at == MAP_FAILED) abort();
+  memset(at, 0xff, bytes);
+  munmap(at, bytes);
 }
 
 }  // namespace
@@ -121,7 +133,9 @@ void Machine::check_in_flight(const Allocation& a) {
 
 bool Machine::free(uintptr_t address, bool pinned) {
   const auto at = allocations_.find(address);
-  if (at == allocations_.end() || at->second.freed || at->second.pinned != pinned || at->second.physical) return false;
+  if (at == allocations_.end() || at->second.freed || at->second.pinned != pinned || at->second.physical ||
+      at->second.registered)
+    return false;
   Allocation& a = at->second;
   check_in_flight(a);
   finish_device(a.context);
@@ -135,7 +149,7 @@ bool Machine::free(uintptr_t address, bool pinned) {
     freed_.push_back(address);
   }
   a.freed = true;
-  a.past.clear();
+  a.memory = std::make_shared<Memory>();
   return true;
 }
 
@@ -212,24 +226,57 @@ bool Machine::reserved(uintptr_t at, uintptr_t* begin, uint64_t* bytes) const {
   return at < found->first + found->second;
 }
 
-uint64_t Machine::create(uint64_t bytes, int device) {
+// The name of the file says whose it is; see import_file.
+uint64_t Machine::create(uint64_t bytes, int device, bool is_shareable) {
   if (++allocations == number_in("GSEL_FAKE_CUDA_OOM", 0)) return 0;
   Physical& made = physical_[next_physical_];
-  made.file = memfd_create("fake_cuda", MFD_CLOEXEC);
+  made.file = memfd_create((std::string(kFileName) + std::to_string(device)).c_str(), MFD_CLOEXEC);
   if (made.file < 0 || ftruncate(made.file, static_cast<off_t>(bytes)) != 0) abort();
   made.bytes = bytes;
   made.device = device;
+  made.is_shareable = is_shareable;
+  if (is_shareable) spoil(made.file, bytes);  // before others may write
   return next_physical_++;
+}
+
+void Machine::drop(std::map<uint64_t, Physical>::iterator physical) {
+  close(physical->second.file);
+  physical_.erase(physical);
 }
 
 bool Machine::release(uint64_t physical) {
   const auto found = physical_.find(physical);
   if (found == physical_.end() || found->second.is_released) return false;
   found->second.is_released = true;
-  if (found->second.maps > 0) return true;
-  close(found->second.file);
-  physical_.erase(found);
+  if (found->second.maps == 0) drop(found);
   return true;
+}
+
+// What is imported is not exported again.
+int Machine::export_file(uint64_t physical) const {
+  const auto found = physical_.find(physical);
+  if (found == physical_.end() || found->second.is_released || !found->second.is_shareable) return -1;
+  return fcntl(found->second.file, F_DUPFD_CLOEXEC, 0);
+}
+
+// Memory that this process has by another handle is the same memory.
+uint64_t Machine::import_file(int file) {
+  char name[64] = "";
+  if (readlink(("/proc/self/fd/" + std::to_string(file)).c_str(), name, sizeof name - 1) < 0) return 0;
+  const std::string prefix = std::string("/memfd:") + kFileName;
+  struct stat status {};
+  if (!std::string(name).starts_with(prefix) || fstat(file, &status) != 0) return 0;
+  Physical made;
+  made.bytes = static_cast<uint64_t>(status.st_size);
+  made.device = atoi(name + prefix.size());
+  made.is_imported = true;
+  for (const auto& [handle, other] : physical_)
+    if (struct stat known{}; fstat(other.file, &known) == 0 && known.st_ino == status.st_ino)
+      made.memory = other.memory;
+  made.file = fcntl(file, F_DUPFD_CLOEXEC, 0);
+  if (made.file < 0) return 0;
+  physical_[next_physical_] = std::move(made);
+  return next_physical_++;
 }
 
 bool Machine::map(uintptr_t at, uint64_t bytes, uint64_t physical) {
@@ -238,10 +285,11 @@ bool Machine::map(uintptr_t at, uint64_t bytes, uint64_t physical) {
   const auto found = physical_.find(physical);
   if (found == physical_.end() || bytes != found->second.bytes || at % kPage || !reserved(at, &begin, &room))
     return false;
-  if (at + bytes > begin + room || find(at) || find(at + bytes - 1)) return false;
+  if (found->second.is_released || at + bytes > begin + room || find(at) || find(at + bytes - 1)) return false;
   auto* place = static_cast<char*>(here(reinterpret_cast<void*>(at)));
   if (mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, found->second.file, 0) == MAP_FAILED) abort();
-  if (found->second.maps++ == 0) memset(place, 0xff, bytes);
+  const bool is_new = found->second.maps++ == 0 && !found->second.is_shareable && !found->second.is_imported;
+  if (is_new) memset(place, 0xff, bytes);
   Allocation& made = allocations_[at];
   made = {};
   made.begin = at;
@@ -249,6 +297,7 @@ bool Machine::map(uintptr_t at, uint64_t bytes, uint64_t physical) {
   made.number = ++allocations;
   made.context = static_cast<uintptr_t>(0x100 + found->second.device);
   made.physical = physical;
+  made.memory = found->second.memory;
   return true;
 }
 
@@ -261,12 +310,12 @@ bool Machine::unmap(uintptr_t at, uint64_t bytes) {
     mmap(here(reinterpret_cast<void*>(from)), a.end - a.begin, PROT_NONE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     const auto physical = physical_.find(a.physical);
-    if (--physical->second.maps == 0 && physical->second.is_released) {
-      close(physical->second.file);
-      physical_.erase(physical);
-    }
+    if (--physical->second.maps == 0 && physical->second.is_released) drop(physical);
     a.freed = true;
-    a.past.clear();
+    const std::shared_ptr<Memory> memory = std::exchange(a.memory, std::make_shared<Memory>());
+    const bool is_shown = std::ranges::any_of(
+        allocations_, [&](const auto& other) { return !other.second.freed && other.second.memory == memory; });
+    if (!is_shown) memory->past.clear();
     from = a.end;
   }
   return true;
@@ -285,26 +334,8 @@ bool Machine::set_access(uintptr_t at, uint64_t bytes, int device, bool can) {
 
 // ---- what an operation touches --------------------------------------------------------------------------------------
 
-void Machine::check_part(Allocation& a, const Access& access, const Stream& stream, const Operation& operation) {
-  if (a.freed) violation(operation.name + on_stream(stream) + " touches freed memory");
-  if (!a.devices.contains(device_of(stream.context)) && !a.freed)
-    violation(operation.name + on_stream(stream) + " touches allocation " + std::to_string(a.number) +
-              ", which device " + std::to_string(device_of(stream.context)) + " may not access");
-  std::erase_if(a.past, [&](const Allocation::Past& past) {
-    const bool overlaps = past.access.begin < access.end && access.begin < past.access.end;
-    if (!overlaps) return false;
-    const bool ordered = past.stream == stream.id || stream.clock.of(past.stream) >= past.number;
-    if (!ordered && (past.access.writes || access.writes))
-      violation("no event orders " + past.name + " on stream " + std::to_string(past.stream) + " (" +
-                (past.access.writes ? "writes" : "reads") + ") and " + operation.name + on_stream(stream) + " (" +
-                (access.writes ? "writes" : "reads") + ") in allocation " + std::to_string(a.number));
-    return ordered && access.writes && access.begin <= past.access.begin && past.access.end <= access.end;
-  });
-  a.past.push_back({access, stream.id, stream.enqueued, operation.name});
-}
-
 // An access may go over several segments of a mapping.
-void Machine::check_access(const Stream& stream, const Operation& operation) {
+void Machine::check_places(const Stream& stream, const Operation& operation) {
   for (const Access& access : operation.accesses)
     for (uintptr_t from = access.begin; from < access.end;) {
       auto at = allocations_.upper_bound(from);
@@ -317,8 +348,45 @@ void Machine::check_access(const Stream& stream, const Operation& operation) {
           violation(operation.name + on_stream(stream) + " touches device memory that is not allocated");
         break;
       }
+      const Allocation& a = at->second;
+      if (a.freed) violation(operation.name + on_stream(stream) + " touches freed memory");
+      if (!a.devices.contains(device_of(stream.context)) && !a.freed)
+        violation(operation.name + on_stream(stream) + " touches allocation " + std::to_string(a.number) +
+                  ", which device " + std::to_string(device_of(stream.context)) + " may not access");
+      from = a.end;
+    }
+}
+
+// A word is read and written again and again: of ordered accesses the last one stays.
+void Machine::check_order(Allocation& a, Access access, const Stream& stream, const Operation& operation,
+                          const Clock& clock) {
+  access.begin = a.place(access.begin);
+  access.end = a.place(access.end);
+  std::erase_if(a.memory->past, [&](const Memory::Past& past) {
+    const bool overlaps = past.access.begin < access.end && access.begin < past.access.end;
+    if (!overlaps) return false;
+    const bool ordered = past.stream == stream.id || clock.of(past.stream) >= past.number;
+    const bool are_atomic = past.access.is_atomic && access.is_atomic;
+    if (!ordered && (past.access.writes || access.writes) && !are_atomic)
+      violation("no event orders " + past.name + " on stream " + std::to_string(past.stream) + " (" +
+                (past.access.writes ? "writes" : "reads") + ") and " + operation.name + on_stream(stream) + " (" +
+                (access.writes ? "writes" : "reads") + ") in allocation " + std::to_string(a.number));
+    const bool replaces = access.is_atomic ? are_atomic && (access.writes || !past.access.writes) : access.writes;
+    return ordered && replaces && access.begin <= past.access.begin && past.access.end <= access.end;
+  });
+  a.memory->past.push_back({access, stream.id, operation.number, operation.name});
+}
+
+void Machine::check_order(const Stream& stream, const Operation& operation, const Clock& clock) {
+  for (const Access& access : operation.accesses)
+    for (uintptr_t from = access.begin; from < access.end;) {
+      auto at = allocations_.upper_bound(from);
+      if (at == allocations_.begin() || (--at, from >= at->second.end)) break;
       Allocation& a = at->second;
-      check_part(a, {from, std::min(access.end, a.end), access.writes}, stream, operation);
+      Access part = access;
+      part.begin = from;
+      part.end = std::min(access.end, a.end);
+      check_order(a, part, stream, operation, clock);
       from = a.end;
     }
 }

@@ -5,59 +5,12 @@
 #include <thread>
 
 #include "fake/cuda/children.h"
-#include "fake/cuda/cuda_api.h"
+#include "fake/cuda/driver_trial.h"
 #include "fake/cuda/shim.h"
-#include "support/fake_cuda.h"
 
 namespace {
 
 using namespace fake_cuda;
-
-constexpr size_t kMiB = size_t{1} << 20;
-
-struct Driver {
-  void* library = open_module("/tests/fixtures/fake_libcuda.so", RTLD_GLOBAL);
-#define FAKE_CUDA_MEMBER(name, version, symbol, parameters) \
-  int(*name) parameters = reinterpret_cast<int(*) parameters>(dlsym(library, #symbol));
-  FAKE_CUDA_FUNCTIONS(FAKE_CUDA_MEMBER)
-#undef FAKE_CUDA_MEMBER
-  Any contexts[2]{}, streams[2]{};  // of devices 0 and 1
-
-  Driver() {
-    for (int device : {1, 0}) {
-      cuDevicePrimaryCtxRetain(&contexts[device], device);
-      cuCtxPushCurrent(contexts[device]);
-      cuStreamCreateWithPriority(&streams[device], 1, 0);
-    }
-  }  // device 0 is current
-  Pointer alloc(size_t bytes) {
-    Pointer at = 0;
-    cuMemAlloc(&at, bytes);
-    return at;
-  }
-  Pointer reserve(size_t bytes) {
-    Pointer at = 0;
-    cuMemAddressReserve(&at, bytes, 0, 0, 0);
-    return at;
-  }
-  // A segment of a reserved range, with access for the first n devices.
-  unsigned long long map(Pointer at, size_t bytes, size_t n) {
-    const Properties what{kAllocationPinned, 0, {kLocationDevice, 0}, nullptr, {}};
-    unsigned long long physical = 0;
-    cuMemCreate(&physical, bytes, &what, 0);
-    cuMemMap(at, bytes, 0, physical, 0);
-    const AccessRight rights[] = {{{kLocationDevice, 0}, kReadWrite}, {{kLocationDevice, 1}, kReadWrite}};
-    cuMemSetAccess(at, bytes, rights, n);
-    return physical;
-  }
-  int fill(Pointer at, size_t bytes, int device = 0) {
-    return cuMemsetD8Async(at, 1, bytes, streams[device]);
-  }
-};
-
-void say(int result) {
-  fprintf(stderr, "%d ", result);
-}
 
 // ---- contexts, threads, events --------------------------------------------------------------------------------------
 
@@ -255,25 +208,6 @@ void test_captures_take_work_and_forbid_waits(void**) {
 }
 
 // ---- graphs ---------------------------------------------------------------------------------------------------------
-
-// What a program has in device memory, after all work before on the stream.
-int byte_at(Driver& d, Pointer at) {
-  unsigned char byte = 0;
-  d.cuMemcpyAsync(reinterpret_cast<Pointer>(&byte), at, 1, d.streams[0]);
-  d.cuStreamSynchronize(d.streams[0]);
-  return byte;
-}
-
-Any recorded(Driver& d, const std::function<void()>& work) {
-  Any graph = nullptr, executable = nullptr;
-  d.cuStreamBeginCapture(d.streams[0], kCaptureThread);
-  work();
-  if (const int ended = d.cuStreamEndCapture(d.streams[0], &graph)) say(ended);
-  if (!graph) return nullptr;
-  d.cuGraphInstantiateWithFlags(&executable, graph, 0);
-  d.cuGraphDestroy(graph);
-  return executable;
-}
 
 // With the arguments of the recording, as often as it is launched.
 void test_a_graph_runs_when_it_is_launched(void**) {
