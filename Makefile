@@ -28,8 +28,8 @@
 #   make picture    one step of examples/gpt as it ran; writes docs/pictures/step.svg, the picture of README.md
 #   make matrix     every combination of strategies against one rank, as a table
 #   make checkpoint-matrix  what each layout saves, loaded under each, as a table
-#   make matrix-device  the same on device memory, on the doubles of the driver and of NCCL; the program itself takes
-#                   --cuda where there are cards
+#   make matrix-device  the same on device memory, on the doubles of the driver and of NCCL; with ONE_CARD=1 all ranks
+#                   share one device. The program itself takes --cuda and --one-card where there are cards
 #   make matrix-hosts  conformance and strategies on two hosts with two ranks each, over gloo and each MPI (root);
 #                   writes bench/results/matrix-hosts.md
 #   make soak       the nets of tests/nets for SOAK_MINUTES=60, with seeds of their own
@@ -122,7 +122,7 @@ checkpoint-matrix: data packages-run
 matrix-device: data packages-run
 	$(call build,default,matrix_device_parts)
 	@$(MAKE) -s --no-print-directory $(DATA)
-	@LD_LIBRARY_PATH=build/tests/fixtures/drivers GSEL_FAKE_CUDA_DEVICES=8 build/bin/gpt-matrix $(DATA) --cuda
+	@LD_LIBRARY_PATH=build/tests/fixtures/drivers GSEL_FAKE_CUDA_DEVICES=8 build/bin/gpt-matrix $(DATA) $(if $(ONE_CARD),--one-card,--cuda)
 
 # MATRIX=programs tries these alone.
 matrix-hosts: packages-test

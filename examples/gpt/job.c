@@ -43,7 +43,8 @@ static gsel_status join(struct rank* r) {
   char accelerator[32];
   if (r->job->accelerator) {
     joining.config = r->config;
-    snprintf(accelerator, sizeof accelerator, "%s:%d", r->job->accelerator, (int)r->rank);
+    const int device = r->job->on_one_device ? 0 : (int)r->rank;
+    snprintf(accelerator, sizeof accelerator, "%s:%d", r->job->accelerator, device);
     joining.accelerator = gsel_str_from(accelerator);
   }
   if (r->job->world && r->job->ranks > 1) return gsel_comm_dup(r->job->world, &r->comm, &r->err);

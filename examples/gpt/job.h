@@ -20,7 +20,8 @@ struct job {
   const struct text* text;
   const char *load_from, *save_to; /* a checkpoint before the steps, one after them; NULL: none */
   const char*
-      accelerator; /* such as "cuda": rank i has device i, and kinds are &device_layers; NULL: memory of the host */
+      accelerator;   /* such as "cuda": rank i has device i, and kinds are &device_layers; NULL: memory of the host */
+  int on_one_device; /* all ranks have device 0 */
   gsel_comm*
       world; /* of the processes of a launcher, which are the ranks of every job of more than one; NULL: threads are */
 };

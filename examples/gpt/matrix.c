@@ -1,7 +1,7 @@
-/* matrix.c: gpt-matrix TEXT [--short] [--launched | --cuda] [--ranks N]: every combination of the strategies of the
- * four axes, by configuration alone, as a Markdown table. Each is tried twice against one rank: with exact arithmetic
- * (exact_layers.c), where the parameters must be the same bit for bit, and as the GPT that it is, whose loss may differ
- * by the rounding of sums in another order. The exit status is 0 when all is as it should be.
+/* matrix.c: gpt-matrix TEXT [--short] [--launched | --cuda | --one-card] [--ranks N]: every combination of the
+ * strategies of the four axes, by configuration alone, as a Markdown table. Each is tried twice against one rank: with
+ * exact arithmetic (exact_layers.c), where the parameters must be the same bit for bit, and as the GPT that it is,
+ * whose loss may differ by the rounding of sums in another order. The exit status is 0 when all is as it should be.
  *
  * A combination that a strategy refuses has a row with the reason; only `dp` with a pipeline may be one.
  *
@@ -10,6 +10,7 @@
  * --cuda: each rank trains on a GPU of its own, one rank alone as well. What they are compared with is one rank on the
  * host: the exact model's parameters and loss bit for bit, since its numbers are integers on the GPU, too; the GPT's
  * loss within the same rounding, since its kernels add in another order than those of the host.
+ * --one-card: the same, but all ranks train on the first GPU.
  * --ranks N: the combinations of at most N ranks; with --cuda as many GPUs are needed. */
 #include <cblas.h>
 #include <inttypes.h>
@@ -191,7 +192,7 @@ static int run_one_rank(struct trial* trial, int on_device) {
 
 /* What the command line asks for. */
 struct asked {
-  int is_short, is_launched, on_device;
+  int is_short, is_launched, on_device, on_one_device;
   int32_t ranks;
 };
 
@@ -238,7 +239,7 @@ static gsel_comm* join_launched(void) {
 }
 
 static int parse(int argc, char** argv, struct asked* asked) {
-  const char* usage = "usage: gpt-matrix TEXT [--short] [--launched | --cuda] [--ranks N]\n";
+  const char* usage = "usage: gpt-matrix TEXT [--short] [--launched | --cuda | --one-card] [--ranks N]\n";
   int known = argc > 1;
   for (int i = 2; i < argc && known; ++i) {
     if (!strcmp(argv[i], "--short")) {
@@ -247,6 +248,8 @@ static int parse(int argc, char** argv, struct asked* asked) {
       asked->is_launched = 1;
     } else if (!strcmp(argv[i], "--cuda")) {
       asked->on_device = 1;
+    } else if (!strcmp(argv[i], "--one-card")) {
+      asked->on_device = asked->on_one_device = 1;
     } else {
       known = !strcmp(argv[i], "--ranks") && i + 1 < argc && (asked->ranks = (int32_t)atoi(argv[++i])) >= 1;
     }
@@ -274,6 +277,7 @@ int main(int argc, char** argv) {
   if (asked.is_short || asked.is_launched)
     gpt.job.sizes = (struct gpt_sizes){.layers = 4, .width = 64, .heads = 4, .context = 32};
   if (asked.on_device) gpt.job.sizes = (struct gpt_sizes){.layers = 4, .width = 32, .heads = 4, .context = 16};
+  exact.job.on_one_device = gpt.job.on_one_device = asked.on_one_device;
   if (asked.on_device && device_refusal(&gpt.job.sizes)) {
     fprintf(stderr, "gpt-matrix: %s\n", device_refusal(&gpt.job.sizes));
     return 1;

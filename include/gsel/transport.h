@@ -73,7 +73,9 @@ typedef struct gsel_join {
 #define GSEL_TRANSPORT_PROMPT 128u  /* short transfers between hosts take no longer than over a socket, and received
                                      * data may be shorter than the receive */
 #define GSEL_TRANSPORT_LAUNCH_ORDER 256u /* the calls of all links of a device begin in the order in which they were
-                                          * enqueued, also on several streams */
+                                          * enqueued, also on several streams, or a call that waits for other ranks
+                                          * keeps nothing of the device from others */
+#define GSEL_TRANSPORT_SHARED_DEVICE 512u /* for ranks of one host; of itself gsel takes it where ranks share a device */
 typedef struct gsel_transport_description {
   uint32_t struct_size;
   uint32_t flags;

@@ -17,20 +17,25 @@
 
 namespace gsel {
 
+// A transport that takes the device's memory.
+struct Offered {
+  std::shared_ptr<Transport> transport;
+  std::string name;
+  gsel_transport_description can{};
+  std::unique_ptr<LaunchOrder> order{};  // nullptr: the transport keeps it
+};
+
 struct Accelerator {
   std::string name;  // "cuda:0"
   std::shared_ptr<DeviceContext> device;
   int32_t ordinal = 0;
   std::string uuid;
 
-  std::shared_ptr<Transport> transport;  // nullptr: through host memory
-  std::string transport_name = "host";
-  gsel_transport_description can{};  // of the transport
-  bool is_named = false;             // the caller named the transport: no fallback
-  std::string others;                // why other transports were not used: "nccl: no libnccl.so.2"; empty: no others
+  std::vector<Offered> offers;  // in the order of preference; empty: through host memory
+  bool is_named = false;        // the caller named the transport: no other
+  std::string others;           // why other transports were not used: "nccl: no libnccl.so.2"; empty: no others
 
   std::unique_ptr<DeviceMemory> memory;  // of gsel_mem_alloc
-  std::unique_ptr<LaunchOrder> order;    // nullptr: the transport keeps it, or there is none
 };
 
 // Whether the options name a device other than the host.
@@ -50,9 +55,9 @@ struct OpenTransports {
 
 // The transport that the ranks of a communicator have agreed on.
 struct Agreement {
-  bool through_host = true;
-  std::string reason;               // why this transport, and why no other
-  std::vector<int32_t> reached_by;  // devices of other ranks of this process, which access buffers in place
+  const Offered* transport = nullptr;  // of this rank's accelerator; nullptr: through host memory
+  std::string reason;                  // why this transport, and why no other
+  std::vector<int32_t> reached_by;     // devices of other ranks of this process, which access buffers in place
 };
 
 // Collective. Throws if the ranks cannot use a transport that a rank names, or if the flags (GSEL_COMM_*) of a rank

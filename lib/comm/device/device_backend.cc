@@ -32,10 +32,11 @@ DeviceBackend::DeviceBackend(std::shared_ptr<const Accelerator> accelerator, Con
       clock_(accelerator_->device),
       host_(accelerator_->device, [this](Event& event, const gsel_collective& call) { wait_before(call, event); }),
       reached_(accelerator_->device) {
-  if (agreement_.through_host) return;
+  if (!agreement_.transport) return;
   try {
     control_.begin_announcing();
-    link_ = TransportLink::join(accelerator_, control, options.timeout_s, options.join_timeout_s, options.flags);
+    link_ = TransportLink::join(accelerator_, *agreement_.transport, control, options.timeout_s, options.join_timeout_s,
+                                options.flags);
   } catch (...) {  // the other ranks wait for this rank in the transport
     control_.abort(current_error().what());
     throw;
@@ -191,7 +192,7 @@ void DeviceBackend::set_stream(void* native) {
 
 void* DeviceBackend::alloc(uint64_t bytes) {
   require("gsel_mem_alloc");
-  return accelerator_->memory->alloc(bytes, link_ ? accelerator_->transport : nullptr);
+  return accelerator_->memory->alloc(bytes, link_ ? agreement_.transport->transport : nullptr);
 }
 
 void DeviceBackend::free(void* memory) {

@@ -48,7 +48,7 @@ void DeviceBackend::check(const gsel_collective& call) {
   if (!link_->supports(call, &why))
     fail(GSEL_ERR_UNSUPPORTED,
          "{}: the transport {} does not make it ({}), and the communicator was made with GSEL_COMM_NOT_THROUGH_HOST",
-         name, accelerator_->transport_name, why);
+         name, agreement_.transport->name, why);
 }
 
 bool DeviceBackend::supports(const gsel_collective& call) const {
@@ -61,7 +61,7 @@ void DeviceBackend::refuse_message_of_host(const gsel_collective& call) const {
   fail(GSEL_ERR_UNSUPPORTED,
        "{}: the transport {} has no tags, no probes and no receive from any rank; name the rank and use tag 0, or join "
        "with the transport \"host\"",
-       collective_name(call.kind), accelerator_->transport_name);
+       collective_name(call.kind), agreement_.transport->name);
 }
 
 void DeviceBackend::warn_of_host(const gsel_collective& call) {
@@ -69,7 +69,7 @@ void DeviceBackend::warn_of_host(const gsel_collective& call) {
   std::string why;
   link_->supports(call, &why);
   log(GSEL_LOG_WARN, "comm", "{} of communicator {} goes through host memory, since {} does not make it: {}",
-      text_of(call), control_.name(), accelerator_->transport_name, why);
+      text_of(call), control_.name(), agreement_.transport->name, why);
 }
 
 // Whether all buffers of a call are in registered memory, which a transport may access in place; all ranks must agree.
@@ -150,7 +150,7 @@ void DeviceBackend::run_together(std::span<const gsel_collective> calls, gsel_st
 }
 
 void DeviceBackend::enqueue_in_order(std::span<const Enqueued> calls, gsel_stream* stream) const {
-  LaunchOrder* const order = stream ? accelerator_->order.get() : nullptr;
+  LaunchOrder* const order = stream && agreement_.transport ? agreement_.transport->order.get() : nullptr;
   if (order) order->begin(stream);
   enqueue(calls);
   if (order) order->end(stream);
@@ -309,7 +309,7 @@ gsel_comm_explanation DeviceBackend::explain(const gsel_collective& call) {
   out.transport_reason = reason_.c_str();
   if (!link_) return out;
   if (supports(call)) {
-    out.transport = accelerator_->transport_name.c_str();
+    out.transport = agreement_.transport->name.c_str();
     out.protocol = "stream";
     out.reason = "the transport enqueues it";
     out.chunk_bytes = 0;

@@ -76,10 +76,11 @@ void refuse_closed(const Accelerator& accelerator, std::span<const int32_t> reac
     accelerator.device->run(&gsel_device_v1::memory_closed, memory, ordinal, &is_closed);
     if (is_closed)
       fail(GSEL_ERR_ARG,
-           "{}: {} is memory of {} that device {} may not access, and a rank of this process works on that device: {} "
-           "reaches buffers where they are; give the device access (cuMemSetAccess), use memory of gsel_mem_alloc, or "
+           "{}: {} is memory of {} that device {} may not access, and a rank of this process works on that device, "
+           "whose transport reaches buffers where they are; give the device access (cuMemSetAccess), use memory of "
+           "gsel_mem_alloc, or "
            "make each rank a process",
-           function, name, accelerator.name, ordinal, accelerator.transport_name);
+           function, name, accelerator.name, ordinal);
   }
 }
 

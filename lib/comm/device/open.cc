@@ -82,9 +82,9 @@ void add_plugin(Accelerator& accelerator, const gsel_plugin_v1& plugin, int32_t 
   const gsel_transport_description can = description_of(table, transport->ctx());
   if (dlpack_type < 0 || dlpack_type >= 64 || (can.dlpack_types >> dlpack_type & 1) == 0)
     fail(GSEL_ERR_UNSUPPORTED, "it takes memory of other devices");
-  accelerator.transport = std::move(transport);
-  accelerator.transport_name = plugin.name;
-  accelerator.can = can;
+  Offered& offered = accelerator.offers.emplace_back(std::move(transport), plugin.name, can);
+  if (dlpack_type != kDlCpu && (can.flags & GSEL_TRANSPORT_LAUNCH_ORDER) == 0)
+    offered.order = std::make_unique<LaunchOrder>(accelerator.device);
 }
 
 // Without an MPI launcher each process is a world of one rank.
@@ -92,10 +92,15 @@ bool needs_launcher(const Candidate& candidate) {
   return candidate.name.starts_with("mpi_");
 }
 
-// Takes the first transport that accepts this device's memory; collects the other transports' refusals.
+bool is_for_shared_devices(const Offered& offered) {
+  return (offered.can.flags & GSEL_TRANSPORT_SHARED_DEVICE) != 0;
+}
+
+// Takes all transports that accept this device's memory, of the host's the first; collects the refusals of others.
 void take_any(Accelerator& accelerator, int32_t dlpack_type) {
   for (const Candidate& candidate : find_plugins(GSEL_PLUGIN_TRANSPORT)) {
-    if (candidate.kind != plugin_kind_name(GSEL_PLUGIN_TRANSPORT) || accelerator.transport) continue;
+    if (candidate.kind != plugin_kind_name(GSEL_PLUGIN_TRANSPORT)) continue;
+    if (dlpack_type == kDlCpu && !accelerator.offers.empty()) continue;
     if (candidate.plugin && moves_host_memory(*candidate.plugin) && dlpack_type != kDlCpu) continue;
     std::string why = candidate.refusal;
     if (candidate.plugin && needs_launcher(candidate))
@@ -109,6 +114,7 @@ void take_any(Accelerator& accelerator, int32_t dlpack_type) {
     if (why.empty()) continue;
     accelerator.others += fmt::format("{}{}: {}", accelerator.others.empty() ? "" : "; ", candidate.name, why);
   }
+  std::ranges::stable_partition(accelerator.offers, std::not_fn(is_for_shared_devices));
 }
 
 std::string_view transport_of(const gsel_comm_options& given, const Config& settings) {
@@ -125,9 +131,9 @@ void require_library(const gsel_transport_description& can) {
 void try_plugin(Accelerator& accelerator, const char* name, int32_t dlpack_type) {
   try {
     add_plugin(accelerator, load_plugin(GSEL_PLUGIN_TRANSPORT, name), dlpack_type);
-    require_library(accelerator.can);
+    require_library(accelerator.offers.back().can);
   } catch (const Error& e) {
-    accelerator.transport.reset();
+    accelerator.offers.clear();
     accelerator.others = fmt::format("{}: {}", name, e.message());
   }
 }
@@ -155,8 +161,6 @@ std::shared_ptr<const Accelerator> open_accelerator(const gsel_comm_options& giv
     take_any(*accelerator, device.dlpack_type);
   else if (transport != "host")
     add_plugin(*accelerator, load_plugin(GSEL_PLUGIN_TRANSPORT, transport), device.dlpack_type);
-  if (accelerator->transport && (accelerator->can.flags & GSEL_TRANSPORT_LAUNCH_ORDER) == 0)
-    accelerator->order = std::make_unique<LaunchOrder>(accelerator->device);
   return accelerator;
 }
 
@@ -183,15 +187,15 @@ std::shared_ptr<const Accelerator> open_between_hosts(const gsel_comm_options& g
     add_plugin(*host, load_plugin(GSEL_PLUGIN_TRANSPORT, transport), device.dlpack_type);
   else if (transport == "auto" && mpi)
     try_plugin(*host, mpi, device.dlpack_type);
-  if (transport == "auto" && !host->transport) take_any(*host, device.dlpack_type);
-  if (host->transport &&
-      (!host->transport->table().post || !host->transport->table().test || !host->transport->table().release))
-    fail(GSEL_ERR_UNSUPPORTED, "{} does not move bytes between hosts", host->transport_name);
-  if (!host->transport)
+  if (transport == "auto" && host->offers.empty()) take_any(*host, device.dlpack_type);
+  if (host->offers.empty())
     fail(GSEL_ERR_UNSUPPORTED,
          "no plugin moves memory of the host between hosts{}{}; the plugin gloo needs no launcher (it is built where "
          "libgloo-dev is), and mpirun brings an MPI",
          host->others.empty() ? "" : ": ", host->others);
+  const Offered& only = host->offers.front();
+  if (const gsel_transport_v2& table = only.transport->table(); !table.post || !table.test || !table.release)
+    fail(GSEL_ERR_UNSUPPORTED, "{} does not move bytes between hosts", only.name);
   return host;
 }
 

@@ -60,21 +60,21 @@ int32_t TransportLink::await_break(void* self, double seconds) {
 
 // ---- a link -------------------------------------------------------------------------------------------------------
 
-TransportLink::TransportLink(std::shared_ptr<const Accelerator> accelerator, Control& control)
-    : accelerator_(std::move(accelerator)), table_(accelerator_->transport->table()), control_(&control) {
+TransportLink::TransportLink(std::shared_ptr<const Accelerator> accelerator, const Offered& offered, Control& control)
+    : accelerator_(std::move(accelerator)), offered_(offered), table_(offered.transport->table()), control_(&control) {
   control_table_ = {sizeof control_table_, 0, this, exchange, announce, look, await_break};
 }
 
-std::shared_ptr<TransportLink> TransportLink::join(std::shared_ptr<const Accelerator> accelerator, Control& control,
-                                                   double timeout_s, double join_timeout_s, uint32_t flags,
-                                                   std::string_view address) {
-  const std::shared_ptr<TransportLink> link(new TransportLink(std::move(accelerator), control));
+std::shared_ptr<TransportLink> TransportLink::join(std::shared_ptr<const Accelerator> accelerator,
+                                                   const Offered& offered, Control& control, double timeout_s,
+                                                   double join_timeout_s, uint32_t flags, std::string_view address) {
+  const std::shared_ptr<TransportLink> link(new TransportLink(std::move(accelerator), offered, control));
   const DeviceContext& device = *link->accelerator_->device;
   const gsel_join join{
       sizeof join,    flags,           control.rank(), control.world_size(),  timeout_s,
       join_timeout_s, &device.table(), device.ctx(),   &link->control_table_, {address.data(), address.size()}};
   gsel_error* err = nullptr;
-  const gsel_status status = link->table_.link_join(link->accelerator_->transport->ctx(), &join, &link->link_, &err);
+  const gsel_status status = link->table_.link_join(link->offered_.transport->ctx(), &join, &link->link_, &err);
   throw_if_failed(status, err);
   return link;
 }
@@ -127,7 +127,7 @@ bool TransportLink::detach() noexcept {
   const bool ended = changed_.wait_for(lock, kAbortPatience, [&] { return !abort_under_way_; });
   if (!ended)
     log(GSEL_LOG_WARN, "comm", "{} did not end the work of a broken communicator on {} in {} s; its memory stays",
-        accelerator_->transport_name, accelerator_->name, kAbortPatience.count());
+        offered_.name, accelerator_->name, kAbortPatience.count());
   if (!ended || aborting_) control_.store(nullptr, std::memory_order_release);
   return ended;
 }

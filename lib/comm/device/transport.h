@@ -31,14 +31,16 @@ class Transport {
 };
 
 struct Accelerator;
+struct Offered;
 
 // One rank's link, and the control as the transport sees it. The destructor leaves the link. An abort may hang in a
 // driver, so it runs on a thread of its own, which shares ownership.
 class TransportLink : public std::enable_shared_from_this<TransportLink> {
  public:
-  // Waits for the other ranks; throws the error of link_join. The control must live until detach().
-  static std::shared_ptr<TransportLink> join(std::shared_ptr<const Accelerator> accelerator, Control& control,
-                                             double timeout_s, double join_timeout_s, uint32_t flags,
+  // offered: of the accelerator. Waits for the other ranks; throws the error of link_join. The control must live until
+  // detach().
+  static std::shared_ptr<TransportLink> join(std::shared_ptr<const Accelerator> accelerator, const Offered& offered,
+                                             Control& control, double timeout_s, double join_timeout_s, uint32_t flags,
                                              std::string_view address = {});
   ~TransportLink();
   TransportLink(const TransportLink&) = delete;
@@ -57,7 +59,7 @@ class TransportLink : public std::enable_shared_from_this<TransportLink> {
   bool detach() noexcept;
 
  private:
-  TransportLink(std::shared_ptr<const Accelerator> accelerator, Control& control);
+  TransportLink(std::shared_ptr<const Accelerator> accelerator, const Offered& offered, Control& control);
   void end_work();
   Control& control() const;  // GSEL_ERR_STATE after detach()
   static gsel_status exchange(void* self, const void* mine, void* all, uint64_t bytes, gsel_error** err);
@@ -66,6 +68,7 @@ class TransportLink : public std::enable_shared_from_this<TransportLink> {
   static int32_t await_break(void* self, double seconds);
 
   const std::shared_ptr<const Accelerator> accelerator_;
+  const Offered& offered_;
   const gsel_transport_v2& table_;
   gsel_control_v1 control_table_{};
   std::atomic<Control*> control_;

@@ -20,7 +20,8 @@ HostTransport::HostTransport(std::shared_ptr<const Accelerator> transport, Contr
                              double join_timeout_s, std::string_view address)
     : transport_(std::move(transport)),
       control_(control),
-      link_(TransportLink::join(transport_, control, timeout_s, join_timeout_s, 0, address)) {}
+      link_(TransportLink::join(transport_, transport_->offers.front(), control, timeout_s, join_timeout_s, 0,
+                                address)) {}
 
 HostTransport::~HostTransport() {
   if (control_.is_broken()) link_->abort();

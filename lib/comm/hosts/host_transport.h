@@ -32,8 +32,8 @@ class HostTransport {
   HostTransport(const HostTransport&) = delete;
   HostTransport& operator=(const HostTransport&) = delete;
 
-  const char* name() const { return transport_->transport_name.c_str(); }
-  bool is_prompt() const { return (transport_->can.flags & GSEL_TRANSPORT_PROMPT) != 0; }
+  const char* name() const { return transport_->offers.front().name.c_str(); }
+  bool is_prompt() const { return (transport_->offers.front().can.flags & GSEL_TRANSPORT_PROMPT) != 0; }
   std::string note() const { return link_->note(); }
   void throw_break_reason() const { control_.throw_break_reason(); }
   // Sets a function that is called repeatedly during a long wait for bytes.

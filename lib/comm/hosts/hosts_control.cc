@@ -150,7 +150,7 @@ void HostsControl::close_recovery_listener() {
 
 // Joins the transport that all ranks have, or none.
 void HostsControl::join_transport() {
-  const std::string own = facts_->between_hosts ? facts_->between_hosts->transport_name : std::string();
+  const std::string own = facts_->between_hosts ? facts_->between_hosts->offers.front().name : std::string();
   const bool all_have_it = agree_on(own, "transport", join_timeout_s_) && !own.empty();
   if (all_have_it || compare_transports())
     backend_.take(std::make_unique<HostTransport>(facts_->between_hosts, *this, timeout_s_, join_timeout_s_,
@@ -177,7 +177,7 @@ bool HostsControl::compare_transports() {
     bool needs;
   } own{};
   own.needs = !facts_->on_devices;
-  if (facts_->between_hosts) facts_->between_hosts->transport_name.copy(own.name, sizeof own.name - 1);
+  if (facts_->between_hosts) facts_->between_hosts->offers.front().name.copy(own.name, sizeof own.name - 1);
   facts_->why_none.copy(own.why, sizeof own.why - 1);
   std::vector<Has> all(roster_.ranks());
   exchange(&own, all.data(), sizeof own, "transport", join_timeout_s_);

@@ -207,10 +207,12 @@ EXPORT int cuMemUnmap(Pointer at, size_t bytes) {
 // Nobody has access before it is given, the owner neither.
 EXPORT int cuMemSetAccess(Pointer at, size_t bytes, const AccessRight* rights, size_t n) {
   return call([&](Machine& machine) {
-    for (size_t i = 0; i < n; ++i)
-      if (!is_device(rights[i].location) ||
-          !machine.set_access(at, bytes, rights[i].location.id, rights[i].flags == kReadWrite))
-        return kInvalidValue;
+    for (size_t i = 0; i < n; ++i) {
+      const Allocation* a = machine.find(at);
+      if (!is_device(rights[i].location)) return kInvalidValue;
+      if (a && !machine.has_peers() && device_of(a->context) != rights[i].location.id) return kInvalidDevice;
+      if (!machine.set_access(at, bytes, rights[i].location.id, rights[i].flags == kReadWrite)) return kInvalidValue;
+    }
     return kOk;
   });
 }

@@ -18,7 +18,8 @@
 namespace fake_cuda {
 namespace {
 
-constexpr uint64_t kArena = uint64_t{4} << 30, kSpace = kArena + (uint64_t{4} << 30);  // reservations behind the arena
+constexpr uint64_t kArena = uint64_t{4} << 30,
+                   kSpace = kArena + (uint64_t{512} << 30);  // reservations behind the arena
 constexpr uint64_t kAlignment = 512, kGuard = 4096, kPage = uint64_t{2} << 20;
 
 constexpr char kFileName[] = "fake_cuda_memory_of_";

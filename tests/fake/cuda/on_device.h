@@ -153,6 +153,11 @@ static gsel_status mirrored_backward(const gsel_call* call, void* user) {
   return run_mirrored(((host_kernel*)user)->backward, call, ((host_kernel*)user)->user_data, OF_INPUTS | OF_PARAMS);
 }
 
+/* Ranks share device 0, which NCCL refuses. */
+static int is_on_one_card(void) {
+  return getenv("GSEL_TEST_ONE_CARD") != NULL;
+}
+
 /* ---- in place of the library's functions in this program ---- */
 
 gsel_status gsel_model_add_layer(gsel_model* model, const gsel_layer_options* given, int32_t* out_id,
@@ -256,15 +261,15 @@ gsel_status gsel_comm_init(const gsel_comm_options* given, gsel_comm** out, gsel
   own_world = given->world_size;
   if (!on_transport) return init(given, out, err);
   load_doubles("fake_libnccl.so");
-  const int card = on_card < 0 ? (int)given->rank : on_card;
+  const int shares = is_on_one_card() || (cuda.n_devices > 0 && given->world_size > cuda.n_devices);
+  const int card = shares ? 0 : on_card < 0 ? (int)given->rank : on_card;
   own_gpu = open_gpu(card);
   char accelerator[32];
   snprintf(accelerator, sizeof accelerator, "cuda:%d", device_of_rank(card));
-  const int shares = cuda.n_devices > 0 && given->world_size > cuda.n_devices; /* which NCCL refuses */
   gsel_comm_options options = *given;
   options.accelerator = gsel_str_from(accelerator);
   options.flags |= on_flags;
-  options.transport = gsel_str_from(shares ? "host" : on_transport);
+  options.transport = gsel_str_from(shares && !strcmp(on_transport, "nccl") ? "cuda_ipc" : on_transport);
   return init(&options, out, err);
 }
 

@@ -134,6 +134,10 @@ static void through_host_memory(void** state) {
   (void)state;
   loses_devices_over("host", ZERO("3", ALL_SHARDED), NULL);
 }
+static void through_memory_that_ranks_share(void** state) {
+  (void)state;
+  loses_devices_over("cuda_ipc", ZERO("3", ALL_SHARDED), NULL);
+}
 static void on_axes_that_divide_layers(void** state) {
   small_transformer* m = (small_transformer*)calloc(1, sizeof *m); /* large */
   (void)state;
@@ -256,6 +260,7 @@ int main(void) {
       cmocka_unit_test(in_a_pipeline),
       cmocka_unit_test(on_the_data_axis),
       cmocka_unit_test(through_host_memory),
+      cmocka_unit_test(through_memory_that_ranks_share),
       cmocka_unit_test(on_axes_that_divide_layers),
       cmocka_unit_test(a_device_of_another_process_is_named),
       cmocka_unit_test(ranks_that_are_told_one_exclusive_device_are_told_so),

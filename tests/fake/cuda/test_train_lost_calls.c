@@ -120,20 +120,20 @@ static void at_calls(const char* transport, int request, int how, int stride) {
 }
 
 static void at_calls_of_all(int how, int stride_of_step, int stride) {
-  static const char* const transports[] = {"nccl", "host"};
-  for (int i = 0; i < 2; ++i)
+  static const char* const transports[] = {"nccl", "host", "cuda_ipc"};
+  for (int i = 0; i < 3; ++i)
     for (int request = STEP; request < N_REQUESTS; ++request)
       at_calls(transports[i], request, how,
                request == STEP   ? stride_of_step
-               : request == READ ? (stride + 8) / 9
+               : request == READ ? (stride + 6) / 7
                                  : stride);
 }
 
 static void a_device_is_lost_at_any_call(void** state) {
-  (void)state, at_calls_of_all(GONE, 7, 4);
+  (void)state, at_calls_of_all(GONE, 11, 6);
 }
 static void a_rank_is_killed_at_any_call(void** state) {
-  (void)state, at_calls_of_all(KILLED, 19, 9);
+  (void)state, at_calls_of_all(KILLED, 29, 14);
 }
 
 int main(void) {

@@ -1,0 +1,98 @@
+// plugins/transport/cuda_ipc/calls.cc: the calls of the table; see link.h.
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+
+#include "link.h"
+
+namespace gsel_ipc {
+namespace {
+
+using namespace gsel_between;
+
+constexpr uint64_t kBytes[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1};  // by gsel_dtype
+
+int32_t supports(gsel_link*, const gsel_collective* call, char* reason, size_t capacity) {
+  const auto no = [&](const char* why) {
+    if (reason && capacity > 0) snprintf(reason, capacity, "%s", why);
+    return 0;
+  };
+  if (call->kind == GSEL_COLLECTIVE_PROBE || call->kind == GSEL_COLLECTIVE_IPROBE) return no("it has no probe");
+  if (call->kind > GSEL_COLLECTIVE_IPROBE) return no("it does not know this call");
+  const bool both = call->kind == GSEL_COLLECTIVE_SENDRECV;
+  const bool is_plain = both || call->kind == GSEL_COLLECTIVE_SEND || call->kind == GSEL_COLLECTIVE_RECV;
+  if (is_plain && (call->tag != 0 || call->recv_tag != 0)) return no("its messages have no tags");
+  if (is_plain && (call->root < 0 || (both && call->source < 0))) return no("it receives from a named rank only");
+  if (call->dtype < 0 || call->dtype >= static_cast<int32_t>(std::size(kBytes)))
+    return no("it does not know this type");
+  if (call->op < 0 || call->op > GSEL_BXOR) return no("it has no such operation");
+  return 1;
+}
+
+// Calls of one link on one stream, in the order given.
+struct Batch {
+  gsel_link* link;
+  gsel_stream* stream;
+  std::vector<const gsel_collective*> calls;
+};
+
+std::vector<Batch> sorted(std::span<const gsel_enqueued> calls) {
+  std::vector<Batch> batches;
+  for (const gsel_enqueued& c : calls) {
+    auto of = std::ranges::find_if(batches, [&](const Batch& b) { return b.link == c.link && b.stream == c.stream; });
+    if (of == batches.end()) of = batches.insert(of, {c.link, c.stream, {}});
+    of->calls.push_back(c.call);
+  }
+  return batches;
+}
+
+// All calls of a link share its slots and boxes, so they run in the order enqueued, also on several streams.
+void make(const Batch& batch, double timeout_s) {
+  gsel_link& link = *batch.link;
+  const std::lock_guard lock(link.inside);
+  if (link.aborting) fail(GSEL_ERR_ABORTED, "cuda_ipc: the communicator was ended");
+  const Current current(link.device, link.device_ctx);
+  if (link.has_call && link.latest != batch.stream)
+    must([&](gsel_error** err) {
+      return link.device->stream_wait_event(link.device_ctx, batch.stream, link.last, err);
+    });
+  const Enqueue on(link, batch.stream, timeout_s);
+  std::vector<Part> parts;
+  for (const gsel_collective* call : batch.calls)
+    is_message(call->kind) ? add_parts(link, *call, parts) : collective(on, *call);
+  messages(on, parts);
+  must([&](gsel_error** err) { return link.device->event_record(link.device_ctx, link.last, batch.stream, err); });
+  link.latest = batch.stream;
+  link.has_call = true;
+}
+
+gsel_status enqueue(const gsel_enqueued* calls, uint64_t n, double timeout_s, gsel_error** err) {
+  if (n == 0) return GSEL_OK;
+  try {
+    for (const Batch& batch : sorted({calls, n})) make(batch, timeout_s);
+    return GSEL_OK;
+  } catch (...) {
+    return failed(calls[0].link->host, err);
+  }
+}
+
+}  // namespace
+
+uint64_t bytes_of(gsel_dtype dtype, uint64_t elems) {
+  return kBytes[dtype] * elems;
+}
+
+uint64_t first_of(const uint64_t* counts, const uint64_t* offsets, int32_t rank) {
+  if (offsets) return offsets[rank];
+  uint64_t sum = 0;
+  for (int32_t q = 0; q < rank; ++q) sum += counts[q];
+  return sum;
+}
+
+void add_calls(gsel_transport_v2& table) {
+  table.supports = supports;
+  table.enqueue = enqueue;
+  table.link_error = [](gsel_link*, gsel_error**) -> gsel_status { return GSEL_OK; };  // the control knows
+}
+
+}  // namespace gsel_ipc
