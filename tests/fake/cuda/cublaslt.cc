@@ -15,7 +15,7 @@ using namespace fake_cuda;
 
 namespace {
 
-enum Status { kSuccess = 0, kNotInitialized = 1, kWrong = 7, kNotSupported = 15 };
+enum Status { kSuccess = 0, kNotInitialized = 1, kWrong = 7, kStatusNotSupported = 15 };
 
 struct Handle {
   uintptr_t context;
@@ -121,7 +121,7 @@ EXPORT int cublasLtCreate(void** handle) {
 }
 
 EXPORT int cublasLtMatmulDescCreate(void** operation, int compute, int scale) {
-  if (compute != CUBLASLT_COMPUTE_F32 || scale != CUBLASLT_F32) return kNotSupported;
+  if (compute != CUBLASLT_COMPUTE_F32 || scale != CUBLASLT_F32) return kStatusNotSupported;
   *operation = new Description;
   return kSuccess;
 }
@@ -142,7 +142,7 @@ EXPORT int cublasLtMatmulDescSetAttribute(void* operation, int attribute, const 
       return kSuccess;
     case CUBLASLT_EPILOGUE:
       memcpy(&op.epilogue, from, bytes);
-      return op.epilogue == 1 || op.epilogue == CUBLASLT_EPILOGUE_OF_BIAS ? kSuccess : kNotSupported;
+      return op.epilogue == 1 || op.epilogue == CUBLASLT_EPILOGUE_OF_BIAS ? kSuccess : kStatusNotSupported;
     case CUBLASLT_BIAS_POINTER:
       memcpy(&op.bias, from, bytes);
       return kSuccess;
@@ -184,7 +184,7 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(void* handle, void* operation, void* a
   Problem problem{};
   *n_found = 0;
   if (!handle || most < 1 || !fits(op, la, lb, ld, &problem) || memcmp(c, d, sizeof ld) != 0) return kWrong;
-  if (number_in("GSEL_FAKE_CUBLASLT_FINDS", 1) == 0) return kNotSupported;
+  if (number_in("GSEL_FAKE_CUBLASLT_FINDS", 1) == 0) return kStatusNotSupported;
   const Found algo{hash_of(op, la, lb, ld), packed(static_cast<Preference*>(preference)->aligned)};
   *found = {};
   memcpy(found->algo.data, &algo, sizeof algo);
