@@ -57,6 +57,8 @@ class DeviceBackend final : public Backend {
   // communicator is ended: kernels behind that work see that its results are undefined.
   void mark_end_at(double* word);
   void forget_word(double* word) noexcept;
+  // Why calls of the library's own streams are not captured; empty: they are.
+  std::string why_not_captured() const;
   // Bounds waits for the stream before a call goes through host memory. nullptr: they have the call's timeout, which
   // breaks the communicator. From the thread that makes calls.
   void observe_waits(WaitObserver* observer) noexcept { observer_ = observer; }

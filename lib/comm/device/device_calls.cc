@@ -156,6 +156,16 @@ void DeviceBackend::enqueue_in_order(std::span<const Enqueued> calls, gsel_strea
   if (order) order->end(stream);
 }
 
+std::string DeviceBackend::why_not_captured() const {
+  if (!link_) return "calls go through host memory: " + reason_;
+  if ((agreement_.transport->can.flags & GSEL_TRANSPORT_CAPTURE) == 0)
+    return fmt::format("calls of the transport {} are not captured", agreement_.transport->name);
+  if (agreement_.transport->order)
+    return fmt::format("calls of several communicators are ordered by events, since {} does not: {}",
+                       agreement_.transport->name, reason_);
+  return "";
+}
+
 void DeviceBackend::group(std::span<const gsel_collective> calls) {
   for (const gsel_collective& call : calls) run(call, nullptr);
 }

@@ -231,7 +231,8 @@ Program Compiler::compile_for(const Model& model, const Model& first, int32_t ra
   for (const gsel_instr& instr : program.setup) check_instr(program, instr);
   for (const gsel_instr& instr : program.step) check_instr(program, instr);
   insert_tied_reductions(program);
-  if (config_.train.graph != "off" && mesh_.world_size() == 1) take_inputs_first(program);
+  if (config_.train.graph == "on" || (config_.train.graph == "auto" && mesh_.world_size() == 1))
+    take_inputs_first(program);
   return program;
 }
 

@@ -17,6 +17,12 @@ gsel_comm_count difference(gsel_comm_count a, gsel_comm_count b) {
   return a;
 }
 
+CallCounts::ByInstr difference(CallCounts::ByInstr a, const CallCounts::ByInstr& b) {
+  for (gsel_axis axis = 0; axis < kAxes; ++axis)
+    for (size_t kind = 0; kind < kInstrKinds; ++kind) a[axis][kind] = difference(a[axis][kind], b[axis][kind]);
+  return a;
+}
+
 // Messages use the world's communicator and count under the pipeline.
 gsel_comm_count CallCounts::counted(gsel_axis axis, gsel_collective_kind kind) {
   const bool is_message = kind == GSEL_COLLECTIVE_SEND || kind == GSEL_COLLECTIVE_RECV;
@@ -38,6 +44,11 @@ void CallCounts::set_poster(gsel_axis axis, gsel_collective_kind kind, gsel_inst
 
 void CallCounts::add(gsel_axis axis, gsel_instr_kind poster, gsel_comm_count more) {
   add_to(now_[axis][poster], more);
+}
+
+void CallCounts::add(const ByInstr& more) {
+  for (gsel_axis axis = 0; axis < kAxes; ++axis)
+    for (size_t kind = 0; kind < kInstrKinds; ++kind) add_to(now_[axis][kind], more[axis][kind]);
 }
 
 void CallCounts::begin() {

@@ -27,6 +27,7 @@ class CallCounts {
   // Adds calls counted elsewhere.
   void add(gsel_axis axis, gsel_instr_kind poster, gsel_comm_count more);
 
+  void add(const ByInstr& more);
   // Begins a run: ignores calls made before it.
   void begin();
   // The counts of the run, once no call is under way. Kind 0: calls that no instruction posted.
@@ -50,5 +51,6 @@ class CallCounts {
 };
 
 gsel_comm_count difference(gsel_comm_count a, gsel_comm_count b);
+CallCounts::ByInstr difference(CallCounts::ByInstr a, const CallCounts::ByInstr& b);
 
 }  // namespace gsel::execute

@@ -365,7 +365,9 @@ void Executor::throw_with_silence(const Error& error) const {
 }
 
 void Executor::handle(const Error& error) {
-  if (!s_.graphs->is_recording()) break_off(error);
+  const gsel_status code = error.code();
+  const bool is_of_another_rank = code == GSEL_ERR_ABORTED || code == GSEL_ERR_PEER || code == GSEL_ERR_TIMEOUT;
+  if (is_of_another_rank || !s_.graphs->is_recording()) break_off(error);
   std::optional<Error> refusal;
   try {
     refusal = s_.graphs->give_up(s_, error.message());
@@ -467,6 +469,7 @@ void meet_sharing_axis(State& s) {
 void Executor::run_setup() {
   s_.comms.connect();
   s_.watch->attach(s_.comms);
+  s_.graphs->refuse_calls(s_, s_.comms);
   s_.watch->begin_run("the setup", s_.program().setup.size());
   try {
     meet_sharing_axis(s_);

@@ -25,6 +25,8 @@ class StepGraphs {
  public:
   // GSEL_ERR_UNSUPPORTED: train.graph is "on" and this program or device has none.
   StepGraphs(const Fixed& fixed, const HeldMemory& memory, const Program& program, int32_t world_size);
+  // Once the communicators are there. GSEL_ERR_UNSUPPORTED: their calls cannot be part of a graph.
+  void refuse_calls(const Fixed& fixed, AxisComms& comms) const;
 
   // Between two instructions. True: a graph was launched, so that the run is at another position.
   bool pass(State& s);
@@ -33,7 +35,8 @@ class StepGraphs {
   // Returns true if this call has done the instruction: at the end of a step, the device's part while it is recorded,
   // and the host's part after a launch.
   bool takes(State& s, const gsel_instr& instr);
-  bool are_wanted() const { return is_wanted_; }
+  // Whether graphs have the loss and the norm of a step.
+  bool have_numbers() const { return is_wanted_ && n_ranks_ == 1; }
   bool is_after_launch() const { return launched_ != nullptr; }
   // Value of gsel_call.device_rng_key.
   const uint64_t* device_rng_key(int32_t layer) const {
@@ -61,6 +64,8 @@ class StepGraphs {
     std::vector<PendingCheck> pending_checks;
     std::vector<bool> weight_begun, used;
     ParamStorage::Windows windows;
+    size_t n_async = 0;
+    std::array<int64_t, kAxes> last_async{};
   };
   static Mark mark_of(const State& s);
   static void go_to(State& s, const Mark& mark);
@@ -75,7 +80,12 @@ class StepGraphs {
     double loss_scale = 1;
     Mark after;
     std::vector<std::vector<std::pair<size_t, size_t>>> squares;  // of each NORM and OVERFLOW, see Squares
+    CallCounts::ByInstr calls{};                                  // that a launch makes
   };
+  // How a segment runs. Ranks take the least that one of them can do.
+  enum class Way : int32_t { plain, recorded, launched };
+  Way way_of(const State& s, Segment& segment) const;
+  Way agreed(State& s, Way way) const;
   void find_segments(const Program& program, bool with_tail);
   void make_memory(const Model& model, const Program& program, const HeldMemory& memory);
   void record_scale(State& s);
@@ -88,6 +98,7 @@ class StepGraphs {
   void turn_off(const std::string& why);
 
   const std::shared_ptr<DeviceContext> device_;
+  const int32_t n_ranks_;
   bool is_wanted_, is_required_;
   std::string reason_;
   std::vector<Segment> segments_;

@@ -245,7 +245,7 @@ State::State(const Model& m, const Program& program, const Config& c, const Opti
       Progress(c),
       lent(*this),
       graphs(std::make_unique<StepGraphs>(*this, *this, program, comm.world_size())),
-      step_numbers(std::make_unique<StepNumbers>(*this, *this, program, graphs->are_wanted())) {
+      step_numbers(std::make_unique<StepNumbers>(*this, *this, program, graphs->have_numbers())) {
   arena = CountedMemory(device, ledger, MemoryPart::windows, training.plan.bytes());
   staging = CountedMemory(device, ledger, MemoryPart::staging, staging_bytes(program, o));
   for (size_t b = 0; b < program.buckets.size(); ++b)

@@ -41,11 +41,11 @@ bool is_norm(const gsel_instr& instr) {
 
 }  // namespace
 
-StepNumbers::StepNumbers(const Fixed& fixed, const HeldMemory& memory, const Program& program, bool wants_graphs)
+StepNumbers::StepNumbers(const Fixed& fixed, const HeldMemory& memory, const Program& program, bool graphs_have_them)
     : device_(fixed.device),
       program_(program),
       end_word_(fixed.watch->end_word()),
-      is_on_(!wants_graphs && is_possible(fixed, program)) {
+      is_on_(!graphs_have_them && is_possible(fixed, program)) {
   for (const gsel_instr& instr : program.step)
     if (task_of(instr.kind) == InstrTask::check) checks_.push_back(instr);
   groups_.resize(checks_.size());

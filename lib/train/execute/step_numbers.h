@@ -16,8 +16,8 @@ namespace gsel::execute {
 
 class StepNumbers {
  public:
-  // wants_graphs: steps are recorded as graphs, which compute their own (graph_numbers.cc).
-  StepNumbers(const Fixed& fixed, const HeldMemory& memory, const Program& program, bool wants_graphs);
+  // graphs_have_them: steps are recorded as graphs, which compute their own (graph_numbers.cc).
+  StepNumbers(const Fixed& fixed, const HeldMemory& memory, const Program& program, bool graphs_have_them);
 
   // A collective before the first step: numbers stay on the device on all ranks or on none.
   void agree(const Fixed& fixed, Communicator& comm);

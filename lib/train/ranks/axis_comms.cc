@@ -133,6 +133,14 @@ void AxisComms::forget_word(double* word) noexcept {
   visit_devices([&](DeviceBackend& device) { device.forget_word(word); });
 }
 
+std::string AxisComms::why_not_captured() {
+  std::string why;
+  visit_devices([&](DeviceBackend& device) {
+    if (why.empty()) why = device.why_not_captured();
+  });
+  return why;
+}
+
 void AxisComms::observe_waits(WaitObserver* observer) noexcept {
   visit_devices([&](DeviceBackend& device) { device.observe_waits(observer); });
 }

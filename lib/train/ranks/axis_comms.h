@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -40,6 +41,8 @@ class AxisComms {
   // See DeviceBackend::mark_end_at.
   void mark_end_at(double* word);
   void forget_word(double* word) noexcept;
+  // Why the calls of these communicators cannot be part of a graph; empty: they can.
+  std::string why_not_captured();
   // See DeviceBackend::observe_waits.
   void observe_waits(WaitObserver* observer) noexcept;
   // Error of the world, for a rank that saw the failure in a group; none if only the group is broken.

@@ -46,13 +46,28 @@ std::vector<Batch> sorted(std::span<const gsel_enqueued> calls) {
   return batches;
 }
 
-// All calls of a link share its slots and boxes, so they run in the order enqueued, also on several streams.
+// The number of the capture that takes a stream's work; 0: none.
+unsigned long long capture_of(const gsel_link& link, gsel_stream* stream) {
+  constexpr int kActive = 1;
+  int status = 0;
+  unsigned long long number = 0;
+  if (!link.driver->capture_info) return 0;
+  const Stream native = link.device->stream_native(link.device_ctx, stream);
+  if (link.driver->capture_info(native, &status, &number, nullptr, nullptr, nullptr) != kSuccess) return 0;
+  return status == kActive ? number : 0;
+}
+
+// All calls of a link share its slots and boxes, so they run in the order enqueued, also on several streams. A captured
+// call comes behind earlier ones of its capture; behind others it comes if its stream does.
 void make(const Batch& batch, double timeout_s) {
   gsel_link& link = *batch.link;
   const std::lock_guard lock(link.inside);
   if (link.aborting) fail(GSEL_ERR_ABORTED, "cuda_ipc: the communicator was ended");
   const Current current(link.device, link.device_ctx);
-  if (link.has_call && link.latest != batch.stream)
+  const unsigned long long capture = capture_of(link, batch.stream);
+  if (capture != 0 && !link.by_streams)
+    fail(GSEL_ERR_UNSUPPORTED, "cuda_ipc: a call that is captured does not wait on the host, and here " + link.note);
+  if (link.has_call && link.latest != batch.stream && link.latest_capture == capture)
     must([&](gsel_error** err) {
       return link.device->stream_wait_event(link.device_ctx, batch.stream, link.last, err);
     });
@@ -63,6 +78,7 @@ void make(const Batch& batch, double timeout_s) {
   messages(on, parts);
   must([&](gsel_error** err) { return link.device->event_record(link.device_ctx, link.last, batch.stream, err); });
   link.latest = batch.stream;
+  link.latest_capture = capture;
   link.has_call = true;
 }
 

@@ -55,9 +55,10 @@ struct Access {
   X(unregister_host, "cuMemHostUnregister", (void*))                                           \
   X(address_of_host, "cuMemHostGetDevicePointer", (Pointer*, void*, unsigned))
 // Without these, the host does what streams would do.
-#define GSEL_IPC_STREAM_FUNCTIONS(X)                                          \
-  X(wait_value, "cuStreamWaitValue32", (Stream, Pointer, uint32_t, unsigned)) \
-  X(write_value, "cuStreamWriteValue32", (Stream, Pointer, uint32_t, unsigned))
+#define GSEL_IPC_STREAM_FUNCTIONS(X)                                            \
+  X(wait_value, "cuStreamWaitValue32", (Stream, Pointer, uint32_t, unsigned))   \
+  X(write_value, "cuStreamWriteValue32", (Stream, Pointer, uint32_t, unsigned)) \
+  X(capture_info, "cuStreamGetCaptureInfo", (Stream, int*, unsigned long long*, void**, const void***, size_t*))
 
 struct Driver {
 #define GSEL_IPC_MEMBER(name, symbol, parameters) int(*name) parameters = nullptr;

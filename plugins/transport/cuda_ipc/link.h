@@ -41,6 +41,7 @@ struct gsel_link {
   std::vector<int> box_to{}, box_from{};  // of the next part of a message, by rank
   gsel_event* last = nullptr;             // after the latest call
   gsel_stream* latest = nullptr;          // its stream
+  unsigned long long latest_capture = 0;  // in which it was recorded; 0: it was not
   bool has_call = false;
   gsel_event* spare = nullptr;  // of waits of the host
 

@@ -40,8 +40,8 @@ gsel_status describe(void* ctx, gsel_transport_description* out, gsel_error** er
     const uint32_t size = out->struct_size;
     *out = {};
     out->struct_size = size;
-    out->flags =
-        GSEL_TRANSPORT_BITWISE | GSEL_TRANSPORT_ONE_ORDER | GSEL_TRANSPORT_LAUNCH_ORDER | GSEL_TRANSPORT_SHARED_DEVICE;
+    out->flags = GSEL_TRANSPORT_BITWISE | GSEL_TRANSPORT_ONE_ORDER | GSEL_TRANSPORT_LAUNCH_ORDER |
+                 GSEL_TRANSPORT_SHARED_DEVICE | GSEL_TRANSPORT_CAPTURE;
     out->dlpack_types = uint64_t{1} << kDlCuda;
     out->version = kVersion;
     return GSEL_OK;

@@ -159,6 +159,8 @@ struct AccessRight {
   X(cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, (Any, int))                                         \
   X(cuStreamEndCapture, 10000, cuStreamEndCapture, (Any, Any*))                                               \
   X(cuStreamIsCapturing, 10000, cuStreamIsCapturing, (Any, int*))                                             \
+  X(cuStreamGetCaptureInfo, 11030, cuStreamGetCaptureInfo_v2,                                                 \
+    (Any, int*, unsigned long long*, Any*, const Any**, size_t*))                                             \
   X(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode, (int*))                      \
   X(cuGraphDestroy, 10000, cuGraphDestroy, (Any))                                                             \
   X(cuGraphInstantiateWithFlags, 11040, cuGraphInstantiateWithFlags, (Any*, Any, unsigned long long))         \

@@ -241,6 +241,15 @@ EXPORT int cuStreamIsCapturing(Any handle, int* status) {
   });
 }
 
+// Of a capture, its state and number alone.
+EXPORT int cuStreamGetCaptureInfo_v2(Any handle, int* status, unsigned long long* number, Any*, const Any**, size_t*) {
+  return on_stream(handle, [&](Machine&, Stream& stream) {
+    *status = !stream.capture ? 0 : captures()[stream.capture].is_invalid ? 2 : 1;
+    if (stream.capture && number) *number = static_cast<unsigned long long>(stream.capture);
+    return kOk;
+  });
+}
+
 EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
   std::swap(thread_state().capture_mode, *mode);
   return kOk;

@@ -216,7 +216,8 @@ typedef struct outcome {
   double evaluated[STEPS];
   uint64_t keys[STEPS];
   float params[STEPS][N_PARAMS][WIDTH], gradients[STEPS][N_PARAMS][WIDTH];
-  int calls;           /* of layers, in steps */
+  gsel_comm_count comm[STEPS][GSEL_INSTR_OVERFLOW + 1]; /* so far, on the data axis, by kind */
+  int calls;                                            /* of layers, in steps */
   int launches;        /* of graphs: as the double counts them, on a card as the report does */
   int alive;           /* graphs that are left, on the double */
   int allocations;     /* from the fourth step on, on the double */
@@ -228,6 +229,7 @@ typedef struct training {
   const char *config, *graph, *device; /* NULL: cuda:0 */
   int evaluates, reads, sets_rate, pulls;
   const gsel_optimizer_options* optimizer;
+  gsel_comm* comm; /* NULL: none, and one rank */
 } training;
 
 static gsel_trainer* open_trainer(const training* t, gsel_model** model, gsel_status* status, gsel_error** err) {
@@ -236,15 +238,15 @@ static gsel_trainer* open_trainer(const training* t, gsel_model** model, gsel_st
   gsel_trainer* trainer = NULL;
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
   open_kernels();
-  snprintf(text, sizeof text, "%sdevice = \"%s\"\ngraph = \"%s\"\n", t->config, t->device ? t->device : "cuda:0",
-           t->graph);
+  snprintf(text, sizeof text, "%s%s%s%sgraph = \"%s\"\n", t->config, t->comm ? "" : "device = \"",
+           t->comm ? "" : t->device ? t->device : "cuda:0", t->comm ? "" : "\"\n", t->graph);
   *status = gsel_config_parse(gsel_str_from(text), gsel_str_from("graph.toml"), &config, err);
   if (!*status) *status = gsel_model_create(model, err);
   if (!*status) *status = describe(*model, err);
   options.config = config;
   options.data = fill;
   options.optimizer = t->optimizer;
-  if (!*status) *status = gsel_trainer_create(NULL, *model, &options, &trainer, err);
+  if (!*status) *status = gsel_trainer_create(t->comm, *model, &options, &trainer, err);
   gsel_config_free(config);
   return trainer;
 }
@@ -289,6 +291,10 @@ static gsel_status run_step(const training* t, gsel_trainer* trainer, int i, out
   copy(&card, &out->keys[i], key_log, 8);
   finish(&card);
   out->launches += is_on_card() && !status ? reported_launches(trainer) : counted("fake_cuda_graph_launches") - before;
+  for (int k = 1; k <= GSEL_INSTR_OVERFLOW && t->comm && !status; ++k) {
+    out->comm[i][k] = (gsel_comm_count)GSEL_COMM_COUNT_INIT;
+    status = gsel_trainer_counts(trainer, k, GSEL_AXIS_DATA, &out->comm[i][k], err);
+  }
   gsel_step_report evaluated = GSEL_STEP_REPORT_INIT;
   if (!status && t->evaluates) status = gsel_trainer_evaluate(trainer, 1000 + i, NULL, NULL, &evaluated, err);
   out->evaluated[i] = evaluated.loss_sum;
