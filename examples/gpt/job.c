@@ -46,6 +46,7 @@ static gsel_status join(struct rank* r) {
     const int device = r->job->on_one_device ? 0 : (int)r->rank;
     snprintf(accelerator, sizeof accelerator, "%s:%d", r->job->accelerator, device);
     joining.accelerator = gsel_str_from(accelerator);
+    if (r->job->on_one_device) joining.transport = gsel_str_from("cuda_ipc"); /* of itself not taken for threads */
   }
   if (r->job->world && r->job->ranks > 1) return gsel_comm_dup(r->job->world, &r->comm, &r->err);
   return gsel_comm_init(&joining, &r->comm, &r->err);

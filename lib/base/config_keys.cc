@@ -343,8 +343,8 @@ constexpr ConfigKey kTrainKeys[] = {
      "moved: lends each callback copies at new places and poisons them afterwards, to find kernels that keep pointers",
      [](Config& c, const Scalar& v) { c.train.lending = v.text; }},
     {"train.graph", KeyType::word, "off", kAny, graphs,
-     "whether the steps of one rank on a device are recorded and launched as graphs; callbacks are then called in a "
-     "few steps only; auto: where possible; on: an error where not",
+     "whether steps on a device are recorded and launched as graphs; callbacks are then called in a few steps only; "
+     "auto: where possible, on one rank; on: an error where not",
      [](Config& c, const Scalar& v) { c.train.graph = v.text; }},
     {"train.check", KeyType::word, "none", kAny, checks,
      "kernels: runs every layer's callbacks against their contract when the trainer is made, as gsel_model_check does",

@@ -57,6 +57,7 @@ struct OpenTransports {
 struct Agreement {
   const Offered* transport = nullptr;  // of this rank's accelerator; nullptr: through host memory
   std::string reason;                  // why this transport, and why no other
+  bool is_named = false;               // by a rank
   std::vector<int32_t> reached_by;     // devices of other ranks of this process, which access buffers in place
 };
 

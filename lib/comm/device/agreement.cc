@@ -67,9 +67,16 @@ Error about(const Control& control, size_t rank, gsel_status code, const std::st
   return Error(code, text).about_rank(control.shown(static_cast<int32_t>(rank)));
 }
 
-bool share_a_device(std::span<const Choice> all) {
-  return all.size() > 1 &&
-         std::ranges::all_of(all, [&](const Choice& c) { return std::strcmp(c.uuid, all[0].uuid) == 0; });
+// Whether several processes of one host have one device. Ranks of one process would share its default stream and the
+// queues of its hardware, in which a stream that waits holds up others.
+bool share_a_device(const Control& control, std::span<const Choice> all) {
+  if (all.size() == 1 || control.is_over_hosts() || !all[0].uuid[0]) return false;
+  for (size_t q = 1; q < all.size(); ++q) {
+    if (std::strcmp(all[q].uuid, all[0].uuid) != 0) return false;
+    for (size_t before = 0; before < q; ++before)
+      if (all[before].process == all[q].process && all[before].pid == all[q].pid) return false;
+  }
+  return true;
 }
 
 // Why the ranks cannot use a transport together, the same on every rank; nullopt: they can.
@@ -156,24 +163,26 @@ Agreement agree_on_named(const Accelerator& accelerator, const Control& control,
                          const Choice& wanted) {
   if (const auto problem = why_not(control, all, wanted.name())) throw Error(*problem);
   const Offered* offered = offer_named(accelerator, wanted.name());
-  if (!offered) return {nullptr, "it was asked for", {}};
-  return {offered, joined(accelerator.is_named ? "it was asked for" : "all ranks have it", accelerator.others), {}};
+  if (!offered) return {nullptr, "it was asked for", true, {}};
+  return {
+      offered, joined(accelerator.is_named ? "it was asked for" : "all ranks have it", accelerator.others), true, {}};
 }
 
 // The first of rank 0's that all ranks can use.
 Agreement agree_on_any(const Accelerator& accelerator, const Control& control, std::span<const Choice> all) {
   std::string why_others;
   for (const Offer& offer : std::span(all[0].offers, static_cast<size_t>(all[0].n_offers))) {
-    if ((offer.flags & GSEL_TRANSPORT_SHARED_DEVICE) != 0 && !share_a_device(all)) continue;
+    if ((offer.flags & GSEL_TRANSPORT_SHARED_DEVICE) != 0 && !share_a_device(control, all)) continue;
     const auto problem = why_not(control, all, offer.name);
     if (!problem)
       return {offer_named(accelerator, offer.name),
               joined("all ranks have it", joined(why_others, accelerator.others)),
+              false,
               {}};
     why_others = joined(why_others, problem->message());
   }
   if (why_others.empty()) why_others = all[0].why;
-  return {nullptr, why_others.empty() ? "no transport takes memory of this device" : why_others, {}};
+  return {nullptr, why_others.empty() ? "no transport takes memory of this device" : why_others, false, {}};
 }
 
 }  // namespace

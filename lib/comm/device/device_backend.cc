@@ -37,12 +37,27 @@ DeviceBackend::DeviceBackend(std::shared_ptr<const Accelerator> accelerator, Con
     control_.begin_announcing();
     link_ = TransportLink::join(accelerator_, *agreement_.transport, control, options.timeout_s, options.join_timeout_s,
                                 options.flags);
-  } catch (...) {  // the other ranks wait for this rank in the transport
-    control_.abort(current_error().what());
+  } catch (...) {  // the other ranks wait for this rank in the transport, or have its error, too
+    const Error error = current_error();
+    if (falls_back(error)) {
+      reason_ = fmt::format("{} cannot be joined: {}; {}", agreement_.transport->name, error.message(), reason_);
+      agreement_.transport = nullptr;
+      return;
+    }
+    control_.abort(error.what());
     throw;
   }
   if (const std::string note = link_->note(); !note.empty()) reason_ += "; " + note;
   if ((flags_ & GSEL_COMM_NO_THREAD) == 0) watching_ = quiet_thread([this] { watch(); });
+}
+
+// Whether all ranks go through host memory, since none could join a transport that gsel has chosen for their one
+// device.
+bool DeviceBackend::falls_back(const Error& error) const {
+  const bool is_told_to_all = error.code() != GSEL_ERR_PEER && error.code() != GSEL_ERR_ABORTED &&
+                              error.code() != GSEL_ERR_TIMEOUT && !control_.is_broken();
+  return is_told_to_all && !agreement_.is_named && (flags_ & GSEL_COMM_NOT_THROUGH_HOST) == 0 &&
+         (agreement_.transport->can.flags & GSEL_TRANSPORT_SHARED_DEVICE) != 0;
 }
 
 // Aborts work on a broken link first, since it may never end by itself.

@@ -111,6 +111,7 @@ class DeviceBackend final : public Backend {
   Error with_device(const Error& error) const;
   void drain() noexcept;
   void finish_calls() noexcept;
+  bool falls_back(const Error& error) const;
   void require(const char* function) const { require_own_process(fork_generation_, function); }
 
   std::shared_ptr<const Accelerator> accelerator_;
@@ -118,7 +119,7 @@ class DeviceBackend final : public Backend {
   const uint64_t fork_generation_ = os::fork_generation();
   const uint32_t flags_;
   std::atomic<double> timeout_s_;
-  const Agreement agreement_;
+  Agreement agreement_;
   std::string reason_;                   // of the transport, with its note
   std::shared_ptr<TransportLink> link_;  // nullptr: through host memory
   CallStream stream_;                    // nullptr: the device's default stream

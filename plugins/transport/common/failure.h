@@ -75,6 +75,21 @@ struct Report {
   }
 };
 
+// Does what may fail on this rank alone, unless it has failed before.
+template <class Body>
+void attempt(Report& report, Body&& body) {
+  if (report.status != GSEL_OK) return;
+  try {
+    body();
+  } catch (const Failure& failure) {
+    report.say(failure.status, failure.text);
+  } catch (const std::pair<gsel_status, gsel_error*>& foreign) {
+    report.say(foreign.first, "a call of the host or the device has failed");
+  } catch (const std::bad_alloc&) {
+    report.say(GSEL_ERR_NOMEM, "no memory of the host");
+  }
+}
+
 inline void agree(const gsel_join& join, const Report& mine, const char* who) {
   const std::vector<Report> all = exchanged(join, mine);
   for (size_t r = 0; r < all.size(); ++r)

@@ -2,6 +2,7 @@
 // as a file descriptor; unlike memory of the older IPC calls it lives until the last rank has unmapped it.
 #include "arena.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -16,7 +17,6 @@ namespace {
 
 using namespace gsel_between;
 
-constexpr size_t kPage = 4096;
 constexpr size_t kLinesOfPair = 2 * kSlots;  // slots, then boxes
 enum FileOf : size_t { kDeviceFile, kHostFile };
 
@@ -42,25 +42,20 @@ Arena::Arena(const Driver& driver, const gsel_join& join)
       on_host_(static_cast<size_t>(join.world_size)) {
   Report report;
   Files own;
-  const auto attempt = [&](auto&& body) {
-    if (report.status == GSEL_OK) try {
-        body();
-      } catch (const Failure& failure) {
-        report.say(failure.status, failure.text);
-      }
-  };
   try {
-    attempt([&] { own = make_own(); });
-    attempt([&] { write_pattern(join); });
+    attempt(report, [&] { own = make_own(); });
+    attempt(report, [&] { write_pattern(join); });
     agree(join, report, "cuda_ipc");
-    const std::vector<Files> others = hand_over(join, own);
+    const std::vector<uint64_t> sizes = exchanged(join, on_device_[static_cast<size_t>(rank_)].bytes);
+    neighbours_ = hand_over(join, own);
     for (int32_t q = 0; q < world_size_; ++q)
       if (q != rank_)
-        attempt([&] {
-          map_host(q, others[static_cast<size_t>(q)][kHostFile].get());
-          map_device(q, others[static_cast<size_t>(q)][kDeviceFile].get());
-          check_pattern(join, q);
+        attempt(report, [&] {
+          map_host(q, neighbours_[static_cast<size_t>(q)].files[kHostFile].get());
+          map_device(q, neighbours_[static_cast<size_t>(q)].files[kDeviceFile].get(), sizes[static_cast<size_t>(q)]);
+          if (pid_of(q) != getpid()) check_pattern(join, q);
         });
+    for (Neighbour& neighbour : neighbours_) neighbour.files = {};
     agree(join, report, "cuda_ipc");
   } catch (...) {
     release();
@@ -82,18 +77,20 @@ Files Arena::make_own() {
   size_t granularity = 0;
   check(driver_, driver_.granularity(&granularity, &properties_, kMinimum), "the granularity of memory");
   const auto others = static_cast<size_t>(world_size_);
-  device_bytes_ = round_up(kSlots * (kSlotBytes + others * kBoxBytes) + sizeof(Pattern), granularity);
-  host_bytes_ = round_up((others * kLinesOfPair + 1) * sizeof(Line), kPage);
+  const uint64_t bytes = round_up(kSlots * (kSlotBytes + others * kBoxBytes) + sizeof(Pattern), granularity);
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  host_bytes_ = round_up((others * kLinesOfPair + 1) * sizeof(Line), page);
 
   OnDevice& mine = on_device_[static_cast<size_t>(rank_)];
-  check(driver_, driver_.create(&mine.handle, device_bytes_, &properties_, 0),
-        std::to_string(device_bytes_) + " bytes that ranks share");
+  check(driver_, driver_.create(&mine.handle, bytes, &properties_, 0),
+        std::to_string(bytes) + " bytes that ranks share");
   mine.has_handle = true;
   int device_fd = -1;
   check(driver_, driver_.export_handle(&device_fd, mine.handle, kFileDescriptor, 0), "a file of memory");
   Files files;
   files[kDeviceFile] = File(device_fd);
-  map_device(rank_, device_fd);
+  fcntl(device_fd, F_SETFD, FD_CLOEXEC);
+  map_device(rank_, device_fd, bytes);
   files[kHostFile] = File(memfd_create("gsel-ipc", MFD_CLOEXEC));
   if (files[kHostFile].get() < 0 || ftruncate(files[kHostFile].get(), static_cast<off_t>(host_bytes_)) != 0)
     fail(GSEL_ERR_NOMEM, std::string("cuda_ipc: memory that ranks share: ") + std::strerror(errno));
@@ -101,20 +98,20 @@ Files Arena::make_own() {
   return files;
 }
 
-// All ranks' memory has one size.
-void Arena::map_device(int32_t rank, int fd) {
+void Arena::map_device(int32_t rank, int fd, uint64_t bytes) {
   OnDevice& of = on_device_[static_cast<size_t>(rank)];
   const std::string whose = "memory of rank " + std::to_string(rank);
+  of.bytes = bytes;
   if (!of.has_handle) {
     check(driver_,
           driver_.import_handle(&of.handle, reinterpret_cast<void*>(static_cast<uintptr_t>(fd)), kFileDescriptor),
           whose);
     of.has_handle = true;
   }
-  check(driver_, driver_.reserve(&of.at, device_bytes_, 0, 0, 0), "addresses for " + whose);
-  check(driver_, driver_.map(of.at, device_bytes_, 0, of.handle, 0), "mapping " + whose);
+  check(driver_, driver_.reserve(&of.at, bytes, 0, 0, 0), "addresses for " + whose);
+  check(driver_, driver_.map(of.at, bytes, 0, of.handle, 0), "mapping " + whose);
   of.is_mapped = true;
-  if (const int result = driver_.set_access(of.at, device_bytes_, &access_, 1); result != kSuccess)
+  if (const int result = driver_.set_access(of.at, bytes, &access_, 1); result != kSuccess)
     check(driver_, result,
           "access to " + whose + " for the device of rank " + std::to_string(rank_) +
               "; devices without peer access use \"nccl\" or \"host\"");
@@ -135,27 +132,29 @@ void Arena::map_host(int32_t rank, int fd) {
 // Access that was granted may still not work, as between some devices behind a virtual machine's IOMMU. The pattern is
 // behind the last box.
 void Arena::write_pattern(const gsel_join& join) {
-  const auto words = pattern_of(rank_);
-  const gsel_device_v1& device = *join.device_table;
-  must([&](gsel_error** err) {
-    return device.copy(join.device_ctx, box(rank_, world_size_, 0), words.data(), sizeof words, GSEL_COPY_TO_DEVICE,
-                       nullptr, err);
-  });
-  must([&](gsel_error** err) { return device.stream_wait(join.device_ctx, nullptr, err); });
+  const Pattern words = pattern_of(rank_);
+  copy(join, box(rank_, world_size_, 0), words.data(), sizeof words, GSEL_COPY_TO_DEVICE);
 }
 
 void Arena::check_pattern(const gsel_join& join, int32_t rank) const {
   Pattern found{};
-  const gsel_device_v1& device = *join.device_table;
-  must([&](gsel_error** err) {
-    return device.copy(join.device_ctx, found.data(), box(rank, world_size_, 0), sizeof found, GSEL_COPY_TO_HOST,
-                       nullptr, err);
-  });
-  must([&](gsel_error** err) { return device.stream_wait(join.device_ctx, nullptr, err); });
+  copy(join, found.data(), box(rank, world_size_, 0), sizeof found, GSEL_COPY_TO_HOST);
   if (found != pattern_of(rank))
     fail(GSEL_ERR_DEVICE, "cuda_ipc: what rank " + std::to_string(rank) +
                               " has written to its memory is not what rank " + std::to_string(rank_) +
                               " reads there, though the driver grants access; use \"nccl\" or \"host\"");
+}
+
+// On a stream of its own, which waits for no other.
+void Arena::copy(const gsel_join& join, void* to, const void* from, uint64_t bytes, int32_t direction) {
+  const gsel_device_v1& device = *join.device_table;
+  gsel_stream* stream = nullptr;
+  must([&](gsel_error** err) { return device.stream_create(join.device_ctx, 0, &stream, err); });
+  gsel_error* err = nullptr;
+  gsel_status status = device.copy(join.device_ctx, to, from, bytes, direction, stream, &err);
+  if (status == GSEL_OK) status = device.stream_wait(join.device_ctx, stream, &err);
+  device.stream_free(join.device_ctx, stream);
+  if (status != GSEL_OK) throw std::pair(status, err);
 }
 
 void Arena::release() noexcept {
@@ -166,8 +165,8 @@ void Arena::release() noexcept {
     of.at = nullptr;
   }
   for (OnDevice& of : on_device_) {
-    if (of.is_mapped) driver_.unmap(of.at, device_bytes_);
-    if (of.at) driver_.free_address(of.at, device_bytes_);
+    if (of.is_mapped) driver_.unmap(of.at, of.bytes);
+    if (of.at) driver_.free_address(of.at, of.bytes);
     if (of.has_handle) driver_.release(of.handle);
     of = {};
   }

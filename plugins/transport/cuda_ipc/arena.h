@@ -13,7 +13,7 @@
 namespace gsel_ipc {
 
 constexpr int kSlots = 2;  // of each kind: one is filled while the other is read
-constexpr uint64_t kSlotBytes = 2 << 20, kBoxBytes = 256 << 10;
+constexpr uint64_t kSlotBytes = 2 << 20, kBoxBytes = 512 << 10;
 
 // Of a slot or a box, between its writer and one reader, in the reader's memory.
 struct alignas(64) Line {
@@ -40,11 +40,13 @@ class Arena {
   LineAt line(Kind kind, int which, int32_t writer, int32_t reader) const;
   // Not 0: this rank ends its work that waits.
   Line& ending(int32_t of) const;
-  int32_t world_size() const { return world_size_; }
+  // The process of another rank, as this one sees it; 0: unknown.
+  int32_t pid_of(int32_t rank) const { return neighbours_[static_cast<size_t>(rank)].pid; }
 
  private:
   struct OnDevice {
     Pointer at = 0;
+    uint64_t bytes = 0;
     Handle handle = 0;
     bool has_handle = false, is_mapped = false;
   };
@@ -53,19 +55,21 @@ class Arena {
     Pointer device = 0;
   };
   Files make_own();
-  void map_device(int32_t rank, int fd);
+  void map_device(int32_t rank, int fd, uint64_t bytes);
   void map_host(int32_t rank, int fd);
   void write_pattern(const gsel_join& join);
   void check_pattern(const gsel_join& join, int32_t rank) const;
+  static void copy(const gsel_join& join, void* to, const void* from, uint64_t bytes, int32_t direction);
   void release() noexcept;
 
   const Driver& driver_;
   const int32_t rank_, world_size_;
   AllocationProperties properties_{};
   Access access_{};
-  size_t device_bytes_ = 0, host_bytes_ = 0;
+  size_t host_bytes_ = 0;
   std::vector<OnDevice> on_device_;  // by rank
   std::vector<OnHost> on_host_;
+  std::vector<Neighbour> neighbours_;
 };
 
 }  // namespace gsel_ipc

@@ -9,7 +9,7 @@ namespace {
 
 using namespace gsel_between;
 
-constexpr int kYields = 200, kLooks = 50;
+constexpr int kYields = 200, kLooks = 50, kRoundsOfPace = 32;
 constexpr useconds_t kSleepUs = 20;
 
 bool is_passed(const Line& line, uint32_t until) {
@@ -23,6 +23,7 @@ Enqueue::Enqueue(gsel_link& link, gsel_stream* stream, double timeout_s)
     : link_(link),
       stream_(stream),
       native_(link.device->stream_native(link.device_ctx, stream)),
+      timeout_s_(timeout_s),
       deadline_(after(timeout_s)) {}
 
 void Enqueue::copy(void* to, const void* from, uint64_t bytes) const {
@@ -38,6 +39,23 @@ void Enqueue::reduce(void* to, std::span<const void* const> from, gsel_dtype dty
     return link_.device->reduce(link_.device_ctx, to, from.data(), static_cast<int32_t>(from.size()), dtype, op, elems,
                                 stream_, err);
   });
+}
+
+void Enqueue::hold(gsel_event* event, gsel_stream* other) const {
+  must([&](gsel_error** err) { return link_.device->event_record(link_.device_ctx, event, stream_, err); });
+  must([&](gsel_error** err) { return link_.device->stream_wait_event(link_.device_ctx, other, event, err); });
+}
+
+void Enqueue::await_lane(const gsel_link::Lane& lane) const {
+  Enqueue(link_, lane.stream, timeout_s_).hold(lane.event, stream_);
+}
+
+void Enqueue::pace(int round) const {
+  if (!link_.by_streams || link_.latest_capture != 0 || round % kRoundsOfPace != 0) return;
+  const size_t which = static_cast<size_t>(round / kRoundsOfPace) % link_.paces.size();
+  if (round >= 2 * kRoundsOfPace) await(link_.paces[1 - which]);
+  must(
+      [&](gsel_error** err) { return link_.device->event_record(link_.device_ctx, link_.paces[which], stream_, err); });
 }
 
 // ---- order ----------------------------------------------------------------------------------------------------------
@@ -84,15 +102,26 @@ void Enqueue::wait_on_host(const LineAt& line, uint32_t until) const {
 // What the stream has so far.
 void Enqueue::finish_on_host() const {
   must([&](gsel_error** err) { return link_.device->event_record(link_.device_ctx, link_.spare, stream_, err); });
+  await(link_.spare);
+}
+
+void Enqueue::await(gsel_event* event) const {
   for (int round = 0;; ++round) {
     int32_t done = 0;
-    must([&](gsel_error** err) { return link_.device->event_done(link_.device_ctx, link_.spare, &done, err); });
+    must([&](gsel_error** err) { return link_.device->event_done(link_.device_ctx, event, &done, err); });
     if (done) return;
     look(round);
   }
 }
 
-// Between two looks at what is waited for.
+bool Enqueue::is_empty(Kind kind, int which, int32_t reader) const {
+  return is_passed(*link_.arena->line(kind, which, link_.rank, reader).host, kUntilEmpty);
+}
+
+bool Enqueue::is_full(Kind kind, int which, int32_t writer) const {
+  return is_passed(*link_.arena->line(kind, which, writer, link_.rank).host, kUntilFull);
+}
+
 void Enqueue::look(int round) const {
   if (link_.aborting) fail(GSEL_ERR_ABORTED, "cuda_ipc: the communicator was ended");
   if (round % kLooks == kLooks - 1) {
@@ -104,3 +133,11 @@ void Enqueue::look(int round) const {
 }
 
 }  // namespace gsel_ipc
+
+// Event number i of those of other streams.
+gsel_event* gsel_link::head(size_t number) {
+  if (number >= heads.size()) heads.resize(number + 1);
+  if (!heads[number])
+    gsel_between::must([&](gsel_error** err) { return device->event_create(device_ctx, 0, &heads[number], err); });
+  return heads[number];
+}

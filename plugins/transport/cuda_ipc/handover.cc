@@ -59,15 +59,42 @@ union Control {
   char bytes[CMSG_SPACE(kFiles * sizeof(int))];
 };
 
-File send_files(const Place& to, int32_t rank, const Files& own) {
-  File connection(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+// Of who is connected; false: another user.
+bool is_own_user(int connection, int32_t* pid) {
+  ucred who{};
+  socklen_t length = sizeof who;
+  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0) fail_with("asking who is connected");
+  *pid = who.pid;
+  return who.uid == geteuid();
+}
+
+void look(const gsel_join& join, Clock::time_point deadline) {
+  must([&](gsel_error** err) { return join.control->look(join.control->ctx, err); });
+  if (Clock::now() > deadline) fail(GSEL_ERR_TIMEOUT, "cuda_ipc: another rank has not handed its memory over");
+}
+
+// The other rank may not have taken earlier connections yet.
+File connected(const gsel_join& join, const Place& to, Clock::time_point deadline) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, to.name, to.length);
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + to.length);
-  if (connection.get() < 0 || connect(connection.get(), reinterpret_cast<sockaddr*>(&address), length) != 0)
-    fail_with("reaching the socket of another rank; ranks share memory within one network namespace");
-  Greeting greeting{to.key, rank, 0};
+  for (;;) {
+    File connection(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (connection.get() >= 0 && connect(connection.get(), reinterpret_cast<sockaddr*>(&address), length) == 0)
+      return connection;
+    if (errno != EAGAIN)
+      fail_with("reaching the socket of another rank; ranks share memory within one network namespace");
+    look(join, deadline);
+    usleep(kPollMs * 1000);
+  }
+}
+
+File send_files(const gsel_join& join, const Place& to, const Files& own, Clock::time_point deadline) {
+  File connection = connected(join, to, deadline);
+  int32_t pid = 0;
+  if (!is_own_user(connection.get(), &pid)) fail(GSEL_ERR_IO, "cuda_ipc: another user has the socket of a rank");
+  Greeting greeting{to.key, join.rank, 0};
   iovec part{&greeting, sizeof greeting};
   Control control{};
   msghdr message{};
@@ -115,13 +142,42 @@ int32_t receive_files(int connection, const Place& own, int32_t world_size, File
   return greeting.rank;
 }
 
-// Waits until there is something to read.
-void await(const gsel_join& join, int fd, Clock::time_point deadline) {
-  for (;;) {
-    pollfd item{fd, POLLIN, 0};
-    if (poll(&item, 1, kPollMs) > 0) return;
-    must([&](gsel_error** err) { return join.control->look(join.control->ctx, err); });
-    if (Clock::now() > deadline) fail(GSEL_ERR_TIMEOUT, "cuda_ipc: another rank has not handed its memory over");
+// Who has connected and not sent yet. Strangers may do that, too.
+struct Guest {
+  File connection;
+  int32_t pid;
+};
+
+// Waits until somebody connects or sends, and takes who connects.
+void attend(const gsel_join& join, const File& listening, std::vector<Guest>& guests, Clock::time_point deadline) {
+  std::vector<pollfd> items{{listening.get(), POLLIN, 0}};
+  for (const Guest& guest : guests) items.push_back({guest.connection.get(), POLLIN, 0});
+  poll(items.data(), items.size(), kPollMs);
+  look(join, deadline);
+  File connection(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (connection.get() < 0) {
+    if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
+    fail_with("taking the memory of another rank");
+  }
+  int32_t pid = 0;
+  if (is_own_user(connection.get(), &pid)) guests.push_back({std::move(connection), pid});
+}
+
+void take_all(const gsel_join& join, const Place& place, const File& listening, std::vector<Neighbour>& all,
+              Clock::time_point deadline) {
+  std::vector<Guest> guests;
+  for (int32_t missing = join.world_size - 1; missing > 0;) {
+    attend(join, listening, guests, deadline);
+    std::erase_if(guests, [&](Guest& guest) {
+      pollfd item{guest.connection.get(), POLLIN, 0};
+      if (poll(&item, 1, 0) <= 0) return false;
+      Files files;
+      const int32_t from = receive_files(guest.connection.get(), place, join.world_size, files);
+      if (from < 0 || from == join.rank || all[static_cast<size_t>(from)].files[0].get() >= 0) return true;
+      all[static_cast<size_t>(from)] = {std::move(files), guest.pid};
+      --missing;
+      return true;
+    });
   }
 }
 
@@ -136,39 +192,21 @@ File::~File() {
   if (fd_ >= 0) close(fd_);
 }
 
-std::vector<Files> hand_over(const gsel_join& join, const Files& own) {
+std::vector<Neighbour> hand_over(const gsel_join& join, const Files& own) {
   Place place;
   Report report;
   File listening;
-  try {
-    listening = listen_somewhere(place);
-  } catch (const Failure& failure) {
-    report.say(failure.status, failure.text);
-  }
+  attempt(report, [&] { listening = listen_somewhere(place); });
   const std::vector<Place> places = exchanged(join, place);
   agree(join, report, "cuda_ipc");
-  std::vector<Files> all(static_cast<size_t>(join.world_size));
+  std::vector<Neighbour> all(static_cast<size_t>(join.world_size));
   std::vector<File> connections;  // open until all have received
-  try {
+  attempt(report, [&] {
     const auto deadline = after(join.join_timeout_s);
     for (int32_t q = 0; q < join.world_size; ++q)
-      if (q != join.rank) connections.push_back(send_files(places[static_cast<size_t>(q)], join.rank, own));
-    for (int32_t missing = join.world_size - 1; missing > 0;) {
-      await(join, listening.get(), deadline);
-      const File connection(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      if (connection.get() < 0) continue;
-      await(join, connection.get(), deadline);
-      Files files;
-      const int32_t from = receive_files(connection.get(), place, join.world_size, files);
-      if (from < 0 || from == join.rank || all[static_cast<size_t>(from)][0].get() >= 0) continue;
-      all[static_cast<size_t>(from)] = std::move(files);
-      --missing;
-    }
-  } catch (const Failure& failure) {
-    report.say(failure.status, failure.text);
-  } catch (const std::pair<gsel_status, gsel_error*>&) {
-    throw;  // the communicator is broken, which all ranks see
-  }
+      if (q != join.rank) connections.push_back(send_files(join, places[static_cast<size_t>(q)], own, deadline));
+    take_all(join, place, listening, all, deadline);
+  });
   agree(join, report, "cuda_ipc");
   return all;
 }

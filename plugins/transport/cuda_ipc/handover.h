@@ -25,8 +25,12 @@ class File {
 constexpr int kFiles = 2;
 using Files = std::array<File, kFiles>;
 
-// Collective: the files of all ranks, by rank; this rank's own are empty. On failure, all ranks fail within
-// join_timeout_s.
-std::vector<Files> hand_over(const gsel_join& join, const Files& own);
+struct Neighbour {
+  Files files;
+  int32_t pid = 0;  // as this process sees it; 0: unknown
+};
+
+// Collective: what the other ranks hand over, by rank. On failure, all ranks fail within join_timeout_s.
+std::vector<Neighbour> hand_over(const gsel_join& join, const Files& own);
 
 }  // namespace gsel_ipc

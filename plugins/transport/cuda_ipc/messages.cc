@@ -1,7 +1,7 @@
 // plugins/transport/cuda_ipc/messages.cc: messages through the boxes of a pair of ranks, and the calls that are made of
 // them: those in which a rank does not know what the others send each other.
 #include <algorithm>
-#include <deque>
+#include <utility>
 
 #include "link.h"
 
@@ -9,81 +9,6 @@ namespace gsel_ipc {
 namespace {
 
 using namespace gsel_between;
-
-// The messages of one direction between two ranks, one after the other.
-struct Queue {
-  std::deque<Part> parts;
-  uint64_t at = 0;  // in the first
-};
-
-class Exchange {
- public:
-  Exchange(const Enqueue& on, std::span<const Part> parts)
-      : on_(on), sends_(static_cast<size_t>(on.ranks())), receives_(static_cast<size_t>(on.ranks())) {
-    for (const Part& part : parts) {
-      if (part.bytes == 0) continue;
-      (part.send ? sends_ : receives_)[static_cast<size_t>(part.peer)].parts.push_back(part);
-    }
-  }
-
-  // A box at a time for all directions, so that none waits for the whole of another.
-  void make() {
-    copy_own();
-    for (bool more = true; more;) {
-      more = false;
-      for (int32_t q = 0; q < on_.ranks(); ++q) more = give(q) || more;
-      for (int32_t q = 0; q < on_.ranks(); ++q) more = take(q) || more;
-    }
-  }
-
- private:
-  void copy_own() {
-    Queue &from = sends_[static_cast<size_t>(on_.rank())], &to = receives_[static_cast<size_t>(on_.rank())];
-    if (from.parts.size() != to.parts.size())
-      fail(GSEL_ERR_ARG, "cuda_ipc: a message of a rank to itself is sent and received in one group");
-    for (size_t i = 0; i < from.parts.size(); ++i)
-      on_.copy(to.parts[i].recv, from.parts[i].send, std::min(from.parts[i].bytes, to.parts[i].bytes));
-    from = to = {};
-  }
-
-  // false: there is nothing for this rank.
-  bool give(int32_t to) {
-    Queue& queue = sends_[static_cast<size_t>(to)];
-    if (queue.parts.empty()) return false;
-    const int which = next(on_.link().box_to, to);
-    const uint64_t n = std::min(queue.parts.front().bytes - queue.at, kBoxBytes);
-    on_.await_empty(Kind::box, which, to);
-    on_.copy(on_.arena().box(on_.rank(), to, which), static_cast<const char*>(queue.parts.front().send) + queue.at, n);
-    on_.fill(Kind::box, which, {&to, 1});
-    pass(queue, n);
-    return true;
-  }
-  bool take(int32_t from) {
-    Queue& queue = receives_[static_cast<size_t>(from)];
-    if (queue.parts.empty()) return false;
-    const int which = next(on_.link().box_from, from);
-    const uint64_t n = std::min(queue.parts.front().bytes - queue.at, kBoxBytes);
-    on_.await_full(Kind::box, which, from);
-    on_.copy(static_cast<char*>(queue.parts.front().recv) + queue.at, on_.arena().box(from, on_.rank(), which), n);
-    on_.empty(Kind::box, which, {&from, 1});
-    pass(queue, n);
-    return true;
-  }
-
-  static int next(std::vector<int>& which, int32_t peer) {
-    int& of = which[static_cast<size_t>(peer)];
-    return std::exchange(of, (of + 1) % kSlots);
-  }
-  static void pass(Queue& queue, uint64_t bytes) {
-    queue.at += bytes;
-    if (queue.at < queue.parts.front().bytes) return;
-    queue.parts.pop_front();
-    queue.at = 0;
-  }
-
-  const Enqueue& on_;
-  std::vector<Queue> sends_, receives_;  // by rank
-};
 
 // The transfers of one call.
 class Transfers {
@@ -164,8 +89,135 @@ void add_parts(const gsel_link& link, const gsel_collective& call, std::vector<P
   Transfers(link, call, out).add();
 }
 
-void messages(const Enqueue& on, std::span<const Part> parts) {
-  Exchange(on, parts).make();
+// ---- exchanges ------------------------------------------------------------------------------------------------------
+
+uint64_t Exchange::Queue::bytes() const {
+  uint64_t sum = 0;
+  for (const Part& part : parts) sum += part.bytes;
+  return sum;
+}
+
+// A message that boxes do not hold waits for the other rank in the middle, which may make its calls one by one. So each
+// direction goes on a stream of its own then.
+Exchange::Exchange(const Enqueue& on, std::span<const Part> parts, bool has_others) : on_(on), is_apart_(has_others) {
+  for (const Part& part : parts) {
+    if (part.bytes == 0) continue;
+    const bool gives = part.send != nullptr;
+    auto of = std::ranges::find_if(queues_, [&](const Queue& q) { return q.peer == part.peer && q.gives == gives; });
+    if (of == queues_.end()) of = queues_.insert(of, {part.peer, gives, {}, 0});
+    of->parts.push_back(part);
+  }
+  for (const Queue& queue : queues_)
+    is_apart_ = is_apart_ || (queues_.size() > 1 && queue.bytes() > kSlots * kBoxBytes);
+  is_apart_ = is_apart_ && !queues_.empty() && on.link().by_streams;
+  copy_own();
+  if (is_apart_) fork();
+}
+
+Exchange::~Exchange() {
+  join();
+}
+
+void Exchange::pass() {
+  on_.link().by_streams ? pass_in_turns() : pass_as_they_come();
+}
+
+void Exchange::pass_apart() {
+  for (size_t i = 0; i < queues_.size(); ++i) {
+    const Enqueue lane(on_.link(), forked_[i]->stream, on_.timeout_s());
+    while (pass(queues_[i], lane)) {
+    }
+  }
+}
+
+void Exchange::copy_own() {
+  const auto take = [&](bool gives) {
+    std::deque<Part> parts;
+    std::erase_if(queues_, [&](Queue& q) {
+      if (q.peer != on_.rank() || q.gives != gives) return false;
+      parts = std::move(q.parts);
+      return true;
+    });
+    return parts;
+  };
+  const std::deque<Part> from = take(true), to = take(false);
+  if (from.size() != to.size())
+    fail(GSEL_ERR_ARG, "cuda_ipc: a message of a rank to itself is sent and received in one group");
+  for (size_t i = 0; i < from.size(); ++i) on_.copy(to[i].recv, from[i].send, std::min(from[i].bytes, to[i].bytes));
+}
+
+// One box. false: there was nothing more.
+bool Exchange::pass(Queue& queue, const Enqueue& on) {
+  if (queue.parts.empty()) return false;
+  const Part& part = queue.parts.front();
+  gsel_link& link = on.link();
+  int& of = (queue.gives ? link.box_to : link.box_from)[static_cast<size_t>(queue.peer)];
+  const int which = std::exchange(of, (of + 1) % kSlots);
+  const uint64_t n = std::min(part.bytes - queue.at, kBoxBytes);
+  if (queue.gives) {
+    on.await_empty(Kind::box, which, queue.peer);
+    on.copy(on.arena().box(on.rank(), queue.peer, which), static_cast<const char*>(part.send) + queue.at, n);
+    on.fill(Kind::box, which, {&queue.peer, 1});
+  } else {
+    on.await_full(Kind::box, which, queue.peer);
+    on.copy(static_cast<char*>(part.recv) + queue.at, on.arena().box(queue.peer, on.rank(), which), n);
+    on.empty(Kind::box, which, {&queue.peer, 1});
+  }
+  queue.at += n;
+  if (queue.at == part.bytes) {
+    queue.parts.pop_front();
+    queue.at = 0;
+  }
+  return true;
+}
+
+// What is given first, since that waits for nobody here.
+void Exchange::pass_in_turns() {
+  for (bool more = true; more;) {
+    more = false;
+    for (const bool gives : {true, false})
+      for (Queue& queue : queues_) more = (queue.gives == gives && pass(queue, on_)) || more;
+  }
+}
+
+// The host waits for whichever comes first.
+void Exchange::pass_as_they_come() {
+  const auto is_ready = [&](const Queue& queue) {
+    const gsel_link& link = on_.link();
+    const int which = (queue.gives ? link.box_to : link.box_from)[static_cast<size_t>(queue.peer)];
+    return queue.gives ? on_.is_empty(Kind::box, which, queue.peer) : on_.is_full(Kind::box, which, queue.peer);
+  };
+  for (int round = 0;; ++round) {
+    bool more = false;
+    for (Queue& queue : queues_) {
+      if (!queue.parts.empty() && is_ready(queue)) pass(queue, on_), round = 0;
+      more = more || !queue.parts.empty();
+    }
+    if (!more) return;
+    on_.look(round);
+  }
+}
+
+void Exchange::fork() {
+  gsel_link& link = on_.link();
+  for (const Queue& queue : queues_) {
+    gsel_link::Lane& lane = link.lanes[{queue.peer, queue.gives}];
+    if (!lane.event)
+      must([&](gsel_error** err) { return link.device->event_create(link.device_ctx, 0, &lane.event, err); });
+    if (!lane.stream)
+      must([&](gsel_error** err) { return link.device->stream_create(link.device_ctx, 0, &lane.stream, err); });
+    on_.hold(lane.event, lane.stream);
+    forked_.push_back(&lane);
+  }
+}
+
+// Also what a failure has left.
+void Exchange::join() noexcept {
+  for (const gsel_link::Lane* lane : std::exchange(forked_, {})) try {
+      on_.await_lane(*lane);
+    } catch (...) {  // the device has failed
+      on_.link().is_lost = true;
+    }
 }
 
 }  // namespace gsel_ipc

@@ -66,6 +66,7 @@ class Rounds {
   const Enqueue& on_;
   const gsel_collective& call_;
   Ranks all_, others_;
+  mutable int n_rounds_ = 0;
 };
 
 Rounds::Roles Rounds::roles(const Ranks& givers, const Ranks& takers) const {
@@ -79,8 +80,9 @@ template <class Give, class Take>
 void Rounds::round(const Roles& roles, Give&& give, Take&& take) const {
   const int which = on_.link().slot;
   on_.link().slot = (which + 1) % kSlots;
+  on_.pace(++n_rounds_);
   if (roles.gives) {
-    for (const int32_t q : roles.takers) on_.await_empty(Kind::slot, which, q);
+    for (const int32_t q : others_) on_.await_empty(Kind::slot, which, q);  // also of an earlier round's takers
     give(on_.arena().slot(on_.rank(), which));
     on_.fill(Kind::slot, which, roles.takers);
   }

@@ -4,7 +4,7 @@
  * disagree. */
 #include "fake/cuda/joined.h"
 
-enum { MOST_RANKS = 4, MOST = 700001, IN_SLOT = 1 << 19 /* f32 */, IN_BOX = 1 << 16 };
+enum { MOST_RANKS = 4, MOST = 700001, IN_BOX = 1 << 17 /* f32 */ };
 
 typedef struct way {
   int spread; /* each rank has a device of its own */
@@ -217,15 +217,16 @@ static void test_messages_of_a_group_go_on_beside_each_other(void** state) {
   no_violations();
 }
 
-/* Calls on two streams of the program's, which it orders by nothing: the link does. */
-static void calls_on_two_streams(rank_run* run) {
+/* Calls on three streams of the program's, which it orders by nothing: the link does. */
+static void calls_on_streams(rank_run* run) {
   gsel_error* err = NULL;
   gpu g;
-  void* second;
+  void *second, *third;
   choose(&one_device);
   gsel_comm* comm = join_ipc(run, &one_device, &g);
   cuda.push(g.context);
   cuda.create(&second, 1, 0);
+  cuda.create(&third, 1, 0);
   cuda.pop(&(void*){NULL});
   float* memory;
   rank_ok(run, gsel_mem_alloc(comm, 64 * sizeof(float), (void**)&memory, &err), err);
@@ -240,11 +241,12 @@ static void calls_on_two_streams(rank_run* run) {
     call.op = GSEL_SUM;
     call.send = call.recv = memory + i;
     call.count = 1;
-    call.stream = i % 2 ? second : g.stream;
+    call.stream = i % 3 == 0 ? g.stream : i % 3 == 1 ? second : third;
     rank_ok(run, gsel_comm_run(comm, &call, &err), err);
   }
-  gpu other = {g.context, second};
-  finish(&other);
+  const gpu others[] = {{g.context, second}, {g.context, third}};
+  finish(&others[0]);
+  finish(&others[1]);
   copy(&g, values, memory, sizeof values);
   finish(&g);
   for (int i = 0; i < 64; ++i) rank_check(run, values[i] == (float)(3 + 3 * i));
@@ -253,7 +255,123 @@ static void calls_on_two_streams(rank_run* run) {
 
 static void test_calls_of_a_link_keep_one_order(void** state) {
   (void)state;
-  as_processes(3, calls_on_two_streams, NULL);
+  as_processes(3, calls_on_streams, NULL);
+}
+
+/* One side makes its messages as a group, the other one by one, and they are longer than boxes. */
+static void groups_that_differ(rank_run* run) {
+  enum { LONG = 3 * IN_BOX };
+  gsel_error* err = NULL;
+  gpu g;
+  const way* w = (const way*)run->user;
+  choose(w);
+  gsel_comm* comm = join_ipc(run, w, &g);
+  float *from, *to, *apart, got = 0;
+  rank_ok(run, gsel_mem_alloc(comm, 64, (void**)&apart, &err), err);
+  rank_ok(run, gsel_mem_alloc(comm, sizeof(float) * LONG, (void**)&from, &err), err);
+  rank_ok(run, gsel_mem_alloc(comm, sizeof(float) * LONG, (void**)&to, &err), err);
+  const float mine = (float)(10 + run->rank);
+  copy(&g, from + LONG - 1, &mine, sizeof mine);
+  const int peer = 1 - run->rank;
+  gsel_collective calls[3] = {message_of(GSEL_COLLECTIVE_SEND, from, LONG, peer),
+                              message_of(GSEL_COLLECTIVE_RECV, to, LONG, peer), GSEL_COLLECTIVE_INIT};
+  calls[2].kind = GSEL_COLLECTIVE_ALLREDUCE;
+  calls[2].dtype = GSEL_F32;
+  calls[2].op = GSEL_SUM;
+  calls[2].send = calls[2].recv = apart;
+  calls[2].count = 7;
+  gsel_comm* comms[3] = {comm, comm, comm};
+  const gsel_collective* all[3] = {&calls[0], &calls[1], &calls[2]};
+  if (run->rank == 0) {
+    rank_ok(run, gsel_group_run(comms, all, 3, &err), err);
+  } else {
+    rank_ok(run, gsel_comm_run(comm, &calls[1], &err), err);
+    rank_ok(run, gsel_comm_run(comm, &calls[0], &err), err);
+    rank_ok(run, gsel_comm_run(comm, &calls[2], &err), err);
+  }
+  copy(&g, &got, to + LONG - 1, sizeof got);
+  finish(&g);
+  rank_check(run, got == (float)(10 + peer));
+  rank_ok(run, gsel_comm_synchronize(comm, &err), err);
+  rank_check(run, cuda.violations() == 0);
+  gsel_comm_free(comm);
+}
+
+static void test_groups_need_not_be_alike(void** state) {
+  (void)state;
+  as_processes(2, groups_that_differ, &one_device);
+  as_processes(2, groups_that_differ, &by_hosts);
+}
+
+/* Who reads a slot changes from call to call, one rank is late, and nobody waits in between. */
+static void readers_change(rank_run* run) {
+  enum { CALLS = 48 };
+  gsel_error* err = NULL;
+  gpu g;
+  choose(&one_device);
+  gsel_comm* comm = join_ipc(run, &one_device, &g);
+  const int n = run->world_size;
+  float *memory, values[2 * CALLS];
+  rank_ok(run, gsel_mem_alloc(comm, sizeof values, (void**)&memory, &err), err);
+  for (int i = 0; i < 2 * CALLS; ++i) values[i] = (float)(1 + run->rank + 10 * i);
+  copy(&g, memory, values, sizeof values);
+  for (int i = 0; i < CALLS; ++i) {
+    if (run->rank == 2 && i % 5 == 0) nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    gsel_collective call = GSEL_COLLECTIVE_INIT;
+    call.kind = i % 3 == 2 ? GSEL_COLLECTIVE_BROADCAST : GSEL_COLLECTIVE_REDUCE;
+    call.dtype = GSEL_F32;
+    call.op = i % 3 == 2 ? 0 : GSEL_SUM;
+    call.root = i / 2 % n;
+    call.send = memory + i;
+    call.recv = memory + CALLS + i;
+    call.count = 1;
+    rank_ok(run, gsel_comm_run(comm, &call, &err), err);
+  }
+  copy(&g, values, memory, sizeof values);
+  finish(&g);
+  for (int i = 0; i < CALLS; ++i) {
+    const int root = i / 2 % n;
+    const float expected = i % 3 == 2          ? (float)(1 + root + 10 * i)
+                           : root == run->rank ? (float)(n * (n + 1) / 2 + 10 * n * i)
+                                               : (float)(1 + run->rank + 10 * (CALLS + i));
+    if (values[CALLS + i] != expected)
+      snprintf(run->failure, sizeof run->failure, "rank %d, call %d: %g instead of %g", (int)run->rank, i,
+               (double)values[CALLS + i], (double)expected);
+  }
+  gsel_comm_free(comm);
+}
+
+static void test_slots_are_not_filled_before_all_have_read_them(void** state) {
+  (void)state;
+  for (int ranks = 3; ranks <= 4; ++ranks) as_processes(ranks, readers_change, NULL);
+}
+
+/* Rank 1 has no memory for it. Where the program names no transport, all go through the host. */
+static void cannot_join(rank_run* run) {
+  const char* transport = (const char*)run->user;
+  gsel_comm* comm = NULL;
+  gsel_error* err = NULL;
+  if (run->rank == 1) setenv("GSEL_FAKE_CUDA_OOM", "1", 1);
+  choose(&one_device);
+  const gsel_status status = join_on(run, transport, 0, &comm, &err);
+  if (strcmp(transport, "auto") != 0) {
+    rank_fails(run, status, err, GSEL_ERR_NOMEM, "cuda_ipc cannot join: rank 1: cuda_ipc: ", -1);
+    return;
+  }
+  rank_ok(run, status, err);
+  gsel_collective call = GSEL_COLLECTIVE_INIT;
+  gsel_comm_explanation how = GSEL_COMM_EXPLANATION_INIT;
+  rank_ok(run, gsel_comm_explain(comm, &call, &how, &err), err);
+  print_message("    %s: %s\n", how.transport, how.transport_reason);
+  rank_check(run, !strcmp(how.transport, "host") && strstr(how.transport_reason, "cuda_ipc cannot join: rank 1"));
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  gsel_comm_free(comm);
+}
+
+static void test_ranks_that_cannot_join_go_through_the_host(void** state) {
+  (void)state;
+  as_processes(2, cannot_join, (void*)"cuda_ipc");
+  as_processes(2, cannot_join, (void*)"auto");
 }
 
 /* ---- failures ---- */
@@ -277,6 +395,7 @@ static void waits_for_who_does_not_come(rank_run* run) {
   rank_ok(run, gsel_mem_alloc(comm, COUNT * sizeof(float), (void**)&memory, &err), err);
   rank_ok(run, gsel_allreduce(comm, memory, memory, COUNT, GSEL_F32, GSEL_SUM, &err), err);
   rank_ok(run, gsel_comm_synchronize(comm, &err), err);
+  run->rank == 0 ? reach_step(&l->word, 1) : await_step(&l->word, 1);
   if (run->rank == 1 && l->dies) raise(SIGKILL);
   if (run->rank == 0) {
     const double began = seconds();
@@ -288,9 +407,9 @@ static void waits_for_who_does_not_come(rank_run* run) {
     rank_check(run, status == (l->dies ? GSEL_ERR_PEER : GSEL_ERR_TIMEOUT));
     rank_check(run, strstr(text, l->dies ? "rank 1 (pid" : "timed out") != NULL);
     rank_check(run, seconds() - began < 10);
-    __atomic_store_n(&l->word, 1, __ATOMIC_SEQ_CST);
+    reach_step(&l->word, 2);
   } else {
-    await_step(&l->word, 1);
+    await_step(&l->word, 2);
   }
   gsel_comm_free(comm);
 }
@@ -358,6 +477,9 @@ int main(void) {
       cmocka_unit_test(test_every_call_where_hosts_wait),
       cmocka_unit_test(test_ranks_that_share_a_device_take_it),
       cmocka_unit_test(test_calls_of_a_link_keep_one_order),
+      cmocka_unit_test(test_groups_need_not_be_alike),
+      cmocka_unit_test(test_slots_are_not_filled_before_all_have_read_them),
+      cmocka_unit_test(test_ranks_that_cannot_join_go_through_the_host),
       cmocka_unit_test(test_a_rank_that_dies_or_is_late_is_named),
       cmocka_unit_test(test_ranks_that_disagree_are_told),
       cmocka_unit_test(test_devices_without_peer_access_are_refused),
