@@ -15,7 +15,7 @@
 #   make bench-rust  what a call from Rust costs over C; writes bench/results/rust.md
 #   make bench-go   what a call from Go costs over C; writes bench/results/go.md
 #   make bench-gpu  on a machine with a card: kernels beside a copy, calls beside NCCL's own, a step of examples/gpt beside
-#                   a loop by hand and PyTorch; writes bench/results/gpu-NAME.md with the card's name
+#                   a loop by hand and PyTorch; writes bench/results/gpu-NAME.md with the card's name, within 270 s
 #   make bench-checkpoint  saves and loads beside the disk and PyTorch (python3-torch), the loss of a rank; writes
 #                   bench/results/checkpoint.md
 #   make bench-executor  host time of the executor for an instruction; writes bench/results/executor.md
@@ -33,7 +33,7 @@
 #   make matrix-hosts  conformance and strategies on two hosts with two ranks each, over gloo and each MPI (root);
 #                   writes bench/results/matrix-hosts.md
 #   make soak       the nets of tests/nets for SOAK_MINUTES=60, with seeds of their own
-#   make test-gpu   the tests that a machine with a card can run, on it
+#   make test-gpu   the tests that a machine with a card can run, on it, within 210 s
 #   make gpu-bundle  what test-gpu and bench-gpu run, as a folder for a machine that cannot build: build/gpu-bundle
 #   make asan       the tests under the address and undefined-behaviour sanitizers
 #   make tsan       the tests under the thread sanitizer

@@ -1,9 +1,11 @@
-/* bench_ways.c TEXT LAYERS,WIDTH,HEADS,CONTEXT STEPS CONFIG...: training steps of examples/gpt on a GPU under several
- * configurations, in turns of STEPS steps, the first of which the others are compared with. Prints a row of a table for
- * each: milliseconds of a step, their ratio to those of the first, memory of the device and of the host in MB, loss of
- * the last step. Exits with 77 where there is no card. */
+/* bench_ways.c TEXT LAYERS,WIDTH,HEADS,CONTEXT[,cublaslt] STEPS CONFIG...: training steps of examples/gpt on a GPU
+ * under several configurations, in turns of STEPS steps, the first of which the others are compared with. Prints a row
+ * of a table for each: milliseconds of a step, their ratio to those of the first, memory of the device and of the host
+ * in MB, loss of the last step. Exits with 1 where that is not near the first one's, with 77 where there is no card or
+ * no cuBLASLt. */
 #define _GNU_SOURCE
 #include <libgen.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "clock_check.h"
@@ -42,12 +44,22 @@ static void print_row(struct way* w) {
          megabytes(w, 0), megabytes(w, 1), w->loss);
 }
 
+/* Ways of one precision differ by rounding at most. */
+static int is_near(const struct way* w, const struct way* first) {
+  const double difference = fabs(w->loss - first->loss) / fabs(first->loss);
+  const double most = w->own.sizes.dtype == first->own.sizes.dtype ? 1e-3 : 5e-2;
+  if (difference < most) return 1;
+  fprintf(stderr, "bench_ways: the loss of \"%s\" differs from that of \"%s\" by %.1e; expected less than %.0e\n",
+          w->name, first->name, difference, most);
+  return 0;
+}
+
 int main(int argc, char** argv) {
   static struct way ways[MOST_WAYS];
   const int n = argc - 4, steps = argc > 3 ? atoi(argv[3]) : 0;
-  struct gpt_sizes sizes;
+  struct gpt_sizes sizes = {0};
   if (n < 1 || n > MOST_WAYS || steps < 1 || trained_sizes(&sizes, argv[2])) {
-    fprintf(stderr, "usage: bench_ways TEXT LAYERS,WIDTH,HEADS,CONTEXT STEPS CONFIG...\n");
+    fprintf(stderr, "usage: bench_ways TEXT LAYERS,WIDTH,HEADS,CONTEXT[,cublaslt] STEPS CONFIG...\n");
     return 2;
   }
   for (int i = 0; i < n; ++i) {
@@ -64,8 +76,12 @@ int main(int argc, char** argv) {
       ways[i].seconds[round] = seconds;
       ways[i].ratio[round] = seconds / ways[0].seconds[round];
     }
-  for (int i = 0; i < n; ++i) print_row(&ways[i]);
+  int are_near = 1;
+  for (int i = 0; i < n; ++i) {
+    print_row(&ways[i]);
+    are_near &= is_near(&ways[i], &ways[0]);
+  }
   for (int i = 0; i < n; ++i) trained_close(&ways[i].own);
   free(losses);
-  return 0;
+  return !are_near;
 }

@@ -9,7 +9,7 @@ rm -rf "$2"
 mkdir -p "$2/bin" "$2/lib/needed" "$2/lib/gsel/plugins-1" "$2/tests/fixtures" "$2/source/tests" "$2/source/examples/gpt" \
   "$2/source/bench/train"
 out=$(cd "$2" && pwd)
-for program in gsel gpt gpt-compare bench_device bench_executor bench_nccl bench_gpt bench_ways allreduce_cuda; do
+for program in gsel gpt gpt-compare bench_device bench_executor bench_nccl bench_gpt bench_ways bench_hidden allreduce_cuda; do
   [ ! -e "$build/bin/$program" ] || cp -L "$build/bin/$program" "$out/bin/"
 done
 for test in gpu_cuda_masks conformance_device cuda_gpt_kernels cuda_gpt_products cuda_gpt_ring cuda_gpt cuda_train \

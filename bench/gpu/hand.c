@@ -26,7 +26,8 @@ struct hand {
   char message[512];
   int64_t elems, step, *sample_ids;
   int32_t n_params;
-  float *params, *gradients, *first, *second, **w, **g;
+  float *params, *gradients, *first, *second, **g;
+  void *rounded, **w; /* what the layers read: params, or in bf16 a copy of them */
   int64_t* param_elems;
   struct block* blocks;
   void *tokens, *targets, *embedded, *x, *final, *final_stats, *logits, *d_logits, *tops, *sums, *log_sums;
@@ -86,7 +87,17 @@ static float* floats(struct hand* h, int64_t n) {
   return memory(h, n * (int64_t)sizeof(float), GSEL_MEMORY_DEVICE);
 }
 
-static void open_params(struct hand* h, const float* values, const int64_t* param_elems) {
+static gsel_dtype dtype_of(const struct hand* h) {
+  return h->set.sizes.dtype == GSEL_BF16 ? GSEL_BF16 : GSEL_F32;
+}
+static int64_t dtype_bytes(const struct hand* h) {
+  return (int64_t)gsel_dtype_bytes(dtype_of(h));
+}
+static void* values(struct hand* h, int64_t n) {
+  return memory(h, n * dtype_bytes(h), GSEL_MEMORY_DEVICE);
+}
+
+static void open_params(struct hand* h, const float* from, const int64_t* param_elems) {
   h->w = calloc((size_t)h->n_params, sizeof *h->w);
   h->g = calloc((size_t)h->n_params, sizeof *h->g);
   h->param_elems = calloc((size_t)h->n_params, sizeof *h->param_elems);
@@ -95,9 +106,13 @@ static void open_params(struct hand* h, const float* values, const int64_t* para
   h->gradients = floats(h, h->elems);
   h->first = floats(h, h->elems);
   h->second = floats(h, h->elems);
+  h->rounded = dtype_of(h) == GSEL_BF16 ? values(h, h->elems) : h->params;
   int64_t at = 0;
-  for (int32_t p = 0; p < h->n_params; at += param_elems[p++]) h->w[p] = h->params + at, h->g[p] = h->gradients + at;
-  TRY(h->d->copy(h->ctx, h->params, values, (uint64_t)h->elems * sizeof(float), GSEL_COPY_TO_DEVICE, h->stream, &err));
+  for (int32_t p = 0; p < h->n_params; at += param_elems[p++])
+    h->w[p] = (char*)h->rounded + at * dtype_bytes(h), h->g[p] = h->gradients + at;
+  TRY(h->d->copy(h->ctx, h->params, from, (uint64_t)h->elems * sizeof(float), GSEL_COPY_TO_DEVICE, h->stream, &err));
+  if (h->rounded != h->params)
+    TRY(h->d->cast(h->ctx, h->rounded, GSEL_BF16, h->params, GSEL_F32, (uint64_t)h->elems, h->stream, &err));
   TRY(h->d->stream_wait(h->ctx, h->stream, &err));
 }
 
@@ -106,46 +121,46 @@ static void open_activations(struct hand* h) {
   const int64_t rows = h->set.batch * s->context, stream = rows * s->width;
   h->blocks = calloc((size_t)s->layers, sizeof *h->blocks);
   for (int64_t i = 0; i < s->layers; ++i)
-    h->blocks[i] = (struct block){.ln1 = floats(h, stream),
+    h->blocks[i] = (struct block){.ln1 = values(h, stream),
                                   .stats1 = floats(h, 2 * rows),
-                                  .qkv = floats(h, 3 * stream),
+                                  .qkv = values(h, 3 * stream),
                                   .probs = floats(h, rows * s->heads * s->context),
-                                  .mixed = floats(h, stream),
-                                  .middle = floats(h, stream),
-                                  .ln2 = floats(h, stream),
+                                  .mixed = values(h, stream),
+                                  .middle = values(h, stream),
+                                  .ln2 = values(h, stream),
                                   .stats2 = floats(h, 2 * rows),
-                                  .fc1 = floats(h, 4 * stream),
-                                  .gelu = floats(h, 4 * stream),
-                                  .out = floats(h, stream)};
+                                  .fc1 = values(h, 4 * stream),
+                                  .gelu = values(h, 4 * stream),
+                                  .out = values(h, stream)};
   h->tokens = memory(h, rows, GSEL_MEMORY_DEVICE);
   h->targets = memory(h, rows, GSEL_MEMORY_DEVICE);
-  h->embedded = floats(h, stream);
-  h->final = floats(h, stream);
+  h->embedded = values(h, stream);
+  h->final = values(h, stream);
   h->final_stats = floats(h, 2 * rows);
-  h->logits = floats(h, rows * GPT_VOCAB);
-  h->d_logits = floats(h, rows * GPT_VOCAB);
+  h->logits = values(h, rows * GPT_VOCAB);
+  h->d_logits = values(h, rows * GPT_VOCAB);
   h->tops = floats(h, rows);
   h->sums = floats(h, 2 * rows);
   h->log_sums = floats(h, rows);
-  h->branch = floats(h, stream);
-  h->wide = floats(h, 4 * stream);
-  h->wider = floats(h, 4 * stream);
-  h->dx = floats(h, stream);
-  h->x = floats(h, stream);
+  h->branch = values(h, stream);
+  h->wide = values(h, 4 * stream);
+  h->wider = values(h, 4 * stream);
+  h->dx = values(h, stream);
+  h->x = values(h, stream);
   h->loss = memory(h, 2 * sizeof(double), GSEL_MEMORY_DEVICE);
   h->numbers = memory(h, 3 * sizeof(double), GSEL_MEMORY_PINNED);
   h->sample_ids = calloc((size_t)h->set.batch, sizeof *h->sample_ids);
 }
 
 struct hand* hand_open(const char* plugin, const struct hand_settings* settings, const struct text* text,
-                       const float* values, const int64_t* param_elems, int32_t n_params) {
+                       const float* params, const int64_t* param_elems, int32_t n_params) {
   struct hand* h = calloc(1, sizeof *h);
   h->set = *settings;
   h->text = text;
   h->n_params = n_params;
   if (n_params != behind_blocks(h) + BEHIND_BLOCKS) die("parameters", "the model of examples/gpt has others by now");
   open_device(h, plugin);
-  open_params(h, values, param_elems);
+  open_params(h, params, param_elems);
   open_activations(h);
   return h;
 }
@@ -156,6 +171,7 @@ void hand_close(struct hand* h) {
                  h->x,        h->final,     h->final_stats, h->logits, h->d_logits, h->tops,    h->sums,
                  h->log_sums, h->branch,    h->wide,        h->wider,  h->dx,       h->loss,    h->numbers};
   device_text_free(&h->copied);
+  if (h->rounded != h->params) h->d->free(h->ctx, h->rounded);
   for (int64_t i = 0; i < s->layers; ++i)
     for (size_t k = 0; k < sizeof(struct block) / sizeof(void*); ++k) h->d->free(h->ctx, ((void**)&h->blocks[i])[k]);
   for (size_t i = 0; i < sizeof all / sizeof *all; ++i) h->d->free(h->ctx, all[i]);
@@ -179,7 +195,13 @@ static gsel_tensor bytes_of(const struct hand* h, void* data) {
 static gsel_tensor act(const struct hand* h, void* data, int64_t width) {
   const int64_t n = h->set.batch, context = h->set.sizes.context;
   return (gsel_tensor){
-      .data = data, .n_elems = n * context * width, .dims = {n, context, width}, .n_dims = 3, .dtype = GSEL_F32};
+      .data = data, .n_elems = n * context * width, .dims = {n, context, width}, .n_dims = 3, .dtype = dtype_of(h)};
+}
+/* What the loss layer reduces is f32 in any case. */
+static gsel_tensor reduced(const struct hand* h, void* data, int64_t width) {
+  gsel_tensor t = act(h, data, width);
+  t.dtype = GSEL_F32;
+  return t;
 }
 /* [batch][context][3][width]: queries, keys, values */
 static gsel_tensor three(const struct hand* h, void* data) {
@@ -190,13 +212,19 @@ static gsel_tensor three(const struct hand* h, void* data) {
   t.dims[3] = width;
   return t;
 }
-/* A vector has no columns. */
-static gsel_tensor param(void* data, int64_t rows, int64_t columns) {
-  return (gsel_tensor){.data = data,
+/* Parameter p and its gradient, which is f32 in any case. A vector has no columns. */
+static gsel_tensor gradient(const struct hand* h, int32_t p, int64_t rows, int64_t columns) {
+  return (gsel_tensor){.data = h->g[p],
                        .n_elems = rows * (columns ? columns : 1),
                        .dims = {rows, columns},
                        .n_dims = columns ? 2 : 1,
                        .dtype = GSEL_F32};
+}
+static gsel_tensor param(const struct hand* h, int32_t p, int64_t rows, int64_t columns) {
+  gsel_tensor t = gradient(h, p, rows, columns);
+  t.data = h->w[p];
+  t.dtype = dtype_of(h);
+  return t;
 }
 
 /* A layer with what it works on; backwards read and write the gradients besides. */
@@ -247,8 +275,8 @@ static struct layer norm(const struct hand* h, void* y, void* x, void* stats, in
   return (struct layer){.kind = device_layers.layernorm,
                         .in = {act(h, x, width)},
                         .out = {act(h, y, width)},
-                        .w = {param(h->w[p], width, 0), param(h->w[p + 1], width, 0)},
-                        .g = {param(h->g[p], width, 0), param(h->g[p + 1], width, 0)},
+                        .w = {param(h, p, width, 0), param(h, p + 1, width, 0)},
+                        .g = {gradient(h, p, width, 0), gradient(h, p + 1, width, 0)},
                         .n_in = 1,
                         .n_out = 1,
                         .n_w = 2,
@@ -258,12 +286,12 @@ static struct layer linear(const struct hand* h, void* y, void* x, int32_t p, in
   struct layer l = {.kind = device_layers.linear,
                     .in = {act(h, x, in)},
                     .out = {act(h, y, out)},
-                    .w = {param(h->w[p], out, in)},
-                    .g = {param(h->g[p], out, in)},
+                    .w = {param(h, p, out, in)},
+                    .g = {gradient(h, p, out, in)},
                     .n_in = 1,
                     .n_out = 1,
                     .n_w = 1 + with_bias};
-  if (with_bias) l.w[1] = param(h->w[p + 1], out, 0), l.g[1] = param(h->g[p + 1], out, 0);
+  if (with_bias) l.w[1] = param(h, p + 1, out, 0), l.g[1] = gradient(h, p + 1, out, 0);
   return l;
 }
 static struct layer attention(const struct hand* h, const struct block* b) {
@@ -288,8 +316,8 @@ static struct layer residual(const struct hand* h, void* y, void* x, int32_t p) 
   return (struct layer){.kind = device_layers.residual,
                         .in = {act(h, x, width), act(h, h->branch, width)},
                         .out = {act(h, y, width)},
-                        .w = {param(h->w[p], width, 0)},
-                        .g = {param(h->g[p], width, 0)},
+                        .w = {param(h, p, width, 0)},
+                        .g = {gradient(h, p, width, 0)},
                         .n_in = 2,
                         .n_out = 1,
                         .n_w = 1};
@@ -299,8 +327,8 @@ static struct layer token(const struct hand* h) {
   return (struct layer){.kind = device_layers.token,
                         .in = {bytes_of(h, h->tokens)},
                         .out = {act(h, h->embedded, width)},
-                        .w = {param(h->w[WTE], GPT_VOCAB, width)},
-                        .g = {param(h->g[WTE], GPT_VOCAB, width)},
+                        .w = {param(h, WTE, GPT_VOCAB, width)},
+                        .g = {gradient(h, WTE, GPT_VOCAB, width)},
                         .n_in = 1,
                         .n_out = 1,
                         .n_w = 1};
@@ -310,8 +338,8 @@ static struct layer position(const struct hand* h) {
   return (struct layer){.kind = device_layers.position,
                         .in = {act(h, h->embedded, width)},
                         .out = {act(h, h->x, width)},
-                        .w = {param(h->w[WPE], context, width)},
-                        .g = {param(h->g[WPE], context, width)},
+                        .w = {param(h, WPE, context, width)},
+                        .g = {gradient(h, WPE, context, width)},
                         .n_in = 1,
                         .n_out = 1,
                         .n_w = 1};
@@ -321,7 +349,7 @@ static struct layer the_loss(const struct hand* h) {
   struct layer l = {.kind = device_layers.loss,
                     .in = {act(h, h->logits, GPT_VOCAB), bytes_of(h, h->targets)},
                     .out = {one, one},
-                    .reductions = {act(h, h->tops, 1), act(h, h->sums, 2)},
+                    .reductions = {reduced(h, h->tops, 1), reduced(h, h->sums, 2)},
                     .n_in = 2,
                     .n_out = 2,
                     .saved = h->log_sums};
@@ -395,7 +423,7 @@ static void all_forward(struct hand* h) {
 static void norm_backward(struct hand* h, struct layer l, void* d_out) {
   l = with(l, d_out, h->branch);
   backward(h, &l);
-  TRY(h->d->add(h->ctx, h->dx, h->branch, GSEL_F32, (uint64_t)l.in[0].n_elems, h->stream, &err));
+  TRY(h->d->add(h->ctx, h->dx, h->branch, dtype_of(h), (uint64_t)l.in[0].n_elems, h->stream, &err));
 }
 
 static void block_backward(struct hand* h, int64_t i) {
@@ -451,10 +479,10 @@ static void optimize(struct hand* h, double tokens, double squares) {
   double scale = 1 / tokens;
   if (h->set.clip_norm > 0) scale *= fmin(1, h->set.clip_norm / (norm + 1e-6));
   for (int32_t p = 0; p < h->n_params; ++p) {
-    const int64_t at = h->w[p] - h->params;
+    const int64_t at = h->g[p] - h->gradients;
     const gsel_optimizer_step step = {.struct_size = sizeof step,
                                       .kind = GSEL_OPTIMIZER_ADAMW,
-                                      .param = h->w[p],
+                                      .param = h->params + at,
                                       .gradient = h->g[p],
                                       .state0 = h->first + at,
                                       .state1 = h->second + at,
@@ -465,7 +493,9 @@ static void optimize(struct hand* h, double tokens, double squares) {
                                       .weight_decay = decays(h, p) ? h->set.weight_decay : 0,
                                       .beta1 = h->set.beta1,
                                       .beta2 = h->set.beta2,
-                                      .epsilon = h->set.epsilon};
+                                      .epsilon = h->set.epsilon,
+                                      .param16 = h->rounded != h->params ? h->w[p] : NULL,
+                                      .param16_dtype = GSEL_BF16};
     TRY(h->d->optimizer_step(h->ctx, &step, h->stream, &err));
   }
 }

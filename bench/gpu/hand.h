@@ -1,6 +1,7 @@
 /* hand.h: the training of examples/gpt on a GPU as a loop written by hand: the functions of its layers and the kernels
  * of gsel's device plugin, one after the other on one stream; no model description, program or trainer. All memory is
- * taken before the first step. The host waits once in a step, for the loss and the norm of the gradient. */
+ * taken before the first step. The host waits once in a step, for the loss and the norm of the gradient. In bf16,
+ * values and what layers read of parameters are bf16, and the optimizer steps f32 parameters, as the trainer does. */
 #ifndef BENCH_HAND_H
 #define BENCH_HAND_H
 
@@ -17,10 +18,10 @@ struct hand_settings {
 
 struct hand;
 
-/* plugin: path of cuda.so. values: what all parameters begin with, one behind the other, in the order of model.c. Ends
+/* plugin: path of cuda.so. params: what all parameters begin with, one after the other, in the order of model.c. Ends
  * the program with the reason where something fails; exits with 77 where the plugin cannot run. */
 struct hand* hand_open(const char* plugin, const struct hand_settings* settings, const struct text* text,
-                       const float* values, const int64_t* param_elems, int32_t n_params);
+                       const float* params, const int64_t* param_elems, int32_t n_params);
 
 /* One step; returns its loss per token. Its last kernels may still run; finish waits for them. */
 double hand_step(struct hand* hand);

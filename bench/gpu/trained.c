@@ -4,14 +4,17 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "clock_check.h"
 
 int trained_sizes(struct gpt_sizes* z, const char* text) {
-  return sscanf(text, "%" SCNd64 ",%" SCNd64 ",%" SCNd64 ",%" SCNd64, &z->layers, &z->width, &z->heads, &z->context) ==
-                 4
-             ? 0
-             : -1;
+  int length = 0;
+  if (sscanf(text, "%" SCNd64 ",%" SCNd64 ",%" SCNd64 ",%" SCNd64 "%n", &z->layers, &z->width, &z->heads, &z->context,
+             &length) != 4)
+    return -1;
+  z->products = !strcmp(text + length, ",cublaslt") ? GPT_CUBLASLT : GPT_PLAIN;
+  return text[length] && z->products == GPT_PLAIN ? -1 : 0;
 }
 
 double trained_number(const struct trained* t, const char* key) {
@@ -23,16 +26,18 @@ static gsel_status fill(const gsel_data_request* request, void* user_data) {
   return device_fill(&t->on_device, &t->text, request->value == t->gpt.targets, request);
 }
 
+static void skip(const char* why) {
+  fprintf(stderr, "%s: %s\n", program_invocation_short_name, why);
+  exit(77);
+}
+
 static void join(struct trained* t) {
   gsel_error* err = NULL;
   gsel_comm_options joining = GSEL_COMM_OPTIONS_INIT;
-  joining.world_size = 1;
-  joining.accelerator = gsel_str_from("cuda:0");
+  if (!t->in_job) joining.world_size = 1;
+  joining.accelerator = gsel_str_from(t->in_job ? "cuda" : "cuda:0");
   const gsel_status joined = gsel_comm_init(&joining, &t->comm, &err);
-  if (joined == GSEL_ERR_NO_DEVICES || joined == GSEL_ERR_UNSUPPORTED) {
-    fprintf(stderr, "%s: %s\n", program_invocation_short_name, gsel_error_message(err).data);
-    exit(77);
-  }
+  if (joined == GSEL_ERR_NO_DEVICES || joined == GSEL_ERR_UNSUPPORTED) skip(gsel_error_message(err).data);
   check(joined, &err);
 }
 
@@ -45,7 +50,9 @@ void trained_open(struct trained* t, const char* config_path, const char* text_p
     fprintf(stderr, "%s: %s\n", program_invocation_short_name, why);
     exit(1);
   }
+  if (!strcmp(gsel_config_get(t->config, gsel_str_from("train.precision")).data, "bf16")) t->sizes.dtype = GSEL_BF16;
   join(t);
+  if (device_refusal(&t->sizes)) skip(device_refusal(&t->sizes));
   check(gpt_model_create(&t->sizes, &device_layers, &t->gpt, &err), &err);
   options.config = t->config;
   options.data = fill;

@@ -1,4 +1,5 @@
-/* trained.h: examples/gpt on this machine's first card, in a trainer of one rank, for benches. */
+/* trained.h: examples/gpt in a trainer for benches: of one rank, on this machine's first card, or of a rank of a job.
+ */
 #ifndef BENCH_TRAINED_H
 #define BENCH_TRAINED_H
 
@@ -6,6 +7,7 @@
 #include "hand.h"
 
 struct trained {
+  int in_job; /* of `gsel run`, a card for each rank; 0: alone */
   struct text text;
   struct gpt_sizes sizes;
   struct gpt_model gpt;
@@ -15,11 +17,11 @@ struct trained {
   gsel_trainer* trainer;
 };
 
-/* LAYERS,WIDTH,HEADS,CONTEXT. 0 on success. */
+/* LAYERS,WIDTH,HEADS,CONTEXT and, for products of matrices by cuBLASLt, ",cublaslt". 0 on success. */
 int trained_sizes(struct gpt_sizes* sizes, const char* text);
 
-/* Loads the configuration and the text, and makes the trainer. Ends the program with the reason where something fails;
- * exits with 77 where there is no card. */
+/* Loads the configuration and the text, and makes the trainer. With train.precision "bf16" the layers compute in it.
+ * Ends the program with the reason where something fails; exits with 77 where there is no card, or no cuBLASLt. */
 void trained_open(struct trained* t, const char* config_path, const char* text_path);
 void trained_close(struct trained* t);
 

@@ -13,7 +13,6 @@ import os
 import resource
 import sys
 import time
-import tomllib
 
 import numpy as np
 
@@ -192,6 +191,12 @@ def train(rank, args, settings, results):
 
     set_sizes(args.sizes)
     torch.set_num_threads(1)
+    torch.backends.cuda.matmul.allow_tf32 = False  # as by default since PyTorch 1.12
+    try:
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False  # sums are f32, as gsel's
+    except (AssertionError, AttributeError):
+        pass  # PyTorch 1.13 and older
+    in_bf16 = torch.autocast(args.device, dtype=torch.bfloat16, enabled=args.precision == "bf16")
     blas = check_blas() if args.device == "cpu" else ""
     if args.ranks > 1:
         torch.distributed.init_process_group("gloo", rank=rank, world_size=args.ranks)
@@ -208,7 +213,8 @@ def train(rank, args, settings, results):
         ready = text.samples(*ids) if args.device == "cuda" else None  # as by a loader, while the card computes
         began, cpu_began = time.perf_counter(), time.process_time()
         tokens, targets = ready or text.samples(*ids)
-        loss = model(torch.from_numpy(tokens).to(args.device), torch.from_numpy(targets).to(args.device))
+        with in_bf16:
+            loss = model(torch.from_numpy(tokens).to(args.device), torch.from_numpy(targets).to(args.device))
         optimizer.zero_grad(set_to_none=args.ranks == 1)
         loss.backward()
         if settings.get("clip_norm", 0) > 0:
@@ -240,13 +246,21 @@ def main():
     parser.add_argument("--mode", choices=["single", "ddp", "zero"], default="single")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--json", required=True)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: one rank, f32 without TF32")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: one rank")
+    parser.add_argument(
+        "--precision",
+        choices=["f32", "bf16"],
+        default="f32",
+        help="f32: without TF32; bf16: torch.autocast(bfloat16), which keeps parameters in f32",
+    )
     parser.add_argument("--sizes", type=lambda text: tuple(map(int, text.split(","))), default=(4, 256, 4, 128))
     args = parser.parse_args()
     if args.device == "cuda" and args.ranks > 1:
         parser.error("--device cuda is for one rank")
     if (args.mode == "single") != (args.ranks == 1):
         parser.error("--mode single is for one rank, ddp and zero for more")
+    import tomllib  # Python 3.11; bench/gpu/torch_row.py does without
+
     with open(args.config, "rb") as file:
         settings = tomllib.load(file)["train"]
     if settings["batch"] % args.ranks:
