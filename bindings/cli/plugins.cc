@@ -20,7 +20,8 @@ const CommandText kPluginsText{
                   {{"path", "The file."},
                    {"kind, name, version", "What it says of itself; empty where it could not be read."},
                    {"usable", "true or false."},
-                   {"refusal", "Why it is not usable; else empty."}}}},
+                   {"refusal", "Why it is not usable; else empty."},
+                   {"note", "What the library has that it wraps, such as NCCL; else empty."}}}},
     .related = {"gsel_plugin_list_create(3)", "docs/README.md"}};
 
 std::vector<gsel_plugin_info> candidates(const gsel_plugin_list* list) {
@@ -42,11 +43,12 @@ std::string plugins_json(const std::vector<gsel_plugin_info>& list) {
                               {"name", text(info.name)},
                               {"version", text(info.version)},
                               {"usable", info.refusal.len == 0},
-                              {"refusal", text(info.refusal)}});
+                              {"refusal", text(info.refusal)},
+                              {"note", text(info.note)}});
   return json_text(out);
 }
 
-// A line per candidate, followed by the reason of a refusal.
+// A line per candidate, followed by the reason of a refusal or its note.
 std::string plugins_text(const std::vector<gsel_plugin_info>& list) {
   if (list.empty()) return "no plugins on the search path\n";
   std::string out;
@@ -56,7 +58,8 @@ std::string plugins_text(const std::vector<gsel_plugin_info>& list) {
            (info.refusal.len ? "  " : "   ") + (kind.empty() ? "?" : kind) + " " + (name.empty() ? "?" : name);
     if (info.version.len) out += " " + text(info.version);
     out += "  " + text(info.path) + "\n";
-    if (info.refusal.len) out += "         " + text(info.refusal) + "\n";
+    for (const gsel_str& more : {info.refusal, info.note})
+      if (more.len) out += "         " + text(more) + "\n";
   }
   return out;
 }

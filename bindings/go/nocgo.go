@@ -687,6 +687,7 @@ type PluginInfo struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Refusal string `json:"refusal,omitempty"`
+	Note    string `json:"note,omitempty"`
 }
 
 func Plugins() ([]PluginInfo, error)                          { return *new([]PluginInfo), ErrNoCgo }

@@ -205,13 +205,14 @@ func RegisterStrategies() error {
 }
 
 // PluginInfo is a plugin that was found. Path is "" for one that the program registered; Refusal says why it cannot be
-// used, "" when it can.
+// used, "" when it can; Note says what the library has that it wraps, such as NCCL.
 type PluginInfo struct {
 	Path    string `json:"path"`
 	Kind    string `json:"kind"`
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Refusal string `json:"refusal,omitempty"`
+	Note    string `json:"note,omitempty"`
 }
 
 // Plugins looks at every candidate on the search path. The probes of "cuda" and "nccl" start the driver, which stays.
@@ -226,6 +227,6 @@ func Plugins() ([]PluginInfo, error) {
 	return each(C.gsel_plugin_list_count(plugins), func(i C.int32_t, err **C.gsel_error) (PluginInfo, C.gsel_status) {
 		info := C.gsel_plugin_info{struct_size: C.sizeof_gsel_plugin_info}
 		status := C.gsel_plugin_list_get(plugins, i, &info, err)
-		return PluginInfo{text(info.path), text(info.kind), text(info.name), text(info.version), text(info.refusal)}, status
+		return PluginInfo{text(info.path), text(info.kind), text(info.name), text(info.version), text(info.refusal), text(info.note)}, status
 	})
 }

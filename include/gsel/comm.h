@@ -528,7 +528,7 @@ GSEL_API gsel_status gsel_mem_unregister(gsel_comm *comm, void *memory, gsel_err
 /* ---- devices -----------------------------------------------------------------------------------------------
  *
  * With an accelerator, buffers are memory of that device, or page-locked host memory. One thread at a time makes calls,
- * and running a request is a call here; GSEL_ERR_STATE otherwise.
+ * and running a request and gsel_mem_register are calls here; GSEL_ERR_STATE otherwise.
  * Calls are enqueued on the communicator's stream, and then return: they read and write the buffers when earlier work
  * on the stream has ended, and later work on the stream sees the results. Nothing else waits for them. Counts, offsets
  * and the fields of gsel_message are in host memory. A request is done when the stream has passed its call.
@@ -547,7 +547,8 @@ GSEL_API gsel_status gsel_mem_unregister(gsel_comm *comm, void *memory, gsel_err
  * gsel_comm_get_async_error returns GSEL_OK. Work of other ranks' calls that still waits on this device is ended.
  * The promise on results above holds through host memory; with a transport plugin results are those of its library.
  * gsel_mem_alloc returns memory of the device, and gsel_mem_register accepts it; with a transport all ranks register
- * together, with equal sizes, and use the memory in the same calls (GSEL_ERR_MISMATCH). gsel_mem_unregister waits for
+ * together, with equal sizes, and use the memory in the same calls, in allreduce, allgather (recv) and reduce_scatter
+ * (send) at the same offset (GSEL_ERR_MISMATCH). gsel_mem_unregister waits for
  * earlier calls, and so does gsel_comm_free while memory is registered. Communicators made from one with an accelerator
  * have it too, and begin on the default stream. */
 

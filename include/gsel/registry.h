@@ -35,6 +35,7 @@ typedef struct gsel_plugin_info {
   gsel_str name;     /* "ddp"; empty when unknown */
   gsel_str version;
   gsel_str refusal;  /* why it was refused; empty when it is usable */
+  gsel_str note;     /* what the library that it wraps has, such as NCCL; empty: it has nothing to say */
 } gsel_plugin_info;
 #define GSEL_PLUGIN_INFO_INIT GSEL_STRUCT_INIT(gsel_plugin_info)
 GSEL_API void gsel_plugin_info_init(gsel_plugin_info *info, size_t struct_size);

@@ -122,7 +122,9 @@ typedef struct gsel_transfer {
  *   memory_alloc, memory_free       memory of a device that the transport can register; NULL: the device's own
  *                                   functions are used. The memory belongs to no link
  *   window_register   called by all ranks of a link: the other ranks may read and write each rank's memory[bytes] in
- *                     place; NULL: not needed. window_release: no unfinished call uses the memory
+ *                     place; NULL: not needed. In allreduce, allgather (recv) and reduce_scatter (send), registered
+ *                     buffers lie at the same offset on all ranks. An error other than GSEL_ERR_ARG, which all ranks
+ *                     return, breaks the communicator. window_release: no unfinished call uses the memory
  *   link_native       the handle of the wrapped library, such as ncclComm_t, for programs that know it; NULL: none
  * Between hosts, for host memory (dlpack_types has kDLCPU, GSEL_TRANSPORT_HOST_SYNCHRONOUS is set); supports and
  * enqueue need not make any call then:
@@ -135,8 +137,10 @@ typedef struct gsel_transfer {
  *   release           after it returns, the memory is not used any more. Before the end of the transfer only after
  *                     link_abort. Any thread; before link_leave
  *                     post and test may be called by several threads at the same time
- *   link_note         what a program must know about the link, in one line, for gsel_comm_explain; lives as long as the
- *                     link; NULL: nothing */
+ *   link_note         what a program must know about the link, in one line, for gsel_comm_explain; asked again after
+ *                     window_register; each text lives as long as the link; NULL: nothing
+ *   library_note      what the library that the transport wraps has, and what of it the transport uses, in one line,
+ *                     for `gsel plugins`; static. Called after the probe, before open; starts nothing */
 typedef struct gsel_transport_v2 {
   uint32_t struct_size;
   uint32_t reserved;
@@ -164,6 +168,7 @@ typedef struct gsel_transport_v2 {
   gsel_status (*test)(gsel_posted *posted, double seconds, int32_t *done, gsel_error **err);
   void (*release)(gsel_posted *posted);
   const char *(*link_note)(gsel_link *link);
+  const char *(*library_note)(void);
 } gsel_transport_v2;
 
 GSEL_EXTERN_C_END

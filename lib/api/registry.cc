@@ -24,7 +24,7 @@ gsel_status gsel_plugin_register(const struct gsel_plugin_v1* plugin, gsel_error
 gsel_status gsel_plugin_list_create(gsel_plugin_list** out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;
-    *out = new gsel_plugin_list{gsel::find_plugins()};
+    *out = new gsel_plugin_list{gsel::list_plugins()};
   });
 }
 
@@ -46,6 +46,7 @@ gsel_status gsel_plugin_list_get(const gsel_plugin_list* list, int32_t i, gsel_p
     full.name = gsel::borrow(c.name);
     full.version = gsel::borrow(c.version);
     full.refusal = gsel::borrow(c.refusal);
+    full.note = gsel::borrow(c.note);
     gsel::write_struct(info, full, "gsel_plugin_info");
   });
 }

@@ -162,6 +162,17 @@ std::vector<Candidate> find_plugins(int32_t kind) {
   return all;
 }
 
+std::vector<Candidate> list_plugins() {
+  std::vector<Candidate> all = find_plugins();
+  for (Candidate& candidate : all) {
+    if (!candidate.plugin || candidate.plugin->kind != GSEL_PLUGIN_TRANSPORT) continue;
+    const auto& table = *static_cast<const gsel_transport_v2*>(candidate.plugin->table);
+    const char* note = table.library_note ? table.library_note() : nullptr;
+    if (note) candidate.note = note;
+  }
+  return all;
+}
+
 const gsel_plugin_v1& load_plugin(int32_t kind, std::string_view name) {
   const gsel_plugin_v1* found = nullptr;
   std::vector<std::string> refusals, others, folders;

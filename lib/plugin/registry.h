@@ -15,6 +15,7 @@ struct Candidate {
   std::string kind, name, version;
   std::string refusal;                     // empty if usable, or of a kind that was not requested
   const gsel_plugin_v1* plugin = nullptr;  // set if usable; valid until the process ends
+  std::string note{};                      // of the library that it wraps; only list_plugins asks
 };
 
 // Registers a plugin of the program, which takes precedence over all files, until the process ends. Its probe runs when
@@ -25,6 +26,8 @@ void register_plugin(const gsel_plugin_v1& plugin);
 // All candidates, loaded or refused: plugins of the program, then the search path in order.
 //   kind  0: all are loaded; else only plugins of this kind
 std::vector<Candidate> find_plugins(int32_t kind = 0);
+// All of them, with the notes of usable ones.
+std::vector<Candidate> list_plugins();
 
 // The first usable plugin of that kind and name: registered ones first, then folder by folder, in each folder NAME.so
 // before other files. Other plugins may be opened and read, but none of their functions is called. GSEL_ERR_PLUGIN with

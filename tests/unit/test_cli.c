@@ -656,6 +656,7 @@ static void plugins_are_listed_with_reasons(void** state) {
   check_part(out, "relative");
   check_gsel("plugins --json", 0);
   check_part(out, "\"usable\": false");
+  check_part(out, "\"note\": \"\"");
   unsetenv("GSEL_PLUGIN_PATH");
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "comm/device/in_call.h"
 
 namespace gsel {
 namespace {
@@ -28,7 +29,7 @@ DeviceBackend::DeviceBackend(std::shared_ptr<const Accelerator> accelerator, Con
       flags_(options.flags),
       timeout_s_(options.timeout_s),
       agreement_(agree_on_transport(*accelerator_, control, options.flags)),
-      reason_(agreement_.reason),
+      reasons_{agreement_.reason},
       clock_(accelerator_->device),
       host_(accelerator_->device, [this](Event& event, const gsel_collective& call) { wait_before(call, event); }),
       reached_(accelerator_->device) {
@@ -40,14 +41,15 @@ DeviceBackend::DeviceBackend(std::shared_ptr<const Accelerator> accelerator, Con
   } catch (...) {  // the other ranks wait for this rank in the transport, or have its error, too
     const Error error = current_error();
     if (falls_back(error)) {
-      reason_ = fmt::format("{} cannot be joined: {}; {}", agreement_.transport->name, error.message(), reason_);
+      reasons_.push_back(
+          fmt::format("{} cannot be joined: {}; {}", agreement_.transport->name, error.message(), reasons_.back()));
       agreement_.transport = nullptr;
       return;
     }
     control_.abort(error.what());
     throw;
   }
-  if (const std::string note = link_->note(); !note.empty()) reason_ += "; " + note;
+  note_link();
   if ((flags_ & GSEL_COMM_NO_THREAD) == 0) watching_ = quiet_thread([this] { watch(); });
 }
 
@@ -58,6 +60,12 @@ bool DeviceBackend::falls_back(const Error& error) const {
                               error.code() != GSEL_ERR_TIMEOUT && !control_.is_broken();
   return is_told_to_all && !agreement_.is_named && (flags_ & GSEL_COMM_NOT_THROUGH_HOST) == 0 &&
          (agreement_.transport->can.flags & GSEL_TRANSPORT_SHARED_DEVICE) != 0;
+}
+
+void DeviceBackend::note_link() {
+  const std::string note = link_->note();
+  std::string reason = note.empty() ? agreement_.reason : agreement_.reason + "; " + note;
+  if (reason != reasons_.back()) reasons_.push_back(std::move(reason));
 }
 
 // Aborts work on a broken link first, since it may never end by itself.
@@ -218,6 +226,7 @@ void DeviceBackend::free(void* memory) {
 // With a transport all ranks must register together: libraries leave it undefined if only some do.
 void DeviceBackend::register_memory(void* memory, uint64_t bytes) {
   require("gsel_mem_register");
+  const InCall in_call(in_call_, "gsel_mem_register");
   check_device_memory(*accelerator_, agreement_.reached_by, "gsel_mem_register", memory, bytes, "memory");
   if (!link_ || !link_->table().window_register) return;
   std::vector<uint64_t> all(static_cast<size_t>(control_.world_size()));
@@ -232,8 +241,15 @@ void DeviceBackend::register_memory(void* memory, uint64_t bytes) {
   gsel_window* window = nullptr;
   gsel_error* err = nullptr;
   const gsel_status status = link_->table().window_register(link_->get(), memory, bytes, &window, &err);
-  throw_if_failed(status, err);
-  windows_[memory] = {window, bytes};
+  try {
+    throw_if_failed(status, err);
+  } catch (const Error& error) {
+    control_.throw_break_reason();
+    if (error.code() != GSEL_ERR_ARG) control_.break_with(error);  // other ranks may wait in the transport
+    throw;
+  }
+  windows_[memory] = {window, bytes, ++registrations_};
+  note_link();
 }
 
 void DeviceBackend::unregister_memory(void* memory) {

@@ -7,6 +7,7 @@
 #include <gsel/comm.h>
 
 #include <atomic>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -99,7 +100,9 @@ class DeviceBackend final : public Backend {
   static void enqueue_together(std::span<const Enqueued> calls);
   static void describe_received(const gsel_collective& call);
   void announce(const gsel_collective& call) const;
-  bool registered(const gsel_collective& call) const;
+  RegisteredPlace place_of(const gsel_collective& call) const;
+  uint64_t place_of(const void* memory, uint64_t bytes) const;
+  void note_link();
   void refuse_message_of_host(const gsel_collective& call) const;
   void warn_of_host(const gsel_collective& call);
   CallStream imported(void* native) const;
@@ -120,7 +123,7 @@ class DeviceBackend final : public Backend {
   const uint32_t flags_;
   std::atomic<double> timeout_s_;
   Agreement agreement_;
-  std::string reason_;                   // of the transport, with its note
+  std::list<std::string> reasons_;       // of the transport, with its notes so far; the last counts
   std::shared_ptr<TransportLink> link_;  // nullptr: through host memory
   CallStream stream_;                    // nullptr: the device's default stream
   CallClock clock_;
@@ -130,8 +133,10 @@ class DeviceBackend final : public Backend {
   struct Window {
     gsel_window* handle;
     uint64_t bytes;
+    uint64_t number;  // of the registrations, from 1; the same on all ranks
   };
   std::map<const void*, Window> windows_;  // by start address
+  uint64_t registrations_ = 0;             // so far
   bool warned_of_host_ = false;
   std::mutex words_mutex_;
   std::vector<double*> words_;  // of mark_end_at

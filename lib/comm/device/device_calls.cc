@@ -9,26 +9,10 @@
 #include "comm/call/check.h"
 #include "comm/call/collective.h"
 #include "comm/device/device_backend.h"
+#include "comm/device/in_call.h"
 
 namespace gsel {
 namespace {
-
-// One thread at a time may enqueue calls or run requests, so that they have one order.
-class InCall {
- public:
-  InCall(std::atomic_flag& flag, const gsel_collective& call) : flag_(flag) {
-    if (flag.test_and_set(std::memory_order_acquire))
-      fail(GSEL_ERR_STATE,
-           "{}: another thread is in a call; with an accelerator, one thread at a time makes calls and runs requests",
-           collective_name(call.kind));
-  }
-  ~InCall() { flag_.clear(std::memory_order_release); }
-  InCall(const InCall&) = delete;
-  InCall& operator=(const InCall&) = delete;
-
- private:
-  std::atomic_flag& flag_;
-};
 
 std::string text_of(const gsel_collective& call) {
   return describe(call.kind, call.dtype, call.op, call.root, call.count, {}, call.tag);
@@ -72,24 +56,34 @@ void DeviceBackend::warn_of_host(const gsel_collective& call) {
       text_of(call), control_.name(), agreement_.transport->name, why);
 }
 
+// 0: not in registered memory.
+uint64_t DeviceBackend::place_of(const void* memory, uint64_t bytes) const {
+  auto window = windows_.upper_bound(memory);
+  if (window == windows_.begin()) return 0;
+  --window;
+  const auto from = static_cast<uint64_t>(static_cast<const char*>(memory) - static_cast<const char*>(window->first));
+  return from + bytes <= window->second.bytes ? window->second.number << 48 ^ (from + 1) : 0;
+}
+
 // Whether all buffers of a call are in registered memory, which a transport may access in place; all ranks must agree.
-// false for messages and the v kinds, whose buffers may be empty on some ranks.
-bool DeviceBackend::registered(const gsel_collective& call) const {
+// Not for messages and the v kinds, whose buffers may be empty on some ranks. A rank may compute where the buffers of
+// others are from its own: send of a reduction, recv where every rank gets the whole.
+RegisteredPlace DeviceBackend::place_of(const gsel_collective& call) const {
   const CollectiveRow& row = row_of(call.kind);
-  if (windows_.empty() || row.message || row.counted()) return false;
-  const auto is_inside = [this](const void* memory, uint64_t bytes) {
-    auto window = windows_.upper_bound(memory);
-    if (bytes == 0 || window == windows_.begin()) return bytes == 0;
-    --window;
-    const auto from = static_cast<const char*>(memory) - static_cast<const char*>(window->first);
-    return static_cast<uint64_t>(from) + bytes <= window->second.bytes;
-  };
+  if (windows_.empty() || row.message || row.counted()) return {};
   const BufferBytes bytes = buffer_bytes(call, control_.rank(), control_.world_size());
-  return bytes.send + bytes.recv > 0 && is_inside(call.send, bytes.send) && is_inside(call.recv, bytes.recv);
+  const uint64_t send = bytes.send ? place_of(call.send, bytes.send) : 0,
+                 recv = bytes.recv ? place_of(call.recv, bytes.recv) : 0;
+  if (bytes.send + bytes.recv == 0 || (bytes.send && !send) || (bytes.recv && !recv)) return {};
+  constexpr uint64_t kSpread = 0x9e3779b97f4a7c15u;
+  if (call.kind == GSEL_COLLECTIVE_ALLREDUCE) return {true, send * kSpread ^ recv};
+  if (call.kind == GSEL_COLLECTIVE_REDUCE_SCATTER) return {true, send};
+  if (call.kind == GSEL_COLLECTIVE_ALLGATHER) return {true, recv};
+  return {true, 0};
 }
 
 void DeviceBackend::announce(const gsel_collective& call) const {
-  control_.announce(call, registered(call));
+  control_.announce(call, place_of(call));
 }
 
 // Announces the calls, since another rank could make a call over the transport at this point.
@@ -119,7 +113,7 @@ CallStream DeviceBackend::stream_of(const gsel_collective& call, gsel_stream* gi
 
 void DeviceBackend::run(const gsel_collective& call, gsel_stream* given) {
   require(collective_name(call.kind));
-  const InCall in_call(in_call_, call);
+  const InCall in_call(in_call_, collective_name(call.kind));
   check(call);
   CallStream stream = stream_of(call, given);
   if (supports(call)) {
@@ -140,7 +134,7 @@ void DeviceBackend::run_together(std::span<const gsel_collective> calls, gsel_st
     return;
   }
   require("a group");
-  const InCall in_call(in_call_, calls.front());
+  const InCall in_call(in_call_, collective_name(calls.front().kind));
   std::vector<Enqueued> together;
   for (const gsel_collective& call : calls) {
     check(call);
@@ -157,12 +151,12 @@ void DeviceBackend::enqueue_in_order(std::span<const Enqueued> calls, gsel_strea
 }
 
 std::string DeviceBackend::why_not_captured() const {
-  if (!link_) return "calls go through host memory: " + reason_;
+  if (!link_) return "calls go through host memory: " + reasons_.back();
   if ((agreement_.transport->can.flags & GSEL_TRANSPORT_CAPTURE) == 0)
     return fmt::format("calls of the transport {} are not captured", agreement_.transport->name);
   if (agreement_.transport->order)
     return fmt::format("calls of several communicators are ordered by events, since {} does not: {}",
-                       agreement_.transport->name, reason_);
+                       agreement_.transport->name, reasons_.back());
   return "";
 }
 
@@ -221,7 +215,7 @@ class Staged : public BackendRequest {
 // All calls are on one stream, so one event marks their end.
 std::unique_ptr<BackendRequest> DeviceBackend::start(std::span<const gsel_collective> calls, bool) {
   require("request");
-  const InCall in_call(in_call_, calls.front());
+  const InCall in_call(in_call_, collective_name(calls.front().kind));
   CallStream stream = stream_of(calls.front());
   std::vector<Enqueued> enqueued;
   for (const gsel_collective& call : calls) {
@@ -316,7 +310,7 @@ gsel_comm_explanation DeviceBackend::explain(const gsel_collective& call) {
   require("gsel_comm_explain");
   gsel_comm_explanation out = control_.host().explain(call);
   out.transport = "host";
-  out.transport_reason = reason_.c_str();
+  out.transport_reason = reasons_.back().c_str();
   if (!link_) return out;
   if (supports(call)) {
     out.transport = agreement_.transport->name.c_str();

@@ -69,20 +69,21 @@ void HostsControl::begin_announcing() {
   announcer_ = std::make_unique<Announcer>(roster_, *local_, std::move(up), std::move(down));
 }
 
-void HostsControl::announce(const gsel_collective& given, bool registered) {
+void HostsControl::announce(const gsel_collective& given, RegisteredPlace in) {
   require_own_process(fork_generation_, collective_name(given.kind));
   local_->throw_break_reason();
   const auto ranks = static_cast<int32_t>(roster_.ranks());
   shm::Call call;
   shm::complete(given, ranks, static_cast<int64_t>(timeout_s_ * 1e9), call, false,
-                registered ? shm::CallOrigin::enqueued_registered : shm::CallOrigin::enqueued);
+                in.is_registered ? shm::CallOrigin::enqueued_registered : shm::CallOrigin::enqueued);
+  call.detail ^= in.offsets;
   Announcement announcement;
   announcement.head = head_of(call, 0);
   announcement.collectives = is_point_to_point(call.kind) ? 0 : 1;
   announcement.recv_count = call.recv_count;
   announcement.source = call.source;
   announcement.tag = given.tag;
-  announcement.registered = registered;
+  announcement.registered = in.is_registered;
   announcement.timeout_s = static_cast<double>(call.timeout_ns) * 1e-9;
   std::vector<uint64_t> counts;
   if (call.kind == GSEL_COLLECTIVE_ALLTOALLV)

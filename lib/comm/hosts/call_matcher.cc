@@ -45,7 +45,9 @@ std::optional<Error> CallMatcher::take_collective(const Announcement& call, int6
     const std::string a = text_of(low), b = text_of(high);
     return Error(GSEL_ERR_MISMATCH, fmt::format("{} called {}, {} called {}{}; make the calls alike on every rank",
                                                 roster_.named(low.rank), a, roster_.named(high.rank), b,
-                                                a == b ? " with other counts or another operation" : ""))
+                                                a != b            ? ""
+                                                : call.registered ? " with other offsets"
+                                                                  : " with other counts or another operation"))
         .about_rank(roster_.shown(call.rank));
   }
   if (deadline_ns < open.deadline_ns) open.deadline_ns = deadline_ns, open.waits = call;

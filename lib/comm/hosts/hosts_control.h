@@ -76,7 +76,7 @@ class HostsControl final : public Control {
   std::string named(int32_t rank) const override { return roster_.named(rank); }
   void exchange(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s) override;
   void begin_announcing() override;
-  void announce(const gsel_collective& checked, bool registered) override;
+  void announce(const gsel_collective& checked, RegisteredPlace in) override;
   void check_announced() const override;
   int64_t detection_ns() const override { return 400'000'000; }  // over three ranks that poll every 50 ms
   void abort(const char* reason, int32_t about) noexcept override;

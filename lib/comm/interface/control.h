@@ -34,6 +34,12 @@ struct OtherJointCall {
   uint64_t argument;
 };
 
+// Where the buffers of a call are in memory that all ranks have registered.
+struct RegisteredPlace {
+  bool is_registered = false;  // all buffers
+  uint64_t offsets = 0;        // hash of the registrations and offsets that must agree; 0: none must
+};
+
 class Control {
  public:
   Control(int32_t rank, int32_t world_size) : rank_(rank), world_size_(world_size) {}
@@ -54,11 +60,11 @@ class Control {
   virtual void exchange(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s = 0) = 0;
 
   // For calls that a backend enqueues on the stream of a device. begin_announcing: collective, once before the first
-  // announce. announce: before a call is enqueued; throws if the communicator is broken or ranks disagree. registered:
-  // whether the call's buffers are registered, which must be the same on all ranks. check_announced: breaks the
-  // communicator if a rank is late or gone; any thread.
+  // announce. announce: before a call is enqueued; throws if the communicator is broken or ranks disagree. in:
+  // whether the call's buffers are registered, and where, which must be the same on all ranks. check_announced: breaks
+  // the communicator if a rank is late or gone; any thread.
   virtual void begin_announcing() {}
-  virtual void announce(const gsel_collective& checked, bool registered = false) = 0;
+  virtual void announce(const gsel_collective& checked, RegisteredPlace in = {}) = 0;
   virtual void check_announced() const = 0;
   // How long after a call's timeout check_announced may take to detect the late rank.
   virtual int64_t detection_ns() const { return 0; }

@@ -22,12 +22,13 @@ constexpr uint64_t kCountOfWord = (uint64_t{1} << 56) - 1;
 
 }  // namespace
 
-void Announcements::announce(const gsel_collective& given, bool registered) {
+void Announcements::announce(const gsel_collective& given, RegisteredPlace in) {
   at_.require_own_process(collective_name(given.kind));
   try {
     breaking_.throw_if_broken();
     complete(given, at_.world_size(), signals_.timeout_ns(), announcing_, false,
-             registered ? CallOrigin::enqueued_registered : CallOrigin::enqueued);
+             in.is_registered ? CallOrigin::enqueued_registered : CallOrigin::enqueued);
+    announcing_.detail ^= in.offsets;
     const uint64_t number = recorder_.enter(announcing_);
     if (is_point_to_point(given.kind)) {
       announce_message(announcing_, number);

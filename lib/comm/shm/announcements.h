@@ -23,7 +23,7 @@ class Announcements {
       : at_(members), recorder_(recorder), breaking_(breaking), signals_(signals), has_channels_(members.ranks()) {}
 
   // See Control.
-  void announce(const gsel_collective& given, bool registered);
+  void announce(const gsel_collective& given, RegisteredPlace in);
   void check_announced() const;
   std::optional<OtherJointCall> begin_joint_call(int32_t kind, uint64_t argument) noexcept;
 

@@ -91,11 +91,11 @@ void Endpoint::break_with(const Error& error) const noexcept {
     breaking_.write(error.code(), about, members_.family_of_shown(about), error.message());
 }
 
-void Endpoint::announce(const gsel_collective& checked, bool registered) {
+void Endpoint::announce(const gsel_collective& checked, RegisteredPlace in) {
   members_.require_own_process(collective_name(checked.kind));
-  if (!engine_->busy()) return announcements_.announce(checked, registered);
+  if (!engine_->busy()) return announcements_.announce(checked, in);
   const Engine::Turn turn(*engine_, Engine::Thread::may_sleep);  // another thread may be making a communicator
-  announcements_.announce(checked, registered);
+  announcements_.announce(checked, in);
 }
 
 // ---- communicators made from this one -----------------------------------------------------------------------------

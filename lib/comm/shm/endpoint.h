@@ -32,7 +32,7 @@ class Endpoint final : public Control, public Backend {
   int32_t shown(int32_t rank) const override { return members_.shown(rank); }
   std::string named(int32_t rank) const override { return members_.named(rank); }
   void exchange(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s) override;
-  void announce(const gsel_collective& checked, bool registered) override;
+  void announce(const gsel_collective& checked, RegisteredPlace in) override;
   void check_announced() const override { announcements_.check_announced(); }
   void abort(const char* reason, int32_t about) noexcept override { breaking_.abort(reason, about); }
   void break_with(const Error& error) const noexcept override;

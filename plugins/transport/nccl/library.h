@@ -52,18 +52,36 @@ struct Config {
   X(int, ncclMemFree, (void*))                            \
   X(int, ncclCommRegister, (Comm, void*, size_t, void**)) \
   X(int, ncclCommDeregister, (Comm, void*))
+// Since 2.27. A Window belongs to NCCL.
+using Window = void*;
+#define GSEL_NCCL_WINDOWS(X)                                                \
+  X(int, ncclCommWindowRegister, (Comm, void*, size_t, Window*, int flags)) \
+  X(int, ncclCommWindowDeregister, (Comm, Window))
+constexpr int kSymmetric = 1;              // NCCL_WIN_COLL_SYMMETRIC
+constexpr size_t kWindowAlignment = 4096;  // NCCL_WIN_REQUIRED_ALIGNMENT
 
 struct Library {
 #define GSEL_NCCL_MEMBER(result, name, arguments) result(*name) arguments = nullptr;
   GSEL_NCCL_FUNCTIONS(GSEL_NCCL_MEMBER)
   GSEL_NCCL_LATER(GSEL_NCCL_MEMBER)
+  GSEL_NCCL_WINDOWS(GSEL_NCCL_MEMBER)
 #undef GSEL_NCCL_MEMBER
-  std::string path;         // of the file
+  bool has_shrink = false, has_grow = false, has_suspend = false, has_put = false;  // which gsel does not call
+  std::string path;                                                                 // of the file
   bool was_loaded = false;  // by the program, which may have used it
 };
 
 // Such as 22809; 0: unknown.
 int version_of(const Library& nccl);
+
+// "NCCL 2.28.9: uses symmetric windows; has shrink, which gsel does not use; lacks grow (2.29), ..."
+std::string features_of(const Library& nccl, int version);
+inline bool allocates(const Library& nccl) {
+  return nccl.ncclMemAlloc && nccl.ncclMemFree;
+}
+inline bool has_windows(const Library& nccl) {
+  return allocates(nccl) && nccl.ncclCommWindowRegister && nccl.ncclCommWindowDeregister;
+}
 
 // NCCL of this process, loaded by the first call; nullptr if there is none, with the reason in *why. Calls none of its
 // functions. Any thread.

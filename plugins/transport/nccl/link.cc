@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <system_error>
 #include <thread>
@@ -61,7 +62,7 @@ std::shared_ptr<Family> family_of(const UniqueId& id) {
 std::vector<void*> release_registered(gsel_link& link) {
   Family& family = *link.family;
   const std::lock_guard lock(family.mutex);
-  for (const auto& [handle, memory] : link.windows) family.held.insert(memory);
+  for (const gsel_window& window : link.windows) family.held.insert(window.memory);
   if (--family.links > 0) return {};
   family.held.clear();
   return std::move(family.freed);
@@ -121,7 +122,7 @@ void finalize(gsel_link& link) {
   };
   call([&] { return nccl.ncclCommFinalize(link.comm); }, "the end of a communicator");
   const std::lock_guard lock(link.inside);
-  for (const auto& [handle, memory] : link.windows) nccl.ncclCommDeregister(link.comm, handle);
+  for (gsel_window& window : link.windows) deregister(link, window);
   link.windows.clear();
   check(nccl, nccl.ncclCommDestroy(link.comm), "the end of a communicator", link.comm);
   link.aborting = true;
@@ -203,7 +204,9 @@ Current::~Current() {
 gsel_link* join(const Transport& transport, const gsel_join& join) {
   const Library* nccl = transport.nccl;
   std::unique_ptr<gsel_link> link(new gsel_link{transport.host, nccl, join.device_table, join.device_ctx, join.rank,
-                                                join.world_size, &mutex_of(join), &transport, join.control});
+                                                join.world_size, &mutex_of(join), &transport, join.control,
+                                                join.timeout_s});
+  link->notes.push_back(transport.order.note);
   const UniqueId id = agree_on_id(*nccl, join);
   link->family = family_of(id);
   const Current current(link->device, link->device_ctx);

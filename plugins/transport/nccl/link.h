@@ -7,7 +7,7 @@
 #include <gsel/transport.h>
 
 #include <atomic>
-#include <map>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -69,6 +69,15 @@ bool hold_back(void* memory);
 
 }  // namespace gsel_nccl
 
+// Memory that a link has registered: at most one of the two.
+struct gsel_window {
+  void* memory;
+  uint64_t bytes;
+  uint64_t number;  // of the link's registrations, from 1; the same on all ranks
+  gsel_nccl::Window window = nullptr;
+  void* registration = nullptr;  // by ncclCommRegister
+};
+
 struct gsel_link {
   const gsel_host_v1* host;
   const gsel_nccl::Library* nccl;
@@ -79,12 +88,16 @@ struct gsel_link {
   std::mutex* launching;  // of the device; taken before `inside`
   const gsel_nccl::Transport* transport;
   const gsel_control_v1* control;
+  double timeout_s;
   std::shared_ptr<gsel_nccl::Family> family{};
   gsel_nccl::Comm comm = nullptr;
   std::mutex inside{};  // held in NCCL calls with this communicator
   std::atomic<bool> aborting{false}, has_aborted{false};
   void* token = nullptr;             // device memory that a barrier reduces
-  std::map<void*, void*> windows{};  // memory by handle; guarded by inside
+  std::list<gsel_window> windows{};  // guarded by inside; NCCL may still write to one whose making has failed
+  uint64_t registrations = 0;        // so far
+  uint64_t released = 0;             // of windows that were released: a sum of hashes of their numbers
+  std::list<std::string> notes{};    // the last is that of link_note; earlier ones live as long as the link
 };
 
 namespace gsel_nccl {
@@ -109,6 +122,20 @@ void leave(gsel_link* link) noexcept;
 void abort(gsel_link* link) noexcept;
 // Waits until NCCL has enqueued earlier calls. Holds no lock.
 void settle(std::span<gsel_link* const> links, const std::string& what, double timeout_s);
+
+// An allocation of ncclMemAlloc that the program has not freed; bytes 0: other memory.
+struct Allocation {
+  uintptr_t begin = 0;
+  uint64_t bytes = 0;
+};
+Allocation allocation_of(const void* memory);
+
+// Registers memory with a link. Called by all ranks, which agree on the way, since NCCL leaves it undefined if ranks
+// mix them: windows, ncclCommRegister, or none. nullptr: none. register.cc
+gsel_window* register_memory(gsel_link& link, void* memory, uint64_t bytes);
+// link.inside is held, or nobody else calls NCCL with the link.
+void release_window(gsel_link& link, gsel_window* window);
+void deregister(gsel_link& link, gsel_window& window);
 
 // Parts of the table.
 void add_calls(gsel_transport_v2& table);

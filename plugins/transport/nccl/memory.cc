@@ -1,28 +1,21 @@
-// plugins/transport/nccl/memory.cc: device memory that is allocated by NCCL or registered with it, for zero-copy calls.
-// A version of NCCL without registration works on any device memory.
-#include <string_view>
+// plugins/transport/nccl/memory.cc: device memory that is allocated by NCCL, and the table's functions for memory that
+// is registered with it (register.cc).
+#include <map>
+#include <mutex>
 
 #include "link.h"
 
 namespace gsel_nccl {
 namespace {
 
-template <class Body>
-gsel_status run(gsel_link* link, gsel_error** err, Body&& body) {
-  try {
-    const Current current(link->device, link->device_ctx);
-    const std::lock_guard launching(*link->launching);
-    const std::lock_guard inside(link->inside);
-    if (link->aborting) fail(GSEL_ERR_ABORTED, "nccl: the communicator was ended");
-    body(*link->nccl);
-    return GSEL_OK;
-  } catch (...) {
-    return failed(link->host, err);
-  }
-}
-
-bool allocates(const Library& nccl) {
-  return nccl.ncclMemAlloc && nccl.ncclMemFree;
+// Memory of ncclMemAlloc, by address.
+struct Allocations {
+  std::mutex mutex;
+  std::map<uintptr_t, uint64_t> bytes;
+};
+Allocations& allocations() {
+  static auto* the_allocations = new Allocations;  // never destroyed: memory may be freed after main
+  return *the_allocations;
 }
 
 gsel_status memory_alloc(void* ctx, const gsel_device_v1* device, void* device_ctx, uint64_t bytes, void** out,
@@ -37,6 +30,8 @@ gsel_status memory_alloc(void* ctx, const gsel_device_v1* device, void* device_c
     if (is_out_of_memory(*nccl, result, nullptr))
       fail(GSEL_ERR_NOMEM, "nccl: " + what + " were asked for, and the device has no such amount left");
     check(*nccl, result, what);
+    const std::lock_guard lock(allocations().mutex);
+    allocations().bytes[reinterpret_cast<uintptr_t>(*out)] = bytes;
     return GSEL_OK;
   } catch (...) {
     return failed(host, err);
@@ -46,6 +41,10 @@ gsel_status memory_alloc(void* ctx, const gsel_device_v1* device, void* device_c
 void memory_free(void* ctx, const gsel_device_v1* device, void* device_ctx, void* memory) {
   const Library& nccl = *static_cast<Transport*>(ctx)->nccl;
   if (!allocates(nccl)) return device->free(device_ctx, memory);
+  {
+    const std::lock_guard lock(allocations().mutex);
+    allocations().bytes.erase(reinterpret_cast<uintptr_t>(memory));
+  }
   if (hold_back(memory)) return;
   try {
     const Current current(device, device_ctx);
@@ -56,22 +55,25 @@ void memory_free(void* ctx, const gsel_device_v1* device, void* device_ctx, void
 
 gsel_status window_register(gsel_link* link, void* memory, uint64_t bytes, gsel_window** out, gsel_error** err) {
   *out = nullptr;
-  return run(link, err, [&](const Library& nccl) {
-    if (!nccl.ncclCommRegister || !nccl.ncclCommDeregister) return;
-    void* handle = nullptr;
-    check(nccl, nccl.ncclCommRegister(link->comm, memory, bytes, &handle),
-          "registering " + std::to_string(bytes) + " bytes", link->comm);
-    link->windows[handle] = memory;
-    *out = static_cast<gsel_window*>(handle);
-  });
+  try {
+    const Current current(link->device, link->device_ctx);
+    *out = register_memory(*link, memory, bytes);
+    return GSEL_OK;
+  } catch (...) {
+    return failed(link->host, err);
+  }
 }
 
 void window_release(gsel_link* link, gsel_window* window) {
   if (!window) return;
-  run(link, nullptr, [&](const Library& nccl) {
-    nccl.ncclCommDeregister(link->comm, window);
-    link->windows.erase(window);
-  });
+  try {
+    const Current current(link->device, link->device_ctx);
+    const std::lock_guard launching(*link->launching);
+    const std::lock_guard inside(link->inside);
+    if (link->aborting) return;
+    release_window(*link, window);
+  } catch (...) {  // the device has failed
+  }
 }
 
 void* link_native(gsel_link* link) {
@@ -79,6 +81,15 @@ void* link_native(gsel_link* link) {
 }
 
 }  // namespace
+
+Allocation allocation_of(const void* memory) {
+  const std::lock_guard lock(allocations().mutex);
+  const auto at = reinterpret_cast<uintptr_t>(memory);
+  auto found = allocations().bytes.upper_bound(at);
+  if (found == allocations().bytes.begin()) return {};
+  --found;
+  return at - found->first < found->second ? Allocation{found->first, found->second} : Allocation{};
+}
 
 void add_memory(gsel_transport_v2& table) {
   table.memory_alloc = memory_alloc;

@@ -82,6 +82,14 @@ gsel_status link_join(void* ctx, const gsel_join* given, gsel_link** out, gsel_e
   }
 }
 
+const char* library_note() {
+  static const std::string* const note = [] {
+    const Library* nccl = library(nullptr);
+    return new std::string(nccl ? features_of(*nccl, version_of(*nccl)) : "");
+  }();
+  return note->c_str();
+}
+
 gsel_transport_v2 make_table() {
   gsel_transport_v2 table{};
   table.struct_size = sizeof table;
@@ -91,7 +99,8 @@ gsel_transport_v2 make_table() {
   table.link_join = link_join;
   table.link_leave = leave;
   table.link_abort = [](gsel_link* link, const char*) { abort(link); };
-  table.link_note = [](gsel_link* link) { return link->transport->order.note.c_str(); };
+  table.link_note = [](gsel_link* link) { return link->notes.back().c_str(); };
+  table.library_note = library_note;
   add_calls(table);
   add_memory(table);
   return table;

@@ -20,12 +20,18 @@ constexpr uint64_t kRing = uint64_t{64} << 20;  // bytes of data that a rank has
 
 // One rank's part of one call.
 struct Post {
-  std::atomic<uint64_t> number;  // of the call, from 1
-  uint64_t offset, bytes;        // in the rank's ring
-  uint32_t memory;               // kSends and so on
+  std::atomic<uint64_t> number;     // of the call, from 1
+  uint64_t offset, bytes;           // in the rank's ring
+  uint32_t memory;                  // kSends and so on
+  uint64_t send_place, recv_place;  // in windows; 0: in none
   char signature[96];
 };
 constexpr uint32_t kSends = 1, kSendsRegistered = 2, kReceives = 4, kReceivesRegistered = 8;
+
+// Where a window of a rank lies.
+struct WindowPlace {
+  std::atomic<uint64_t> allocation, offset, place;  // bytes, bytes, and the window's number in NCCL's own address space
+};
 
 struct RankShare {
   std::atomic<int> pid, device, version;
@@ -36,6 +42,8 @@ struct RankShare {
   std::atomic<uint64_t> calls;                        // collectives that the host has made
   std::atomic<uint64_t> sends[kMostRanks];            // messages to each rank that the host has made
   std::atomic<uint64_t> receives[kMostRanks];         // the same from each
+  std::atomic<uint64_t> windows;                      // that the rank has begun to make
+  WindowPlace window[2];                              // the last two of them
   std::atomic<uint64_t> done;                         // collectives that have run
   std::atomic<uint64_t> taken[kMostRanks];            // messages from each rank
   Post collectives[kSlots];

@@ -37,6 +37,9 @@ enum Type : int {
 };
 enum Op : int { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4 };
 
+constexpr int kSymmetric = 1;  // of a window
+constexpr size_t kWindowAlignment = 4096;
+
 constexpr unsigned kConfigMagic = 0xcafebeef;
 constexpr int kUndefined = -2147483647 - 1;
 // As in 2.14; later versions append.
@@ -70,7 +73,10 @@ struct Config {
   X(int, ncclMemAlloc, (void**, size_t))                                            \
   X(int, ncclMemFree, (void*))                                                      \
   X(int, ncclCommRegister, (Handle, void*, size_t, void**))                         \
-  X(int, ncclCommDeregister, (Handle, void*))
+  X(int, ncclCommDeregister, (Handle, void*))                                       \
+  X(int, ncclCommWindowRegister, (Handle, void*, size_t, void**, int))              \
+  X(int, ncclCommWindowDeregister, (Handle, void*))                                 \
+  X(int, ncclCommShrink, (Handle, int*, int, Handle*, Config*, int))
 
 #define FAKE_NCCL_DECLARE(result, name, parameters) \
   extern "C" __attribute__((visibility("default"))) result name parameters;

@@ -32,6 +32,7 @@ static_assert(offsetof(Config, size) == offsetof(ncclConfig_t, size) &&
               offsetof(Config, version) == offsetof(ncclConfig_t, version) &&
               offsetof(Config, blocking) == offsetof(ncclConfig_t, blocking));
 static_assert(kUndefined == NCCL_CONFIG_UNDEF_INT);
+static_assert(kSymmetric == NCCL_WIN_COLL_SYMMETRIC && kWindowAlignment == NCCL_WIN_REQUIRED_ALIGNMENT);
 constexpr ncclConfig_t kInitial = NCCL_CONFIG_INITIALIZER;
 static_assert(kInitial.magic == kConfigMagic);
 }  // namespace of_double
@@ -40,6 +41,8 @@ namespace of_plugin {
 using namespace gsel_nccl;
 GSEL_NCCL_FUNCTIONS(COMPARE)
 GSEL_NCCL_LATER(COMPARE)
+GSEL_NCCL_WINDOWS(COMPARE)
+static_assert(kSymmetric == NCCL_WIN_COLL_SYMMETRIC && kWindowAlignment == NCCL_WIN_REQUIRED_ALIGNMENT);
 static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId));
 static_assert(kSuccess == int{ncclSuccess} && kUnhandledCudaError == int{ncclUnhandledCudaError} &&
               kSystemError == int{ncclSystemError} && kInvalidArgument == int{ncclInvalidArgument} &&

@@ -14,13 +14,20 @@
 //   GSEL_FAKE_NCCL_ABORTED   "untouched": calls of a communicator that is aborted leave their buffers as they were;
 //   else
 //                            they write what is no result
+//   GSEL_FAKE_NCCL_WINDOWS   what ncclCommWindowRegister does on this rank: "null": no window, and no error, as without
+//                            symmetric memory; "plain": a registration in place of a window, as 2.28 then does;
+//                            "fails": an error of this rank alone, while the others wait; "refuses": the same at once
+//   GSEL_FAKE_NCCL_REGISTERS "null": ncclCommRegister registers nothing, as with NCCL_LOCAL_REGISTER=0; "refuses": it
+//   is
+//                            an error
 //   GSEL_FAKE_NCCL_DEATHS    "told": the death of another process is a remote error, as over a network; else it is not
 //                            noticed, as over NVLink
 //
 //   NCCL_SOCKET_IFNAME, NCCL_HOSTID  as NCCL takes them: ranks meet over TCP, and two with one device are told by host
 //
-// Not modelled: channels and protocols, windows and symmetric kernels, graphs, splitShare, and a second
-// connection for another algorithm. A message waits for its receive, however short it is. A rank has 64 MiB under way.
+// Not modelled: channels and protocols, the order in which symmetric kernels add, graphs, splitShare, ncclCommShrink,
+// and a second connection for another algorithm. A message waits for its receive, however short it is. A rank has 64
+// MiB under way.
 #include "nccl_comm.h"
 
 #include <sys/types.h>
@@ -74,7 +81,7 @@ bool Comm::has_registered(const void* memory, uint64_t bytes) const {
   const auto at = reinterpret_cast<uintptr_t>(memory);
   return std::ranges::any_of(registered, [&](const auto& entry) {
     const auto begin = reinterpret_cast<uintptr_t>(entry.first);
-    return begin <= at && at + bytes <= begin + entry.second;
+    return begin <= at && at + bytes <= begin + entry.second.bytes;
   });
 }
 
@@ -125,6 +132,7 @@ int state_of(Comm& comm) {
   }
   if (comm.polls-- > 0) return kInProgress;
   if (comm.job && !go_on(*comm.job)) return kInProgress;
+  if (comm.making && !makes_window(comm)) return comm.state;
   if (comm.is_finalizing && !comm.nodes.empty()) {
     Machine::get().nudge(comm.nodes.front()->stream());
     if (!comm.nodes.empty()) return kInProgress;
@@ -173,6 +181,7 @@ void reclaim(Comm& comm) {
   for (Comm* member : family) {
     member->is_freed = true;
     member->registered.clear();
+    member->windows.clear();
   }
 }
 

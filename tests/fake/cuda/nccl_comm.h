@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,14 +65,38 @@ struct Comm {
   bool is_ended = false, is_freed = false;  // by destroy or abort; with the last rank of this process
   uint64_t collectives = 0;
   std::map<int, uint64_t> sent, received;
-  std::map<void*, uint64_t> registered;  // bytes by address
-  std::vector<Node*> nodes;              // on streams
-  std::atomic<int> inside{0};            // threads in calls on this communicator
+  struct Registration {
+    uint64_t bytes = 0;
+    int references = 0;
+  };
+  std::map<void*, Registration> registered;  // by address
+  // Windows, which ranks make together. place: in the address space that NCCL shares between ranks.
+  struct Window {
+    uint64_t bytes, number, place;
+  };
+  std::map<void*, Window> windows;  // by address
+  struct Making {
+    void* memory;
+    void** out;
+    Window window;
+  };
+  std::optional<Making> making;
+  std::vector<Node*> nodes;    // on streams
+  std::atomic<int> inside{0};  // threads in calls on this communicator
   std::string last_error;
 
   RankShare& own() const { return clique->rank(rank); }
   bool has_registered(const void* memory, uint64_t bytes) const;
+  // Which window, and where in it; 0: in none.
+  uint64_t place_of(const void* memory, uint64_t bytes) const;
 };
+
+// Goes on with a window; whether it has been made. nccl_window.cc
+bool makes_window(Comm& comm);
+// Memory of ncclMemAlloc begins here. nccl_memory.cc
+bool is_allocated(uintptr_t begin);
+// Memory that NCCL uses is let go: a violation if a call still uses it.
+void let_go(const Comm& comm, const void* memory, uint64_t bytes, const char* function);
 
 inline Comm& of(Handle handle) {
   return *static_cast<Comm*>(handle);
@@ -115,6 +140,7 @@ class Node : public fake_cuda::Joint {
   void check_reach(const Call& call) const;
   bool is_ready(const Call& call) const;
   void finish(const Call& call) const;
+  void check_windows(const Call& call) const;
   void spoil() const;
   std::vector<int> peers(const Call& call) const;  // that the call waits for
 

@@ -1,6 +1,8 @@
 // fake/cuda/nccl_memory.cc: memory and registrations of libnccl.so.2, and the texts of its errors; see nccl_comm.h.
 // Memory that NCCL has registered is in use until it is deregistered, or until its communicator has been freed.
+#include <algorithm>
 #include <mutex>
+#include <set>
 
 #include "nccl_comm.h"
 
@@ -13,7 +15,30 @@ namespace {
 
 thread_local std::string memory_error;
 
+// Memory of ncclMemAlloc; the machine's mutex is held.
+std::set<uintptr_t>& allocated() {
+  static auto* const all = new std::set<uintptr_t>;
+  return *all;
+}
+
 }  // namespace
+
+bool fake_nccl::is_allocated(uintptr_t begin) {
+  return allocated().contains(begin);
+}
+
+void fake_nccl::let_go(const Comm& comm, const void* memory, uint64_t bytes, const char* function) {
+  const auto begin = reinterpret_cast<uintptr_t>(memory), end = begin + bytes;
+  for (const Node* node : comm.nodes)
+    for (const Call& call : node->calls()) {
+      const auto touches = [&](const char* own, uint64_t n) {
+        const auto at = reinterpret_cast<uintptr_t>(own);
+        return at < end && begin < at + n;
+      };
+      if (touches(call.send, call.send_bytes) || touches(call.recv, call.recv_bytes))
+        Machine::get().violation(std::string(function) + " of memory that " + call.name + " still uses");
+    }
+}
 
 EXPORT const char* ncclGetErrorString(int result) {
   switch (result) {
@@ -41,7 +66,10 @@ EXPORT int ncclMemAlloc(void** out, size_t bytes) {
   memory_error = result == fake_cuda::kOk            ? ""
                  : result == fake_cuda::kOutOfMemory ? "Cuda failure 2 'out of memory'"
                                                      : "Cuda failure " + std::to_string(result);
-  return result == fake_cuda::kOk ? kSuccess : kUnhandledCudaError;
+  if (result != fake_cuda::kOk) return kUnhandledCudaError;
+  const std::lock_guard lock(Machine::get().mutex());
+  allocated().insert(memory);
+  return kSuccess;
 }
 
 EXPORT int ncclMemFree(void* memory) {
@@ -51,6 +79,7 @@ EXPORT int ncclMemFree(void* memory) {
       if (comm.registered.contains(memory))
         Machine::get().violation("ncclMemFree of memory that the communicator of rank " + std::to_string(comm.rank) +
                                  " has registered, and which is in use until all ranks of the process have let go");
+    allocated().erase(reinterpret_cast<uintptr_t>(memory));
   }
   return fake_cuda::cuMemFree_v2(reinterpret_cast<uintptr_t>(memory)) == fake_cuda::kOk ? kSuccess : kInvalidArgument;
 }
@@ -60,9 +89,12 @@ EXPORT int ncclCommRegister(Handle handle, void* memory, size_t bytes, void** ou
   const Inside inside(comm, "ncclCommRegister");
   const std::lock_guard lock(Machine::get().mutex());
   *out = nullptr;
+  if (text_in("GSEL_FAKE_NCCL_REGISTERS") == "null") return kSuccess;
+  if (text_in("GSEL_FAKE_NCCL_REGISTERS") == "refuses") return kInvalidArgument;
   const auto* found = Machine::get().find(reinterpret_cast<uintptr_t>(memory));
   if (!found || reinterpret_cast<uintptr_t>(memory) + bytes > found->end) return kInvalidArgument;
-  comm.registered[memory] = bytes;
+  Comm::Registration& registration = comm.registered[memory];
+  registration = {std::max<uint64_t>(registration.bytes, bytes), registration.references + 1};
   *out = memory;
   return kSuccess;
 }
@@ -71,18 +103,11 @@ EXPORT int ncclCommDeregister(Handle handle, void* registration) {
   Comm& comm = of(handle);
   const Inside inside(comm, "ncclCommDeregister");
   const std::lock_guard lock(Machine::get().mutex());
+  if (!registration) return kSuccess;
   const auto found = comm.registered.find(registration);
   if (found == comm.registered.end()) return kInvalidUsage;
-  const auto begin = reinterpret_cast<uintptr_t>(registration), end = begin + found->second;
-  for (const Node* node : comm.nodes)
-    for (const Call& call : node->calls()) {
-      const auto touches = [&](const char* memory, uint64_t bytes) {
-        const auto at = reinterpret_cast<uintptr_t>(memory);
-        return at < end && begin < at + bytes;
-      };
-      if (touches(call.send, call.send_bytes) || touches(call.recv, call.recv_bytes))
-        Machine::get().violation("ncclCommDeregister of memory that " + call.name + " still uses");
-    }
+  if (--found->second.references > 0) return kSuccess;
+  let_go(comm, registration, found->second.bytes, "ncclCommDeregister");
   comm.registered.erase(found);
   return kSuccess;
 }

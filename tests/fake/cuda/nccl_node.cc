@@ -174,6 +174,8 @@ void Node::post(const Call& call) {
     post.memory |= kSends | (comm_->has_registered(call.send, call.send_bytes) ? kSendsRegistered : 0);
   if (call.recv_bytes)
     post.memory |= kReceives | (comm_->has_registered(call.recv, call.recv_bytes) ? kReceivesRegistered : 0);
+  post.send_place = call.send_bytes ? comm_->place_of(call.send, call.send_bytes) : 0;
+  post.recv_place = call.recv_bytes ? comm_->place_of(call.recv, call.recv_bytes) : 0;
   snprintf(post.signature, sizeof post.signature, "%s", call.signature.c_str());
   post.number.store(call.number, std::memory_order_release);
 }
@@ -192,6 +194,29 @@ bool Node::is_ready(const Call& call) const {
     if (post.number != call.number || call.signature != post.signature) return false;
   }
   return true;
+}
+
+// A rank whose buffers are in windows takes the kernels for symmetric memory, which wait for each other and compute
+// where the buffers of other ranks are from their own.
+void Node::check_windows(const Call& call) const {
+  const bool reads = call.name == "allreduce" || call.name == "reduce_scatter";
+  const bool writes = call.name == "allreduce" || call.name == "allgather";
+  if ((!reads && !writes) || call.send_bytes == 0) return;
+  Clique& clique = *comm_->clique;
+  const auto post_of_rank = [&](int q) -> const Post& {
+    return clique.rank(q).collectives[(call.number - 1) % kSlots];
+  };
+  const auto takes = [](const Post& post) { return post.send_place != 0 && post.recv_place != 0; };
+  const Post& own = post_of_rank(comm_->rank);
+  for (int q = 0; q < clique.n_ranks(); ++q) {
+    const Post& other = post_of_rank(q);
+    if (takes(other) != takes(own))
+      Machine::get().violation("nccl " + call.name + " of buffers that are in windows on some ranks only");
+    else if (takes(own) &&
+             ((reads && other.send_place != own.send_place) || (writes && other.recv_place != own.recv_place)))
+      Machine::get().violation("nccl " + call.name +
+                               " of buffers that lie at other offsets of a window on other ranks");
+  }
 }
 
 void Node::finish(const Call& call) const {
@@ -215,6 +240,7 @@ void Node::finish(const Call& call) const {
   if (some && others)
     Machine::get().violation("nccl " + call.name +
                              " on memory that is registered on some ranks, or for one buffer, and not on others");
+  check_windows(call);
   if (recv) call.finish(inputs, recv);
   comm_->own().done = call.number;
 }

@@ -51,12 +51,27 @@ static void different_parts(rank_run* run) {
   gsel_comm_free(j.comm);
 }
 
+/* NCCL computes where the memory of others is from its own. */
+static void different_offsets(rank_run* run) {
+  gsel_error* err = NULL;
+  joined j;
+  rank_ok(run, join_hosts(run, &j, &err), err);
+  rank_ok(run, connect_ranks(run, &j, &err), err);
+  rank_ok(run, gsel_mem_register(j.comm, j.memory, COUNT * sizeof(float), &err), err);
+  float* own = j.memory + (run->rank == 3 ? 4 : 0);
+  gsel_status status = gsel_allreduce(j.comm, own, own, 4, GSEL_F32, GSEL_SUM, &err);
+  while (status == GSEL_OK) status = gsel_comm_get_async_error(j.comm, &err);
+  rank_fails(run, status, err, GSEL_ERR_MISMATCH, " on a stream in registered memory with other offsets; make", -1);
+  gsel_comm_free(j.comm);
+}
+
 static void test_calls_that_differ_are_named_on_every_rank(void** state) {
   (void)state;
   on_hosts("0011", different_counts, "nccl", 20);
   on_hosts("0101", different_counts, "nccl", 20);
   on_hosts("0011", different_messages, "nccl", 20);
   on_hosts("0011", different_parts, "nccl", 20);
+  on_hosts("0011", different_offsets, "nccl", 20);
 }
 
 static void a_late_rank(rank_run* run) {

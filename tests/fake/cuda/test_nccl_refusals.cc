@@ -162,6 +162,62 @@ void test_memory_is_registered_everywhere_or_nowhere(void**) {
                  });
 }
 
+// Each of two ranks makes a window of 4096 bytes and sums in it.
+void sum_in_window(Shared& all, int r, size_t allocated, size_t from, const char* windows) {
+  setenv("GSEL_FAKE_NCCL_WINDOWS", windows, 1);
+  Rank rank(all, r, 2);
+  void *window = nullptr, *at = nullptr;
+  rank.d.ncclMemAlloc(&at, allocated);
+  const int began = rank.d.ncclCommWindowRegister(rank.comm, at, 4096, &window, kSymmetric);
+  if (began != kInProgress || rank.settle() != kSuccess) fprintf(stderr, "result %d, ", began);
+  rank.allreduce(static_cast<float*>(at) + from, 1);
+  rank.settle();
+  rank.wait();
+  if (*windows == 0) rank.d.ncclCommWindowDeregister(rank.comm, window);
+  fprintf(stderr, "%s, %d violations", window ? "a window" : "none", rank.d.violations());
+  ++all.step;
+  while (all.step < 2) usleep(1000);
+}
+
+void test_windows_lie_alike_and_all_ranks_call_in_them(void**) {
+  const auto expect_at_1 = [](const char* part, size_t allocated, size_t from, const char* windows) {
+    expect_ranks({}, 2, 1, part, [=](Shared& all, int r) {
+      r == 0 ? sum_in_window(all, r, 4096, 0, "") : sum_in_window(all, r, allocated, from, windows);
+    });
+  };
+  expect_at_1("a window, 0 violations", 4096, 0, "");
+  expect_at_1("allreduce of buffers that are in windows on some ranks only", 4096, 0, "plain");
+  expect_at_1("allreduce of buffers that lie at other offsets of a window", 4096, 4, "");
+  expect_at_1("windows of rank 1 and rank 0 that do not lie alike", 8192, 0, "");
+  expect_at_1("none, ", 4096, 0, "null");
+}
+
+void test_windows_are_of_memory_of_nccl_and_let_go_after_use(void**) {
+  expect_ranks({}, 1, 0,
+               "result 1;result 4;result 4;result 7;fake cuda: ncclCommWindowRegister of memory that is in a window",
+               [](Shared& all, int r) {
+                 Rank rank(all, r, 1);
+                 void *window = nullptr, *at = nullptr;
+                 rank.d.ncclMemAlloc(&at, 8192);
+                 say(rank.d.ncclCommWindowRegister(rank.comm, rank.memory({1}), 4, &window, kSymmetric));
+                 say(rank.d.ncclCommWindowRegister(rank.comm, static_cast<char*>(at) + 256, 4, &window, kSymmetric));
+                 say(rank.d.ncclCommWindowRegister(rank.comm, at, 4, &window, 0));
+                 say(rank.d.ncclCommWindowRegister(rank.comm, at, 4, &window, kSymmetric));
+                 rank.settle();
+                 rank.d.ncclCommWindowRegister(rank.comm, at, 8192, &window, kSymmetric);
+               });
+  expect_ranks({}, 1, 0, "ncclCommWindowDeregister of memory that allreduce still uses", [](Shared& all, int r) {
+    Rank rank(all, r, 1);
+    void *window = nullptr, *at = nullptr;
+    rank.d.ncclMemAlloc(&at, 4096);
+    rank.d.ncclCommWindowRegister(rank.comm, at, 4096, &window, kSymmetric);
+    rank.settle();
+    rank.allreduce(static_cast<float*>(at), 1);
+    rank.settle();
+    rank.d.ncclCommWindowDeregister(rank.comm, window);
+  });
+}
+
 // Two ranks of one process, and memory that only the device of each may touch.
 void test_memory_is_reached_by_the_devices_of_the_process(void**) {
   expect({}, "reaches memory of rank 0 from device 1, which has no access to it", [] {
@@ -264,6 +320,8 @@ int main() {
       cmocka_unit_test(test_ranks_that_both_send_first_wait_for_each_other),
       cmocka_unit_test(test_two_communicators_in_opposite_order_wait_for_each_other),
       cmocka_unit_test(test_memory_is_registered_everywhere_or_nowhere),
+      cmocka_unit_test(test_windows_lie_alike_and_all_ranks_call_in_them),
+      cmocka_unit_test(test_windows_are_of_memory_of_nccl_and_let_go_after_use),
       cmocka_unit_test(test_memory_is_reached_by_the_devices_of_the_process),
       cmocka_unit_test(test_memory_in_use_stays_registered_and_allocated),
       cmocka_unit_test(test_a_death_is_told_only_over_a_network),

@@ -3,6 +3,7 @@
 #include <gsel/transport.h>
 
 #include <cstring>
+#include <string>
 
 #include "base/foreign.h"
 #include "fake/cuda/children.h"
@@ -54,6 +55,29 @@ void test_a_transport_is_probed_without_nccl_and_described_without_a_device(void
     fprintf(stderr, "then %d and %d of the driver", found.version, of_driver());
     table.close(ctx);
   });
+}
+
+// What `gsel plugins` says of the library at hand.
+void test_newer_functions_are_found_one_by_one(void**) {
+  const struct {
+    const char *file, *version, *note;
+  } all[] = {{"early", "22602",
+              "NCCL 2.26.2: uses none of its newer functions; lacks symmetric windows (2.27), shrink (2.27), "
+              "grow (2.29), suspend (2.29.7), put (2.29)\n"},
+             {"", "22809",
+              "NCCL 2.28.9: uses symmetric windows; has shrink, which gsel does not use; lacks grow (2.29), "
+              "suspend (2.29.7), put (2.29)\n"},
+             {"new", "22907",
+              "NCCL 2.29.7: uses symmetric windows; has shrink, grow, suspend, put, which gsel does not use\n"}};
+  for (const auto& one : all)
+    expect({{"GSEL_FAKE_NCCL_VERSION", one.version}}, one.note, [&one] {
+      const std::string file = one.file;
+      open_module("/tests/fixtures/fake_libcuda.so", RTLD_GLOBAL);
+      open_module(("/tests/fixtures/fake_" + file + (file.empty() ? "" : "_") + "libnccl.so").c_str(), RTLD_GLOBAL);
+      const auto* plugin = static_cast<const gsel_plugin_v1*>(
+          dlsym(open_module("/lib/gsel/plugins-1/nccl.so", RTLD_LOCAL), "gsel_plugin_v1"));
+      fprintf(stderr, "%s\n", static_cast<const gsel_transport_v2*>(plugin->table)->library_note());
+    });
 }
 
 gsel_status exchange_alone(void*, const void* mine, void* all, uint64_t bytes, gsel_error**) {
@@ -119,6 +143,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(test_a_probe_does_not_start_the_driver),
       cmocka_unit_test(test_a_transport_is_probed_without_nccl_and_described_without_a_device),
+      cmocka_unit_test(test_newer_functions_are_found_one_by_one),
       cmocka_unit_test(test_a_link_gives_the_communicator_of_nccl),
       cmocka_unit_test(test_cuda_without_a_toolkit_has_all_but_kernels),
   };

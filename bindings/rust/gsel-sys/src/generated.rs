@@ -840,6 +840,7 @@ pub struct gsel_plugin_info {
     pub name: gsel_str,
     pub version: gsel_str,
     pub refusal: gsel_str,
+    pub note: gsel_str,
 }
 unsafe impl crate::Sized32 for gsel_plugin_info {}
 #[repr(C)]
@@ -1431,6 +1432,7 @@ pub struct gsel_transport_v2 {
     pub test: Option<unsafe extern "C" fn(posted: *mut gsel_posted, seconds: f64, done: *mut i32, err: *mut *mut gsel_error) -> gsel_status>,
     pub release: Option<unsafe extern "C" fn(posted: *mut gsel_posted)>,
     pub link_note: Option<unsafe extern "C" fn(link: *mut gsel_link) -> *const c_char>,
+    pub library_note: Option<unsafe extern "C" fn() -> *const c_char>,
 }
 unsafe impl crate::Sized32 for gsel_transport_v2 {}
 extern "C" {

@@ -245,6 +245,8 @@ pub struct PluginInfo {
     pub version: String,
     /// Why it was refused; `None`: it is usable.
     pub refusal: Option<String>,
+    /// What the library has that it wraps, such as NCCL; `None`: it has nothing to say.
+    pub note: Option<String>,
 }
 
 /// Looks at every candidate on the search path, and runs its probe: those of "cuda" and "nccl" load NVIDIA's libraries and
@@ -267,6 +269,7 @@ pub fn plugins() -> Result<Vec<PluginInfo>> {
                 name: text::owned(out.name),
                 version: text::owned(out.version),
                 refusal: Some(text::owned(out.refusal)).filter(|refusal| !refusal.is_empty()),
+                note: Some(text::owned(out.note)).filter(|note| !note.is_empty()),
             })
         })
         .collect()

@@ -54,9 +54,10 @@ gsel_comm_count FlightRecorder::counts(gsel_collective_kind kind) const {
 const char* FlightRecorder::difference(int32_t rank, uint64_t number, int32_t other, uint64_t other_number) const {
   if (text_of(rank, number) != text_of(other, other_number)) return "";
   const CallEntry &one = at_.arena().call(rank, number), &two = at_.arena().call(other, other_number);
+  const PackedCall call = unpack(one.packed.load(std::memory_order_relaxed));
+  if (call.origin == CallOrigin::enqueued_registered) return " with other offsets";
   const uint64_t differ = one.detail.load(std::memory_order_relaxed) ^ two.detail.load(std::memory_order_relaxed);
-  if (unpack(one.packed.load(std::memory_order_relaxed)).kind != GSEL_COLLECTIVE_REDUCE_SCATTERV || differ == 0)
-    return " with other counts or another operation";
+  if (call.kind != GSEL_COLLECTIVE_REDUCE_SCATTERV || differ == 0) return " with other counts or another operation";
   if (differ == offsets_in_detail(differ)) return " with other offsets";
   return offsets_in_detail(differ) == 0 ? " with other counts" : " with other counts and offsets";
 }

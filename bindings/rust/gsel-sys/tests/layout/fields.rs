@@ -47,7 +47,7 @@ fields!(gsel_candidate: struct_size, reserved, index, position, reason, partitio
 fields!(gsel_decision: struct_size, reserved, layer, input, token, became, rule, column, reserved2);
 fields!(gsel_plan_options: struct_size, reserved, model, model_name, described, cluster, inventory, link, network, memory_bytes, batch, sequence, precision, fixed, measured, nodes, n_shown, progress, user_data);
 fields!(gsel_plan_candidate: struct_size, flags, tensor, context, data, pipeline, zero_stage, chunks, microbatch, microbatches, step_s, samples_per_s, tokens_per_s, mfu, hfu, bubble, exposed, memory_bytes, host_bytes, name);
-fields!(gsel_plugin_info: struct_size, reserved, path, kind, name, version, refusal);
+fields!(gsel_plugin_info: struct_size, reserved, path, kind, name, version, refusal, note);
 fields!(gsel_reserve_options: struct_size, reserved, folder, wait_s);
 fields!(gsel_action: kind, stage, microbatch);
 fields!(gsel_schedule_times: struct_size, reserved, forward, backward_input, backward_weight, hop, stage_times);
@@ -84,7 +84,7 @@ fields!(gsel_join: struct_size, flags, rank, world_size, timeout_s, join_timeout
 fields!(gsel_transport_description: struct_size, flags, dlpack_types, version, reserved, library);
 fields!(gsel_enqueued: link, call, stream);
 fields!(gsel_transfer: peer, tag, send, recv, bytes);
-fields!(gsel_transport_v2: struct_size, reserved, open, close, describe, link_join, link_leave, link_abort, link_error, supports, enqueue, memory_alloc, memory_free, window_register, window_release, link_native, post, test, release, link_note);
+fields!(gsel_transport_v2: struct_size, reserved, open, close, describe, link_join, link_leave, link_abort, link_error, supports, enqueue, memory_alloc, memory_free, window_register, window_release, link_native, post, test, release, link_note, library_note);
 constant!(GSEL_OK);
 constant!(GSEL_ERR_ARG);
 constant!(GSEL_ERR_NOMEM);
