@@ -31,7 +31,8 @@ const (
 // With WorldSize 0, rank and size are those of the launcher's environment (gsel run, torchrun, mpirun, srun), or one
 // rank without any. Timeout bounds each later call; it is that of Config if 0. Device is the identity of the device that
 // this rank computes on: two ranks that name the same are refused; NoDeviceCheck ignores the environment's GSEL_DEVICE.
-// Accelerator is the device whose memory calls take, such as "cuda:1"; Transport is how its memory travels.
+// Accelerator is the device whose memory calls take, such as "cuda:1", or "cuda | cpu" for the host where no rank has one;
+// Transport is how its memory travels.
 // Rendezvous is where ranks of several network namespaces meet, "tcp://HOST:PORT".
 type CommOptions struct {
 	Rank, WorldSize int

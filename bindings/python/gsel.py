@@ -730,7 +730,7 @@ class Communicator(_Closable):
     rendezvous    where ranks of several hosts meet, such as "tcp://10.0.0.1:29500"; None: as the environment says
     config        a Config or the path of one; None: the file that GSEL_CONFIG names
     timeout       bound on each later call, seconds; join_timeout: on joining
-    accelerator   such as "cuda:1": arrays are of that device; transport: how its memory travels
+    accelerator   such as "cuda:1": arrays are of that device; "cuda | cpu": of the host where no rank has one; transport: how its memory travels
     name, device, order, flags   as in gsel/comm.h
     Arrays are contiguous; recv=None means in place. Calls return the array that holds the result. timeout: seconds."""
 
@@ -742,10 +742,11 @@ class Communicator(_Closable):
         options = self._options("Communicator", rank or 0, size or 0, id, config, timeout=timeout,
                                 join_timeout=join_timeout, accelerator=accelerator, transport=transport, name=name,
                                 device=device, order=order, flags=flags, rendezvous=rendezvous)
-        kind, _, index = (accelerator or "").partition(":")
-        self._where = (2, int(index or 0)) if kind == "cuda" else (1, 0)  # as DLPack counts devices
+        kind, _, index = (accelerator or "").partition("|")[0].strip().partition(":")
         self._interruptible, self._stream = interruptible, None
         self._handle = self._waiting(lambda: _Handle("gsel_comm_init", _lib.gsel_comm_free, _c.byref(options)), None)
+        is_on_device = kind == "cuda" and not _lib.gsel_comm_set_stream(self._handle, None, None)
+        self._where = (2, int(index or 0)) if is_on_device else (1, 0)  # as DLPack counts devices
 
     @staticmethod
     def _options(operation, rank, size, id, config, *, timeout=0, join_timeout=0, accelerator=None, transport=None,

@@ -87,8 +87,10 @@ GSEL_API gsel_status gsel_unique_id_listen(gsel_unique_id *out, gsel_error **err
  *                     the index among those that this process sees, or "cuda", this rank's own device: the one that
  *                     `device` or GSEL_DEVICE names; else the one with the number that the launcher gave the rank on
  *                     this host (LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID), or the only
- *                     one that the process sees; else the first. Empty or "cpu": host memory. If `device` is given with
- *                     an index, it must be the uuid of that device
+ *                     one that the process sees; else the first. Empty or "cpu": host memory. "cuda | cpu": host memory
+ *                     where no rank has its device and all ranks allow it, which the log and gsel_comm_explain tell; a
+ *                     program asks gsel_comm_set_stream with NULL, which is GSEL_ERR_ARG then. If
+ *                     `device` is given with an index, it must be the uuid of that device
  *   transport         borrowed for the call. For an accelerator, how its memory is transferred: the name of a transport
  *                     plugin such as "nccl"; "host": through host memory; "auto": the first of these that all ranks can
  *                     use. Between hosts, how host memory is transferred: a plugin such as "gloo"; "mpi": that of the
@@ -152,8 +154,9 @@ GSEL_API void gsel_comm_options_init(gsel_comm_options *options, size_t struct_s
  * GSEL_ERR_PEER (a rank died while joining), GSEL_ERR_UNSUPPORTED (more than 256 ranks on one host; over several hosts
  * GSEL_COMM_NO_THREAD, or no transport between them), GSEL_ERR_VERSION (struct_size), those of gsel_config_load,
  * GSEL_ERR_NOMEM, GSEL_ERR_IO. With an accelerator also GSEL_ERR_NOT_FOUND and GSEL_ERR_PLUGIN (no plugin of that name,
- * or one that was refused), GSEL_ERR_NO_DEVICES and GSEL_ERR_DEVICE; if a rank cannot open its accelerator, the other
- * ranks get the same code about that rank.
+ * or one that was refused), GSEL_ERR_NO_DEVICES, GSEL_ERR_AMBIGUOUS, GSEL_ERR_RANK_OVERFLOW (more ranks on this host
+ * than MIG instances in CUDA_VISIBLE_DEVICES) and GSEL_ERR_DEVICE; if a rank cannot open its accelerator, the other ranks
+ * get the same code about that rank.
  * Threads: any; ranks that are threads of one process call it concurrently, each with its rank. Since 0.1. */
 GSEL_API gsel_status gsel_comm_init(const gsel_comm_options *options, gsel_comm **out, gsel_error **err);
 

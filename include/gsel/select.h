@@ -59,7 +59,8 @@ GSEL_API void gsel_device_info_init(gsel_device_info *info, size_t struct_size);
 
 /* Detects this machine: CPUs through hwloc, accelerators through their drivers' management libraries, opened at run
  * time, and through sysfs (docs/inventory.md lists the sources; a missing source is normal and becomes a note). Creates
- * no context and may be called before fork.
+ * no context and may be called before fork. With GSEL_VULKAN=1 in the environment Vulkan's devices are enumerated too,
+ * which loads the drivers that its loader knows.
  *   out  given to the caller, free with gsel_inventory_free
  * Errors: GSEL_ERR_IO (a driver reported a failure), GSEL_ERR_NOMEM. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_inventory_detect(gsel_inventory **out, gsel_error **err);
@@ -141,7 +142,8 @@ typedef struct gsel_env_var {
  *                CPU. In some compat systems it is that system's own option.
  *   accelerator  cuda | hip | ze | habana | ascend | mps | cpu | auto; not given means auto
  *   compat       a system, such as lightning, with its own reading of `devices` and variables, which gsel then
- *                reproduces bug for bug; not given means strict
+ *                reproduces bug for bug; not given means strict. vulkan without an inventory enumerates Vulkan devices,
+ *                as GSEL_VULKAN=1 does
  *   order        visible | pci | fastest | most_free | near; not given means the order of the environment, else pci
  *   include, exclude  NAME[:SLOT[,SLOT]] joined by @; not given: every host
  *   hostfile     path of a file of lines "NAME slots=N"; hostfile_text, when given, is its content          */

@@ -44,6 +44,12 @@ std::optional<std::string> optional_text(gsel_str s) {
   return given(s) ? std::optional(text(s)) : std::nullopt;
 }
 
+// Vulkan's drivers are started in programs that ask for them alone.
+bool wants_vulkan() {
+  const char* value = secure_getenv("GSEL_VULKAN");
+  return value && std::string_view(value) == "1";
+}
+
 void read_hostfile(const gsel_resolve_options& full, Request& request) {
   request.hostfile_name = given(full.hostfile) ? text(full.hostfile) : "hostfile";
   if (given(full.hostfile_text)) {
@@ -110,7 +116,10 @@ FullRequest::FullRequest(const gsel_resolve_options* given_request) {
   const bool own = !env_given && !(full.flags & GSEL_RESOLVE_NO_ENV);
   if (own) environment = own_environment();
   if (env_given) environment = given_environment(full);
-  inventory = full.inventory ? full.inventory->impl : std::make_shared<const Inventory>(detect_with_reservations());
+  inventory =
+      full.inventory
+          ? full.inventory->impl
+          : std::make_shared<const Inventory>(detect_with_reservations(request.compat == "vulkan" || wants_vulkan()));
   own_ = own && !full.inventory;
 }
 
@@ -145,7 +154,7 @@ gsel_status gsel_inventory_detect(gsel_inventory** out, gsel_error** err) {
   if (out) *out = nullptr;
   return guard(err, [&] {
     required(out, "out");
-    *out = new gsel_inventory(gsel::detect_with_reservations());
+    *out = new gsel_inventory(gsel::detect_with_reservations(gsel::wants_vulkan()));
   });
 }
 

@@ -310,8 +310,11 @@ constexpr ConfigKey kTrainKeys[] = {
      "auto",
      kAny,
      {},
-     "device of a trainer that is made without a communicator: cpu, cuda for this rank's own, or cuda:1; a trainer has "
-     "its communicator's otherwise, and another device here is an error; auto: the communicator's, else the CPU",
+     "device of a trainer that is made without a communicator: cpu, cuda for this rank's own, or cuda:1, with cpu "
+     "behind "
+     "a bar for the CPU where there is no such device (docs/devices.md); a trainer has its communicator's otherwise, "
+     "and "
+     "another device here is an error; auto: the communicator's, else the CPU",
      [](Config& c, const Scalar& v) { c.train.device = v.text; }},
     {"train.memory_bytes",
      KeyType::size,

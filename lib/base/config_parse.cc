@@ -324,15 +324,16 @@ class Reader {
   }
 
   void check_device() const {
-    const std::string_view device = config_.train.device;
+    const std::string_view device = device_wish(config_.train.device).device;
     const size_t colon = device.find(':');
     const std::string_view kind = device.substr(0, colon);
     const std::string_view index = colon == device.npos ? "0" : device.substr(colon + 1);
     const bool has_index = !index.empty() && index.find_first_not_of("0123456789") == index.npos;
     if (is_plain_name(kind) && has_index && index.size() < 10) return;
     reject(config_.place_of("train.device"),
-           "train.device = {} is no device; expected \"auto\", \"cpu\", or a device such as \"cuda\" or \"cuda:1\"",
-           in_quotes(device));
+           "train.device = {} is no device; expected \"auto\", \"cpu\", a device such as \"cuda\" or \"cuda:1\", or "
+           "\"cuda | cpu\" for the host where there is none",
+           in_quotes(config_.train.device));
   }
 
   Config config_;

@@ -9,6 +9,13 @@
 
 namespace gsel {
 
+DeviceWish device_wish(std::string_view text) {
+  const size_t bar = text.rfind('|');
+  if (bar == text.npos || trimmed(text.substr(bar + 1)) != "cpu") return {text};
+  const std::string_view device = trimmed(text.substr(0, bar));
+  return device.empty() || device == "cpu" ? DeviceWish{text} : DeviceWish{device, true};
+}
+
 std::string noun_text(int64_t n, std::string_view noun) {
   std::string text = fmt::format("{} {}", n, noun);
   if (n == 1 || noun.empty()) return text;

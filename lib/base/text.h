@@ -34,6 +34,14 @@ constexpr bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
+// A device for which the host may stand in: "cuda | cpu" is cuda, else the host. Without such a part the device is the
+// text.
+struct DeviceWish {
+  std::string_view device;
+  bool or_host = false;
+};
+DeviceWish device_wish(std::string_view text);
+
 // `text` without blanks at both ends.
 inline std::string_view trimmed(std::string_view text, std::string_view blanks = " \t") {
   const size_t first = text.find_first_not_of(blanks);

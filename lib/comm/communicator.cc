@@ -50,6 +50,7 @@ Backend& unjoined() {
 Communicator::Communicator(const Communicator& made_from, std::unique_ptr<Control> control, bool on_host)
     : joined_(made_from.joined_),
       accelerator_(on_host ? nullptr : made_from.accelerator_),
+      host_reason_(made_from.host_reason_),
       control_(std::move(control)),
       backend_(&control_->host()) {
   prepare();
@@ -195,7 +196,9 @@ void Communicator::set_timeout(double timeout_s) {
 gsel_comm_explanation Communicator::explain(const gsel_collective& given) {
   gsel_collective call = given;
   check(call);
-  return backend_->explain(call);
+  gsel_comm_explanation out = backend_->explain(call);
+  if (!host_reason_.empty()) out.transport_reason = host_reason_.c_str();
+  return out;
 }
 
 }  // namespace gsel

@@ -126,7 +126,7 @@ class Communicator {
   Communicator(const Communicator& made_from, std::unique_ptr<Control> control, bool on_host = false);
   void prepare();
   void join_devices();
-  std::shared_ptr<const Accelerator> open_together(const OpenTransports::Open& open);
+  std::shared_ptr<const Accelerator> open_together(const OpenTransports& open);
   void check_listed(std::span<const int32_t> ranks, const char* function) const;
   void check_group(std::span<const int32_t> ranks) const;
   void check_left_out(std::span<const int32_t> ranks) const;
@@ -136,6 +136,7 @@ class Communicator {
     uint32_t flags;
   } joined_{};
   std::shared_ptr<const Accelerator> accelerator_;  // nullptr: host memory
+  std::string host_reason_;                         // why it is not there although it was asked for; empty: it was not
   std::unique_ptr<Control> control_;                // the destructor waits for communicators that are being made
   void* stream_ = nullptr;                          // the caller's
   std::unique_ptr<DeviceBackend> device_;

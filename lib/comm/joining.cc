@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/log.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "comm/call/check.h"
@@ -13,6 +14,20 @@
 namespace gsel {
 namespace {
 
+// option: where `device` was given. uuid: of the one that is this rank's; the host stands in for none that was chosen.
+void offer_host(OpenTransports& open, const char* option, std::string_view device, std::string_view uuid) {
+  const DeviceWish wish = device_wish(device);
+  open.or_host = wish.or_host && uuid.empty();
+  if (!wish.or_host)
+    open.how_to_take_host =
+        fmt::format("; {} = \"{} | cpu\" takes the host where no rank has such a device", option, one_line(device));
+  else if (!uuid.empty())
+    open.how_to_take_host = fmt::format(
+        "; this rank's device was chosen, {}, and the host stands in where none was: leave out GSEL_DEVICE and "
+        "gsel_comm_options.device",
+        one_line(uuid));
+}
+
 // Borrows from the caller's texts.
 struct Joining {
   Joining(const gsel_comm_options& options, const Config& config) : given(options), settings(config) {
@@ -21,9 +36,10 @@ struct Joining {
     if (join.trace.len == 0) join.trace = borrow(settings.comm.trace);
     open.between_hosts = [this] { return open_between_hosts(given, settings); };
     const std::string_view transport = view(given.transport);
-    if (has_accelerator(given))
+    if (has_accelerator(given)) {
       open.accelerator = [this] { return open_accelerator(given, settings); };
-    else if (!transport.empty() && transport != "auto" && join.rendezvous.empty())
+      offer_host(open, "gsel_comm_options.accelerator", view(given.accelerator), own_device(given).uuid);
+    } else if (!transport.empty() && transport != "auto" && join.rendezvous.empty())
       fail(GSEL_ERR_ARG,
            "gsel_comm_options.transport is {} without an accelerator and without a rendezvous; memory of one host has "
            "one transport",
@@ -36,6 +52,15 @@ struct Joining {
   const Config& settings;
   JoinOptions join;
   OpenTransports open;
+};
+
+// What became of a rank's accelerator.
+struct Outcome {
+  gsel_status code;
+  uint32_t lacks_device, or_host;
+  char text[2036];
+
+  std::string why() const { return one_line({text, strnlen(text, sizeof text)}); }
 };
 
 JoinOptions checked(const JoinOptions& join) {
@@ -66,7 +91,10 @@ Communicator Communicator::alone(const Config& settings) {
   const JoinOptions join = complete_join(given);
   given.world_size = 0;  // a launcher says which device is this process's
   OpenTransports open;
-  if (!is_host) open.accelerator = [&] { return open_accelerator(given, settings); };
+  if (!is_host) {
+    open.accelerator = [&] { return open_accelerator(given, settings); };
+    offer_host(open, "train.device", settings.train.device, own_device(given).uuid);
+  }
   return Communicator(join, open);
 }
 
@@ -76,26 +104,29 @@ Communicator::Communicator(const JoinOptions& join, const OpenTransports& open) 
   joined_ = {complete.timeout_s, complete.join_timeout_s, complete.flags};
   control_ = hosts::join(complete, open.between_hosts);
   backend_ = &control_->host();
-  if (open.accelerator) accelerator_ = open_together(open.accelerator);
+  if (open.accelerator) accelerator_ = open_together(open);
   prepare();
 }
 
 // Opens the accelerator on all ranks and exchanges failures before any rank waits in a transport. The start of a driver
-// counts towards the join timeout.
-std::shared_ptr<const Accelerator> Communicator::open_together(const OpenTransports::Open& open) {
-  struct Outcome {
-    gsel_status code;
-    char text[2044];
-  } own{};
+// counts towards the join timeout. nullptr: no rank has its device, and all allow the host.
+std::shared_ptr<const Accelerator> Communicator::open_together(const OpenTransports& open) {
+  Outcome own{};
+  own.or_host = open.or_host;
   std::shared_ptr<const Accelerator> opened;
   std::optional<Error> failure;
   try {
     if ((joined_.flags & GSEL_COMM_THREAD_MULTIPLE) != 0)
       fail(GSEL_ERR_UNSUPPORTED,
            "GSEL_COMM_THREAD_MULTIPLE with an accelerator, where one thread at a time makes calls; leave it out");
-    opened = open();
+    opened = open.accelerator();
+  } catch (const WithoutDevice& error) {
+    own.lacks_device = 1;
+    failure = Error(error.code(), error.message() + open.how_to_take_host);
   } catch (...) {
     failure = current_error();
+  }
+  if (failure) {
     own.code = failure->code();
     failure->message().copy(own.text, sizeof own.text - 1);
   }
@@ -104,12 +135,26 @@ std::shared_ptr<const Accelerator> Communicator::open_together(const OpenTranspo
     control_->exchange(&own, all.data(), sizeof own, "accelerator", joined_.join_timeout_s);
   } catch (const Error&) {
     if (!failure) throw;
+    throw Error(*failure);
   }
-  if (failure) throw Error(*failure);
+  if (std::ranges::all_of(all, [](const Outcome& o) { return o.lacks_device && o.or_host; })) {
+    host_reason_ = fmt::format("the host stands in for a device that no rank has (rank 0: {})", all[0].why());
+    log(GSEL_LOG_WARN, "comm", "rank {} of {}: {}", rank(), control_->name(), host_reason_);
+    return nullptr;
+  }
+  const auto with_device = std::ranges::find(all, GSEL_OK, &Outcome::code);
+  const auto why_no_host = [&](const Outcome& of) -> std::string {
+    if (with_device == all.end() || !of.lacks_device || !of.or_host) return {};
+    return fmt::format(
+        "; rank {} has its device, and the ranks of a communicator are on devices or on the host "
+        "together: give this rank a device, or every rank \"cpu\"",
+        with_device - all.begin());
+  };
+  if (failure && why_no_host(own).empty()) throw Error(*failure);
+  if (failure) throw Error(failure->code(), failure->message() + why_no_host(own));
   for (size_t q = 0; q < all.size(); ++q)
     if (all[q].code != GSEL_OK)
-      throw Error(all[q].code,
-                  fmt::format("rank {}: {}", q, one_line({all[q].text, strnlen(all[q].text, sizeof own.text)})))
+      throw Error(all[q].code, fmt::format("rank {}: {}{}", q, all[q].why(), why_no_host(all[q])))
           .about_rank(static_cast<int32_t>(q));
   return opened;
 }

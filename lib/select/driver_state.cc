@@ -18,8 +18,9 @@ constexpr int kSuccess = 0;
 constexpr size_t kUuidBytes = 16;
 constexpr size_t kPrefix = 4;  // "GPU-" or "MIG-"
 
-std::string gpu_uuid_text(const unsigned char (&bytes)[kUuidBytes]) {
-  std::string out = "GPU-";
+// Without a prefix, since the driver does not say whether it is a MIG instance's.
+std::string digits_text(const unsigned char (&bytes)[kUuidBytes]) {
+  std::string out;
   for (size_t i = 0; i < kUuidBytes; ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) out += '-';
     out += fmt::format("{:02x}", bytes[i]);
@@ -27,7 +28,7 @@ std::string gpu_uuid_text(const unsigned char (&bytes)[kUuidBytes]) {
   return out;
 }
 
-// The uuids of an initialised driver's devices, in its order; nothing when no driver is initialised.
+// The digits of the uuids of an initialised driver's devices, in its order; nothing when no driver is initialised.
 std::optional<std::vector<std::string>> driver_uuids() {
   const std::unique_ptr<void, int (*)(void*)> driver(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), dlclose);
   if (!driver) return {};
@@ -44,9 +45,17 @@ std::optional<std::vector<std::string>> driver_uuids() {
     int device = 0;
     unsigned char bytes[kUuidBytes] = {};
     if (device_at(&device, i) != kSuccess || uuid_at(bytes, device) != kSuccess) return {};
-    out.push_back(gpu_uuid_text(bytes));
+    out.push_back(digits_text(bytes));
   }
   return out;
+}
+
+// With the prefix of the inventory's MIG instance, else of a card.
+std::string with_prefix(const Inventory& inventory, const std::string& digits) {
+  for (const Device& device : inventory.devices)
+    for (const Partition& partition : device.partitions)
+      if (partition.uuid == "MIG-" + digits) return partition.uuid;
+  return "GPU-" + digits;
 }
 
 }  // namespace
@@ -64,8 +73,7 @@ void check_driver_state(const Inventory& inventory, const Environment& environme
     comparable = comparable && uuid.size() > kPrefix;
     named.push_back(uuid.substr(std::min(kPrefix, uuid.size())));
   }
-  std::vector<std::string> visible;
-  for (const std::string& uuid : *seen) visible.push_back(uuid.substr(kPrefix));
+  std::vector<std::string> visible = *seen;
   // Which devices an index names is a guess if the devices differ, but their number is certain.
   bool guessed = false;
   cuda_order(group, environment, &guessed);
@@ -75,11 +83,13 @@ void check_driver_state(const Inventory& inventory, const Environment& environme
   std::sort(named.begin(), named.end());
   std::sort(visible.begin(), visible.end());
   if (named == visible) return;
+  std::vector<std::string> shown;
+  for (const std::string& digits : *seen) shown.push_back(with_prefix(inventory, digits));
   throw Error(GSEL_ERR_ALREADY_INITIALIZED,
               fmt::format("CUDA_VISIBLE_DEVICES{}: names {}, and the CUDA driver of this process is up already "
                           "with {} ({}); set the variable before the first CUDA call, or in a child process",
-                          mask ? "=" + printable(*mask) : " is unset", with_noun(named.size(), "device"), seen->size(),
-                          fmt::join(*seen, ", ")))
+                          mask ? "=" + printable(*mask) : " is unset", with_noun(named.size(), "device"), shown.size(),
+                          fmt::join(shown, ", ")))
       .at({"CUDA_VISIBLE_DEVICES", 0, mask ? 1 : 0, mask ? *mask : ""});
 }
 

@@ -130,6 +130,10 @@ Emission selection_env(const Selection& selection, int32_t host, int32_t local_r
     return out;
   }
   const Inventory& inventory = *selection.inventory;
+  if (selection.emit) {
+    out.lines = selection.emit(inventory, host, of_rank);
+    return out;
+  }
   const bool none = !has_accelerators(inventory, host);
   for (const Rules& row : rules()) {
     const Group group = group_of(inventory, host, row.vendor);

@@ -160,7 +160,8 @@ Selection resolve_as(const System& system, std::shared_ptr<const Inventory> inve
                : reading.hidden_by;
   });
   for (size_t i = 0; i < reading.units.size(); ++i)
-    candidates.note(reading.units[i], fmt::format("position {} of what {} sees", i, system.name));
+    candidates.note(reading.units[i], fmt::format("position {} of what {} sees{}", i, system.name,
+                                                  reading.names.empty() ? "" : ": " + reading.names[i]));
   if (!system.reads_devices && (request.devices || request.order)) {
     Request over = request;
     if (over.accelerator && !rules_named(*over.accelerator)) over.accelerator.reset();
@@ -168,12 +169,13 @@ Selection resolve_as(const System& system, std::shared_ptr<const Inventory> inve
     const std::vector<Unit> all = reading.units;
     choose(candidates, question, {environment, all, all_hosts(*inventory)}, trace);
   }
-  warn_as_strict(machine, environment, request, system, candidates.kept(), trace);
+  if (system.has_strict) warn_as_strict(machine, environment, request, system, candidates.kept(), trace);
   Selection out = finish(std::move(inventory), candidates, std::move(trace));
   out.system = system.name;
   out.processes = reading.processes;
   out.sets_environment = reading.sets_environment;
   out.environment = std::move(reading.environment);
+  out.emit = reading.emit;
   out.environment_of_host = std::move(reading.environment_of_host);
   return out;
 }

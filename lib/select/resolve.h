@@ -25,6 +25,8 @@ struct Selection {
   bool sets_environment = false;  // `environment` is what the system sets; else what gsel emits
   EnvLines environment;
   std::map<int32_t, EnvLines> environment_of_host;  // in addition to `environment`
+  // Of a system whose programs read variables of their own; nullptr: gsel emits by vendor.
+  EnvLines (*emit)(const Inventory& inventory, int32_t host, const std::vector<Unit>& units) = nullptr;
 
   const Device& device(size_t position) const {
     return inventory->devices[static_cast<size_t>(units[position].device)];

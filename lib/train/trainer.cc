@@ -89,8 +89,10 @@ void Trainer::refuse_model(const gsel_optimizer_options* optimizer) const {
 // train.device must be the communicator's, with or without its index.
 void Trainer::refuse_device() const {
   const std::string& wanted = config_.train.device;
+  const DeviceWish wish = device_wish(wanted);
   const std::string has = comm_.accelerator() ? comm_.accelerator()->name : "cpu";
-  if (wanted == "auto" || wanted == has || wanted == has.substr(0, has.find(':'))) return;
+  const std::string_view kind = std::string_view(has).substr(0, has.find(':'));
+  if (wanted == "auto" || wish.device == has || wish.device == kind || (wish.or_host && has == "cpu")) return;
   const Place place = config_.place_of("train.device");
   throw Error(
       GSEL_ERR_CONFIG,

@@ -47,7 +47,7 @@ expect 'gsel tr' trace
 expect 'gsel --c' --color
 expect 'gsel --color ' 'always|auto|never'
 expect 'gsel --color never pl' 'plan|plugins'
-expect 'gsel devices --' '--color|--help|--inventory|--json|--output'
+expect 'gsel devices --' '--color|--help|--inventory|--json|--output|--vulkan'
 expect 'gsel resolve --compat tor' 'torch|torchrun'
 expect 'gsel resolve --order=f' fastest
 expect 'gsel resolve --order=' 'fastest|most_free|near|pci|visible'

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-static const char* const kMachines[] = {"a100x8", "amd4",     "arc3", "ascend8", "beside",    "cpu",    "exclusive4",
-                                        "gaudi8", "guarded4", "l4x4", "laptop",  "linked8",   "mac",    "mi300x8",
-                                        "mig",    "mixed4",   "pvc4", "torch8",  "two_hosts", "unlike7"};
+static const char* const kMachines[] = {"a100x8", "amd4",     "arc3", "ascend8", "beside",    "cpu",     "exclusive4",
+                                        "gaudi8", "guarded4", "l4x4", "laptop",  "linked8",   "mac",     "mi300x8",
+                                        "mig",    "mixed4",   "pvc4", "torch8",  "two_hosts", "unlike7", "vulkan"};
 enum { MACHINES = sizeof kMachines / sizeof *kMachines };
 
 /* ---- reading an input ---- */

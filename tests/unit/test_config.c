@@ -111,12 +111,12 @@ static const Mistake kMistakes[] = {
      "gsel.toml:2: train.memory_bytes = -1 is out of bounds; expected an integer of at least 0 or \"auto\"",
      "train.memory_bytes", 2, 1},
     {"[train]\ndevice = \"cuda:x\"\n", GSEL_ERR_CONFIG,
-     "gsel.toml:2: train.device = \"cuda:x\" is no device; expected \"auto\", \"cpu\", or a device such as \"cuda\" or "
-     "\"cuda:1\"",
+     "gsel.toml:2: train.device = \"cuda:x\" is no device; expected \"auto\", \"cpu\", a device such as \"cuda\" or "
+     "\"cuda:1\", or \"cuda | cpu\" for the host where there is none",
      "train.device", 2, 1},
     {"[train]\ndevice = \"\"\n", GSEL_ERR_CONFIG,
-     "gsel.toml:2: train.device = \"\" is no device; expected \"auto\", \"cpu\", or a device such as \"cuda\" or "
-     "\"cuda:1\"",
+     "gsel.toml:2: train.device = \"\" is no device; expected \"auto\", \"cpu\", a device such as \"cuda\" or "
+     "\"cuda:1\", or \"cuda | cpu\" for the host where there is none",
      "train.device", 2, 1},
     {"batch = 4\n", GSEL_ERR_CONFIG, "gsel.toml:1: unknown key \"batch\"; did you mean \"train.batch\"?", "batch", 1,
      1},
@@ -136,7 +136,8 @@ static const Mistake kMistakes[] = {
     {"[trian]\nbatch = 4\n", GSEL_ERR_CONFIG, "gsel.toml:1: unknown section \"trian\"; did you mean \"train\"?",
      "trian", 1, 2},
     {"[something]\n", GSEL_ERR_CONFIG,
-     "gsel.toml:1: unknown section \"something\"; there are strategy, select, comm, mesh, train, weights", "something", 1, 2},
+     "gsel.toml:1: unknown section \"something\"; there are strategy, select, comm, mesh, train, weights", "something",
+     1, 2},
     {"[strategy.dat]\nplugin = \"dp\"\n", GSEL_ERR_CONFIG,
      "gsel.toml:1: unknown section \"strategy.dat\"; did you mean \"strategy.data\"?", "strategy.dat", 1, 11},
     {"[train]\nbatch = 0\n", GSEL_ERR_CONFIG,

@@ -9,6 +9,7 @@
 #define H100 "GPU-22222222-0000-0000-0000-000000000000" /* of fixtures/fake_nvml.c: bus AB, the faster */
 #define A100 "GPU-11111111-0000-0000-0000-000000000000" /* bus 0A */
 #define MIG "MIG-33333333-0000-0000-0000-000000000000"  /* of the scenario "mig" */
+#define OTHER_MIG "MIG-44444444-0000-0000-0000-000000000000"
 
 static void set(const char* name, const char* value) {
   value ? setenv(name, value, 1) : unsetenv(name);
@@ -51,6 +52,7 @@ static const struct row rows[] = {
     {A100, "1", "PCI_BUS_ID", "", "in a child process"},
     {"", A100, NULL, "", "is up already with 0"},
     {H100 "," A100, MIG, NULL, "mig", "CUDA_VISIBLE_DEVICES=" MIG},
+    {MIG, OTHER_MIG, NULL, "mig", "is up already with 1 (" MIG ")"},
 };
 
 static int as_expected(const struct row* row) {

@@ -124,7 +124,9 @@ json whole() {
      "reserved_by": 12, "partitions": [{"uuid": "MIG-1", "gi": 1, "ci": 2, "memory_bytes": 3, "reserved_by": 4}]},
     {"vendor": "amd", "name": "x", "pci": "0000:02:00.0"},
     {"vendor": "cpu", "name": "C", "cores": 4}],
-    "links": [{"a": 0, "b": 1, "class": "SYS", "bytes_per_second": 1.5, "latency_s": 0.5}]}]})");
+    "links": [{"a": 0, "b": 1, "class": "SYS", "bytes_per_second": 1.5, "latency_s": 0.5}],
+    "vulkan": [{"name": "v", "kind": "discrete", "pci": "0000:01:00.0", "uuid": "1", "driver": "d", "driver_id": 4,
+                "vendor_id": 5, "device_id": 6, "storage16": false}]}]})");
 }
 
 struct Part {
@@ -137,7 +139,8 @@ const Part kParts[] = {{"", ""},
                        {"device", "/hosts/0/devices/2"},
                        {"partition", "/hosts/0/devices/0/partitions/0"},
                        {"speed", "/hosts/0/devices/0/speed"},
-                       {"link", "/hosts/0/links/0"}};
+                       {"link", "/hosts/0/links/0"},
+                       {"vulkan", "/hosts/0/vulkan/0"}};
 
 const json& rule_of(const Part& part) {
   return part.rule[0] ? schema()["$defs"].at(part.rule) : schema();
@@ -145,7 +148,7 @@ const json& rule_of(const Part& part) {
 
 void every_recorded_inventory_fits_the_schema(void**) {
   for (const char* name : {"a100x8", "ascend8", "cpu", "gaudi8", "laptop", "linked8", "mi300x8", "mig", "mixed4",
-                           "pvc4", "two_hosts", "unlike7"}) {
+                           "pvc4", "two_hosts", "unlike7", "vulkan"}) {
     const std::string path = std::string(getenv("GSEL_TEST_DATA")) + "/inventory/" + name + ".json";
     if (!valid(load(path), schema())) fail_msg("%s does not fit the schema", name);
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "base/error.h"
 #include "comm/device/device_memory.h"
 #include "comm/device/launch_order.h"
 #include "comm/device/transport.h"
@@ -46,11 +47,19 @@ std::shared_ptr<const Accelerator> open_accelerator(const gsel_comm_options& giv
 // the options name is the accelerator's.
 std::shared_ptr<const Accelerator> open_between_hosts(const gsel_comm_options& given, const Config& settings);
 
+// Of open_accelerator: this rank has no such device.
+class WithoutDevice : public Error {
+ public:
+  explicit WithoutDevice(const Error& error) : Error(error) {}
+};
+
 // Opens the transports of a communicator after its ranks have met, so that all ranks learn of a failure. Empty: none.
 struct OpenTransports {
   using Open = std::function<std::shared_ptr<const Accelerator>()>;
-  Open accelerator{};    // empty: the communicator works on host memory
-  Open between_hosts{};  // called if the ranks are on several hosts
+  Open accelerator{};              // empty: the communicator works on host memory
+  bool or_host = false;            // the host stands in where no rank can open its accelerator
+  std::string how_to_take_host{};  // for the error of a rank without a device
+  Open between_hosts{};            // called if the ranks are on several hosts
 };
 
 // The transport that the ranks of a communicator have agreed on.

@@ -24,16 +24,19 @@ struct NamedDevice {
   int32_t ordinal = kOwnOrdinal;
 };
 
-// "cuda" or "cuda:1".
-NamedDevice parse_device(std::string_view text) {
+// "cuda" or "cuda:1", with " | cpu" behind it where the host may stand in.
+NamedDevice parse_device(std::string_view given) {
+  const std::string_view text = device_wish(given).device;
   const size_t colon = text.find(':');
   NamedDevice named{.plugin = std::string(text.substr(0, colon))};
   if (colon == std::string_view::npos) return named;
   const std::string_view digits = text.substr(colon + 1);
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), named.ordinal);
   if (parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size() || named.ordinal < 0)
-    fail(GSEL_ERR_ARG, "gsel_comm_options.accelerator is {}; expected a device such as \"cuda\" or \"cuda:1\"",
-         in_quotes(text));
+    fail(GSEL_ERR_ARG,
+         "gsel_comm_options.accelerator is {}; expected a device such as \"cuda\" or \"cuda:1\", or \"cuda | cpu\" for "
+         "the host where no rank has one",
+         in_quotes(given));
   return named;
 }
 
@@ -51,6 +54,28 @@ std::shared_ptr<DeviceContext> open_numbered(const gsel_device_v1& table, int32_
   return open(number == 0 || sees(number) || sees(1) ? number : 0);
 }
 
+// CUDA shows a process one MIG instance, the first that the mask names, whatever its rank. Where the mask names
+// several, a rank that is not the first of its host asks for its own by uuid, so that it never gets another one's.
+// Empty: the mask does not name several instances.
+std::string own_instance(int32_t local_rank) {
+  const char* mask = variable("CUDA_VISIBLE_DEVICES");
+  if (!mask || local_rank < 1) return {};
+  std::vector<std::string> instances;
+  for (std::string_view rest = mask; !rest.empty();) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    const std::string_view name = trimmed(rest.substr(0, comma));
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+    if (!name.starts_with("MIG-")) break;
+    instances.emplace_back(name);
+  }
+  if (instances.size() < 2) return {};
+  if (static_cast<size_t>(local_rank) >= instances.size())
+    fail(GSEL_ERR_RANK_OVERFLOW,
+         "local rank {} has no MIG instance: CUDA_VISIBLE_DEVICES={} names {}, for local ranks 0 to {}", local_rank,
+         one_line(mask), instances.size(), instances.size() - 1);
+  return instances[static_cast<size_t>(local_rank)];
+}
+
 // Opens the device with the given index; else this rank's named device, the device with its number on this host, or the
 // first.
 std::shared_ptr<DeviceContext> open_device(const gsel_device_v1& table, const NamedDevice& named,
@@ -58,6 +83,8 @@ std::shared_ptr<DeviceContext> open_device(const gsel_device_v1& table, const Na
   if (named.ordinal != kOwnOrdinal) return std::make_shared<DeviceContext>(table, named.ordinal, view(given.device));
   const OwnDevice own = own_device(given);
   if (!own.uuid.empty()) return std::make_shared<DeviceContext>(table, GSEL_DEVICE_BY_UUID, own.uuid);
+  const std::string instance = named.plugin == "cuda" ? own_instance(own.local_rank) : std::string();
+  if (!instance.empty()) return std::make_shared<DeviceContext>(table, GSEL_DEVICE_BY_UUID, instance);
   return open_numbered(table, std::max(own.local_rank, 0));
 }
 
@@ -117,6 +144,17 @@ void take_any(Accelerator& accelerator, int32_t dlpack_type) {
   std::ranges::stable_partition(accelerator.offers, std::not_fn(is_for_shared_devices));
 }
 
+// A plugin that finds no driver is refused. A name that no plugin has is a mistake, and no missing device.
+std::shared_ptr<DeviceContext> open_own(const NamedDevice& named, const gsel_comm_options& given) {
+  try {
+    return open_device(*static_cast<const gsel_device_v1*>(load_plugin(GSEL_PLUGIN_DEVICE, named.plugin).table), named,
+                       given);
+  } catch (const Error& error) {
+    if (error.code() == GSEL_ERR_NO_DEVICES || error.code() == GSEL_ERR_PLUGIN) throw WithoutDevice(error);
+    throw;
+  }
+}
+
 std::string_view transport_of(const gsel_comm_options& given, const Config& settings) {
   const std::string_view named = view(given.transport);
   return named.empty() ? std::string_view(settings.comm.transport) : named;
@@ -141,7 +179,7 @@ void try_plugin(Accelerator& accelerator, const char* name, int32_t dlpack_type)
 }  // namespace
 
 bool has_accelerator(const gsel_comm_options& given) {
-  const std::string_view name = view(given.accelerator);
+  const std::string_view name = device_wish(view(given.accelerator)).device;
   return !name.empty() && name != "cpu";
 }
 
@@ -149,8 +187,7 @@ std::shared_ptr<const Accelerator> open_accelerator(const gsel_comm_options& giv
   const std::string_view transport = transport_of(given, settings);
   const NamedDevice named = parse_device(view(given.accelerator));
   auto accelerator = std::make_shared<Accelerator>();
-  const auto& table = *static_cast<const gsel_device_v1*>(load_plugin(GSEL_PLUGIN_DEVICE, named.plugin).table);
-  accelerator->device = open_device(table, named, given);
+  accelerator->device = open_own(named, given);
   const gsel_device_description device = accelerator->device->describe();
   accelerator->name = fmt::format("{}:{}", named.plugin, device.ordinal);
   accelerator->ordinal = device.ordinal;

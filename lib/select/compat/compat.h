@@ -25,10 +25,14 @@ struct Case {
 // The output of a system.
 struct Reading {
   std::vector<Unit> units;  // in the order in which the program numbers them; may be empty where the system allows it
-  std::string hidden_by;    // why the other devices are not in `units`
-  int32_t processes = -1;   // number of processes that the system starts, -1: none
-  bool sets_environment = false;  // `environment` replaces what gsel would emit for a child
+  std::vector<std::string> names;  // of the units, in the program's own notation; may be left out
+  std::string hidden_by;           // why the other devices are not in `units`
+  int32_t processes = -1;          // number of processes that the system starts, -1: none
+  bool sets_environment = false;   // `environment` replaces what gsel would emit for a child
   EnvLines environment;
+  // Variables with which a child sees these units, of a system whose programs read variables of their own; nullptr:
+  // what gsel emits by vendor.
+  EnvLines (*emit)(const Inventory& inventory, int32_t host, const std::vector<Unit>& units) = nullptr;
   std::map<int32_t, EnvLines> environment_of_host;  // additional variables of a host's processes, by host index
   // Devices that the system assumes and the inventory lacks. Their unit.device continues after the inventory's last
   // device, their Device::host after its last host.
@@ -43,6 +47,7 @@ struct System {
   // visible, and in which order; request.devices, if given, is a gsel spec over these devices.
   bool reads_devices;
   bool reads_hosts;  // the system uses request.include, exclude and hostfile
+  bool has_strict;   // strict reading looks at the same variables, and is compared
   Reading (*read)(const Case& asked, Trace& trace);
 };
 
@@ -65,6 +70,7 @@ Reading read_hip(const Case& asked, Trace& trace);
 Reading read_ze(const Case& asked, Trace& trace);
 Reading read_habana(const Case& asked, Trace& trace);
 Reading read_ascend(const Case& asked, Trace& trace);
+Reading read_vulkan(const Case& asked, Trace& trace);
 Reading read_tensorflow(const Case& asked, Trace& trace);
 Reading read_lightning(const Case& asked, Trace& trace);
 Reading read_torchrun(const Case& asked, Trace& trace);

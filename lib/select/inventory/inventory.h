@@ -77,11 +77,24 @@ struct Link {
   double latency_s = 0;         // 0: unknown
 };
 
+// A physical device of Vulkan, which is a card under one driver.
+struct VulkanDevice {
+  std::string name;
+  std::string kind;       // "discrete", "integrated", "virtual", "cpu", "other"
+  std::string pci;        // as Device::pci; empty: not told
+  std::string uuid;       // VkPhysicalDeviceIDProperties::deviceUUID, without a prefix; empty: not told
+  std::string driver;     // "radv", "NVIDIA"
+  int32_t driver_id = 0;  // VkDriverId, 0: not told
+  uint32_t vendor_id = 0, device_id = 0;
+  bool storage16 = true;  // has the feature storageBuffer16BitAccess
+};
+
 struct Host {
   std::string name;
   int32_t first = 0;  // its devices are Inventory::devices[first .. first + count)
   int32_t count = 0;
   std::vector<Link> links;
+  std::optional<std::vector<VulkanDevice>> vulkan{};  // in the order of vkEnumeratePhysicalDevices; nullopt: not told
 };
 
 struct Inventory {
@@ -98,8 +111,9 @@ struct Inventory {
 Inventory load_inventory(const std::string& path);
 Inventory parse_inventory(std::string_view text, const std::string& file);
 
-// The inventory of this machine, from all probes.
+// The inventory of this machine, from all probes; the second also enumerates Vulkan devices, which starts drivers.
 Inventory detect_inventory();
+Inventory detect_inventory_with_vulkan();
 
 std::string inventory_json(const Inventory& inventory);
 std::string inventory_text(const Inventory& inventory);

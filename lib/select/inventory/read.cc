@@ -2,7 +2,9 @@
 // out of bus order, one identity for two devices. Missing fields are filled in from known.h where it knows the product.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <unordered_map>
@@ -14,6 +16,7 @@
 #include "base/text.h"
 #include "select/inventory/inventory.h"
 #include "select/inventory/known.h"
+#include "select/inventory/vulkan.h"
 
 namespace gsel {
 namespace {
@@ -224,6 +227,26 @@ std::vector<Link> read_links(JsonObject& host, const std::vector<Device>& device
   return links;
 }
 
+VulkanDevice read_vulkan_device(JsonObject object) {
+  VulkanDevice out;
+  out.name = object.require_text("name");
+  out.kind = object.require_text("kind");
+  const std::string pci = object.text("pci");
+  out.pci = normalise_pci(pci);
+  out.uuid = object.text("uuid");
+  out.driver = object.text("driver");
+  out.driver_id = object.whole("driver_id", kMaxInt, 0);
+  out.vendor_id = static_cast<uint32_t>(object.number("vendor_id", 0, std::numeric_limits<uint32_t>::max(), 0));
+  out.device_id = static_cast<uint32_t>(object.number("device_id", 0, std::numeric_limits<uint32_t>::max(), 0));
+  out.storage16 = object.flag("storage16", true);
+  object.finish();
+  if (std::find(std::begin(kVulkanKinds), std::end(kVulkanKinds), out.kind) == std::end(kVulkanKinds))
+    object.refuse("kind", fmt::format("is \"{}\"; it is discrete, integrated, virtual, cpu or other", out.kind));
+  if (!pci.empty() && out.pci.empty())
+    object.refuse("pci", fmt::format("is \"{}\", an address such as \"00000000:3b:00.0\" is needed", pci));
+  return out;
+}
+
 void read_host(JsonObject host, Inventory& inventory) {
   const std::string name = host.require_text("name");
   std::vector<Device> devices;
@@ -231,9 +254,11 @@ void read_host(JsonObject host, Inventory& inventory) {
   check_order(host, devices);
   check_places(host, devices, "ordinal", &Device::ordinal);
   check_places(host, devices, "module", &Device::module);
-  std::vector<Link> links = read_links(host, devices);
+  Host made{name, 0, 0, read_links(host, devices)};
+  if (host.has("vulkan")) made.vulkan.emplace();
+  host.array("vulkan").each([&](JsonObject one) { made.vulkan->push_back(read_vulkan_device(std::move(one))); });
   host.finish();
-  inventory.add({name, 0, 0, std::move(links)}, std::move(devices));
+  inventory.add(std::move(made), std::move(devices));
 }
 
 void check_host_names(const JsonObject& root, const std::vector<Host>& hosts) {

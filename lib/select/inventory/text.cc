@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "select/inventory/inventory.h"
+#include "select/inventory/vulkan.h"
 #include "select/words/tokens.h"
 
 namespace gsel {
@@ -144,7 +145,7 @@ std::string inventory_text(const Inventory& inventory) {
   std::string out;
   for (const Host& host : inventory.hosts) {
     if (inventory.hosts.size() > 1) out += fmt::format("{}host {}\n", out.empty() ? "" : "\n", host.name);
-    out += devices_text(inventory, host) + host_links_text(host);
+    out += devices_text(inventory, host) + host_links_text(host) + vulkan_lines(inventory, host);
   }
   for (const std::string& note : inventory.notes) out += fmt::format("note: {}\n", note);
   return out;

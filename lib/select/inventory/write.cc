@@ -84,6 +84,18 @@ Json link_json(const Link& link, const Device& a) {
   return out;
 }
 
+Json vulkan_json(const VulkanDevice& vulkan) {
+  Json out{{"name", vulkan.name}, {"kind", vulkan.kind}};
+  put_unless(out, "pci", vulkan.pci, {});
+  put_unless(out, "uuid", vulkan.uuid, {});
+  put_unless(out, "driver", vulkan.driver, {});
+  put_unless(out, "driver_id", vulkan.driver_id, 0);
+  put_unless(out, "vendor_id", vulkan.vendor_id, 0u);
+  put_unless(out, "device_id", vulkan.device_id, 0u);
+  put_unless(out, "storage16", vulkan.storage16, true);
+  return out;
+}
+
 Json host_json(const Inventory& inventory, const Host& host) {
   const Device* devices = inventory.devices.data() + host.first;
   Json list = Json::array(), links = Json::array();
@@ -91,6 +103,11 @@ Json host_json(const Inventory& inventory, const Host& host) {
   for (const Link& link : host.links) links.push(link_json(link, devices[link.a]));
   Json out{{"name", host.name}, {"devices", std::move(list)}};
   if (!links.empty()) out.set("links", std::move(links));
+  if (host.vulkan) {
+    Json vulkan = Json::array();
+    for (const VulkanDevice& one : *host.vulkan) vulkan.push(vulkan_json(one));
+    out.set("vulkan", std::move(vulkan));
+  }
   return out;
 }
 

@@ -116,17 +116,30 @@ void fill_from_product(Device& device) {
   device.integrated = device.integrated || known.integrated;
 }
 
-Inventory detect_inventory() {
+namespace {
+
+Inventory detect(bool with_vulkan) {
   const FileTree files = FileTree::of_this_machine();
   Found found;
   probe_accelerators(files, found);
   set_in_order(found);
   Host host{host_name(), 0, 0, place_links(found)};
+  if (with_vulkan) host.vulkan = ask_vulkan(files, found.notes);
   found.devices.push_back(probe_cpu());
   Inventory inventory;
   inventory.notes = std::move(found.notes);
   inventory.add(std::move(host), std::move(found.devices));
   return inventory;
+}
+
+}  // namespace
+
+Inventory detect_inventory() {
+  return detect(false);
+}
+
+Inventory detect_inventory_with_vulkan() {
+  return detect(true);
 }
 
 }  // namespace gsel

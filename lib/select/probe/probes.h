@@ -1,8 +1,9 @@
 // select/probe/probes.h: the sources of this machine's inventory. There is one file per source, and each adds to the
 // findings of the others; detect.cc calls them in order. No probe starts a context or changes anything, so detection is
-// safe before fork. Does not know masks or requests.
+// safe before fork, but for Vulkan's, which is asked by itself. Does not know masks or requests.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,9 @@ void ask_hlml(const FileTree& files, Found& found);
 // Ascend devices on the PCI bus; logical id, name and memory through DCMI if installed.
 void probe_ascend(const FileTree& files, Found& found);
 void ask_dcmi(const FileTree& files, Found& found);
+
+// Vulkan's devices, in its order. Nothing, and a note, when there is no loader or it fails. Loads drivers.
+std::optional<std::vector<VulkanDevice>> ask_vulkan(const FileTree& files, std::vector<std::string>& notes);
 
 // The CPU through hwloc, always that of the running machine.
 Device probe_cpu();

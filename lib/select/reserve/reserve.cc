@@ -42,8 +42,8 @@ void mark_reserved(Inventory& inventory, const LockFolder& folder) {
   }
 }
 
-Inventory detect_with_reservations() {
-  Inventory inventory = detect_inventory();
+Inventory detect_with_reservations(bool vulkan) {
+  Inventory inventory = vulkan ? detect_inventory_with_vulkan() : detect_inventory();
   if (const auto folder = LockFolder::open_existing(LockFolder::default_path())) mark_reserved(inventory, *folder);
   return inventory;
 }

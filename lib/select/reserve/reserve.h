@@ -76,7 +76,7 @@ class Reservation {
 
 // Sets Device::reserved_by for devices that are reserved in the folder, as a whole or in part.
 void mark_reserved(Inventory& inventory, const LockFolder& folder);
-// The inventory of this machine with the reservations of the default folder.
-Inventory detect_with_reservations();
+// The inventory of this machine with the reservations of the default folder. vulkan: also Vulkan's devices.
+Inventory detect_with_reservations(bool vulkan);
 
 }  // namespace gsel

@@ -73,6 +73,7 @@ constexpr std::string_view kKnown[] = {"CUDA_VISIBLE_DEVICES",     "CUDA_DEVICE_
                                        "ASCEND_VISIBLE_DEVICES",   "TPU_VISIBLE_CHIPS",
                                        "TPU_VISIBLE_DEVICES",      "NEURON_RT_VISIBLE_CORES",
                                        "GGML_VK_VISIBLE_DEVICES",  "AMD_VISIBLE_DEVICES",
+                                       "MESA_VK_DEVICE_SELECT",    "VK_LOADER_DEVICE_SELECT",
                                        "MUSA_VISIBLE_DEVICES",     "SYCL_DEVICE_FILTER",
                                        "CUDA_MPS_PIPE_DIRECTORY"};
 constexpr int kNear = 2;

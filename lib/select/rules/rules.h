@@ -28,6 +28,7 @@ constexpr const char* kZeOrder = "ZE_ENABLE_PCI_ID_DEVICE_ORDER";
 constexpr const char* kOneapiSelector = "ONEAPI_DEVICE_SELECTOR";
 constexpr const char* kHabanaModules = "HABANA_VISIBLE_MODULES";
 constexpr const char* kHabanaDevices = "HABANA_VISIBLE_DEVICES";
+constexpr const char* kGgmlMask = "GGML_VK_VISIBLE_DEVICES";
 constexpr const char* kAscendMask = "ASCEND_RT_VISIBLE_DEVICES";
 
 // The value of a variable, nullptr when it is unset.

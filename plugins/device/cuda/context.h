@@ -52,6 +52,7 @@ struct Context {
   int32_t ordinal;
   int processors;  // multiprocessors
   std::string name, uuid;
+  std::string card;                // uuid of the card that a MIG instance is of; empty: a whole card
   std::mutex mutex;                // guards the members below
   std::map<void*, int32_t> kinds;  // by address from alloc
   std::map<std::string, CUfunction> functions;

@@ -65,6 +65,8 @@ Loaded load() {
   loaded.driver.name = reinterpret_cast<CUresult(*) parameters>(finder.find(#name, version, symbol));
   GSEL_CUDA_GRAPH_FUNCTIONS(GSEL_CUDA_FIND)
 #undef GSEL_CUDA_FIND
+  loaded.driver.card_uuid =
+      reinterpret_cast<CUresult (*)(CUuuid*, CUdevice)>(finder.find("cuDeviceGetUuid", 9020, "cuDeviceGetUuid"));
   loaded.usable = loaded.why.empty();
   return loaded;
 }

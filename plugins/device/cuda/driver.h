@@ -14,6 +14,7 @@ struct Driver {
   GSEL_CUDA_FUNCTIONS(GSEL_CUDA_MEMBER)
   GSEL_CUDA_GRAPH_FUNCTIONS(GSEL_CUDA_MEMBER)  // nullptr: the driver does not have it
 #undef GSEL_CUDA_MEMBER
+  CUresult (*card_uuid)(CUuuid*, CUdevice) = nullptr;  // cuDeviceGetUuid before 11.4; nullptr: not in this driver
 };
 
 // The driver of this process, loaded by the first call only; nullptr if there is none, and then *why says what was

@@ -1,7 +1,9 @@
 // plugins/device/cuda/plugin.cc: the device "cuda" of gsel/device.h: NVIDIA's driver, found at run time.
 #include <gsel/plugin.h>
 
+#include <cctype>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,9 +19,9 @@ extern "C" const int gsel_cuda_kernels_version;
 namespace gsel_cuda {
 namespace {
 
-// For a whole GPU; a MIG instance has the same form with another prefix.
-std::string uuid_text(const CUuuid& uuid) {
-  std::string text = "GPU-";
+// kind: "GPU-", or "MIG-" of an instance.
+std::string uuid_text(const char* kind, const CUuuid& uuid) {
+  std::string text = kind;
   char two[3];
   for (int i = 0; i < 16; ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
@@ -29,12 +31,36 @@ std::string uuid_text(const CUuuid& uuid) {
   return text;
 }
 
-bool is_same(std::string_view wanted, const std::string& uuid) {
-  const auto digits = [](std::string_view text) {
-    const size_t at = text.find('-');
-    return at == std::string_view::npos ? text : text.substr(at + 1);
-  };
-  return digits(wanted) == digits(uuid);
+std::string digits_of(std::string_view uuid) {
+  const size_t at = uuid.find('-');
+  std::string digits(uuid.substr(at == std::string_view::npos ? 0 : at + 1));
+  for (char& c : digits) c = static_cast<char>(tolower(static_cast<unsigned char>(c)));
+  return digits;
+}
+
+// wanted: a uuid or the beginning of one, in any case. That of a card does not name its instances.
+bool is_named(std::string_view wanted, const Context& c) {
+  if (wanted.starts_with("GPU-") && !c.card.empty()) return false;
+  const std::string digits = digits_of(wanted);
+  return digits_of(c.uuid).starts_with(digits);
+}
+
+std::string seen_text(const Context& c) {
+  return c.card.empty() ? c.uuid : c.uuid + " of " + c.card;
+}
+
+// What to do about a device that this process does not see. c: a device that it sees.
+std::string advice(std::string_view wanted, const Context& c) {
+  if (wanted.starts_with("MIG-GPU-"))
+    return ": the driver tells MIG instances by uuid alone; gsel resolve --devices mig:" + std::string(wanted) +
+           " prints that of this one";
+  if (wanted.starts_with("GPU-") && digits_of(c.card).starts_with(digits_of(wanted)))
+    return ": that card is divided by MIG; name one of its instances";
+  if (!c.card.empty())
+    return ": CUDA shows a process one MIG instance, the first that CUDA_VISIBLE_DEVICES names; start this process "
+           "with CUDA_VISIBLE_DEVICES=" +
+           std::string(wanted) + ", as gsel run --devices does for each rank";
+  return ": compare CUDA_VISIBLE_DEVICES with what gsel resolve chose";
 }
 
 std::string_view view(gsel_str text) {
@@ -96,23 +122,39 @@ void unload_kernels(Context& c) {
   all.of.erase(found);
 }
 
+// Of a MIG instance, version 2 of cuDeviceGetUuid gives the instance's uuid and version 1 the card's; its name has the
+// profile: "NVIDIA A100-SXM4-40GB MIG 3g.20gb".
 void take_device(Context& c, int32_t ordinal) {
   c.ordinal = ordinal;
   check(c, c.driver->cuDeviceGet(&c.device, ordinal), "the device");
-  CUuuid uuid;
+  char name[256] = "";
+  check(c, c.driver->cuDeviceGetName(name, sizeof name, c.device), "its name");
+  c.name = name;
+  CUuuid uuid, card;
   check(c, c.driver->cuDeviceGetUuid(&uuid, c.device), "its uuid");
-  c.uuid = uuid_text(uuid);
+  const bool tells_card = c.driver->card_uuid && c.driver->card_uuid(&card, c.device) == CUDA_SUCCESS;
+  const bool is_instance = tells_card ? memcmp(&card, &uuid, sizeof uuid) != 0 : c.name.find(" MIG ") != c.name.npos;
+  c.uuid = uuid_text(is_instance ? "MIG-" : "GPU-", uuid);
+  c.card = !is_instance ? "" : tells_card ? uuid_text("GPU-", card) : "a card that the driver does not name";
 }
 
 void find_device(Context& c, int n, std::string_view uuid) {
   std::string seen;
+  int32_t found = -1;
   for (int32_t ordinal = 0; ordinal < n; ++ordinal) {
     take_device(c, ordinal);
-    if (is_same(uuid, c.uuid)) return;
-    seen += (seen.empty() ? "" : ", ") + c.uuid;
+    seen += (seen.empty() ? "" : ", ") + seen_text(c);
+    if (!is_named(uuid, c)) continue;
+    if (found >= 0)
+      fail(GSEL_ERR_AMBIGUOUS, "device " + std::string(uuid) + " was asked for, with which the uuids of devices " +
+                                   std::to_string(found) + " and " + std::to_string(ordinal) + " begin: " + seen +
+                                   "; give more digits");
+    found = ordinal;
   }
-  fail(GSEL_ERR_NO_DEVICES, "device " + std::string(uuid) + " was asked for; this process sees " + seen +
-                                ": compare CUDA_VISIBLE_DEVICES with what gsel resolve chose");
+  if (found < 0)
+    fail(GSEL_ERR_NO_DEVICES,
+         "device " + std::string(uuid) + " was asked for; this process sees " + seen + advice(uuid, c));
+  take_device(c, found);
 }
 
 void open_context(const gsel_host_v1* host, const gsel_device_options& options, std::unique_ptr<Context>& c) {
@@ -133,13 +175,10 @@ void open_context(const gsel_host_v1* host, const gsel_device_options& options, 
                            std::to_string(n) + " to this process");
   else
     take_device(*c, options.ordinal);
-  if (!uuid.empty() && !is_same(uuid, c->uuid))
+  if (!uuid.empty() && !is_named(uuid, *c))
     fail(GSEL_ERR_NO_DEVICES, "device " + std::string(uuid) + " was asked for; device " +
-                                  std::to_string(options.ordinal) + " of this process is " + c->uuid +
-                                  ": compare CUDA_VISIBLE_DEVICES with what gsel resolve chose");
-  char name[256] = "";
-  check(*c, found->cuDeviceGetName(name, sizeof name, c->device), "its name");
-  c->name = name;
+                                  std::to_string(options.ordinal) + " of this process is " + seen_text(*c) +
+                                  advice(uuid, *c));
   check(*c, found->cuDeviceGetAttribute(&c->processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->device),
         "its multiprocessors");
   check(*c, found->cuDevicePrimaryCtxRetain(&c->context, c->device), "its primary context");

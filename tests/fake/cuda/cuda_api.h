@@ -178,10 +178,14 @@ struct AccessRight {
   X(cuLaunchKernel, 4000, cuLaunchKernel,                                                                     \
     (Any, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Any, void**, void**))
 
+// Earlier versions of the same, which come before them.
+#define FAKE_CUDA_EARLIER_FUNCTIONS(X) X(cuDeviceGetUuid, 9020, cuDeviceGetUuid, (Uuid*, int))
+
 #define FAKE_CUDA_DECLARE(name, version, symbol, parameters) \
   extern "C" __attribute__((visibility("default"))) int symbol parameters;
 #ifndef CUDA_VERSION  // cuda.h declares them as well
 FAKE_CUDA_FUNCTIONS(FAKE_CUDA_DECLARE)
+FAKE_CUDA_EARLIER_FUNCTIONS(FAKE_CUDA_DECLARE)
 #endif
 
 }  // namespace fake_cuda

@@ -61,6 +61,7 @@ namespace {
   static_assert(is_same_call<std::remove_pointer_t<PFN_##name##_v##version>, int parameters>, \
                 #name " differs from cudaTypedefs.h");
 FAKE_CUDA_FUNCTIONS(COMPARE)
+FAKE_CUDA_EARLIER_FUNCTIONS(COMPARE)
 
 static_assert(kOk == int{CUDA_SUCCESS} && kInvalidValue == int{CUDA_ERROR_INVALID_VALUE} &&
               kOutOfMemory == int{CUDA_ERROR_OUT_OF_MEMORY} && kInvalidDevice == int{CUDA_ERROR_INVALID_DEVICE} &&

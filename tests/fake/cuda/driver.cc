@@ -7,12 +7,16 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "captures.h"
 
@@ -47,6 +51,56 @@ bool hold(int device) {
 bool is_lacking(const std::string& name) {
   const std::string list = "," + setting("GSEL_FAKE_CUDA_LACKS", "") + ",";
   return list.find("," + name + ",") != std::string::npos;
+}
+
+// The instances that this process sees: of GSEL_FAKE_CUDA_MIG those that CUDA_VISIBLE_DEVICES names, or all without it;
+// the first alone, unless this driver shows several. Empty: nothing is divided.
+std::vector<std::string> find_instances() {
+  const std::string all = setting("GSEL_FAKE_CUDA_MIG", "");
+  const auto split = [](const std::string& text) {
+    std::vector<std::string> out;
+    for (size_t from = 0; from < text.size();) {
+      const size_t end = std::min(text.find(',', from), text.size());
+      out.push_back(text.substr(from, end - from));
+      from = end + 1;
+    }
+    return out;
+  };
+  if (all.empty()) return {};
+  const std::vector<std::string> instances = split(all.substr(all.find(':') + 1));
+  const std::string mask = setting("CUDA_VISIBLE_DEVICES", "");
+  std::vector<std::string> out;
+  if (mask.empty()) out = instances;
+  for (const std::string& named : split(mask))
+    for (const std::string& instance : instances)
+      if (instance.starts_with(named)) out.push_back(instance);
+  if (number_in("GSEL_FAKE_CUDA_MIG_SHOWS", 1) < static_cast<int>(out.size()))
+    out.resize(static_cast<size_t>(number_in("GSEL_FAKE_CUDA_MIG_SHOWS", 1)));
+  return out;
+}
+
+// As the driver of this process saw the variables when it was first asked.
+const std::vector<std::string>& visible_instances() {
+  static const std::vector<std::string> instances = find_instances();
+  return instances;
+}
+
+Uuid uuid_of(const std::string& text) {
+  Uuid uuid{};
+  size_t n = 0;
+  for (size_t i = 4; i < text.size() && n < 2 * sizeof uuid.bytes && text[i] != ':'; ++i) {
+    if (!isxdigit(static_cast<unsigned char>(text[i]))) continue;
+    char& byte = uuid.bytes[n / 2];
+    byte = static_cast<char>(static_cast<unsigned char>(byte) << 4 |
+                             strtoul(std::string(1, text[i]).c_str(), nullptr, 16));
+    ++n;
+  }
+  return uuid;
+}
+
+// With MIG, each visible instance is a device.
+int n_devices() {
+  return visible_instances().empty() ? device_count() : static_cast<int>(visible_instances().size());
 }
 
 int64_t processor_now_ns() {
@@ -269,23 +323,38 @@ EXPORT int cuGetErrorString(int, const char** text) {
 
 EXPORT int cuDeviceGetCount(int* n) {
   ++n_calls;
-  *n = device_count();
+  *n = n_devices();
   return kOk;
 }
 
 EXPORT int cuDeviceGet(int* device, int ordinal) {
   *device = ordinal;
-  return ordinal >= 0 && ordinal < device_count() ? kOk : kInvalidDevice;
+  return ordinal >= 0 && ordinal < n_devices() ? kOk : kInvalidDevice;
 }
 
 EXPORT int cuDeviceGetName(char* name, int length, int device) {
-  snprintf(name, static_cast<size_t>(length), "fake GPU %d", device);
+  snprintf(name, static_cast<size_t>(length), "fake GPU %d%s", device,
+           visible_instances().empty() ? "" : " MIG 3g.20gb");
   return kOk;
 }
 
-EXPORT int cuDeviceGetUuid_v2(Uuid* uuid, int device) {
+// Of the card.
+EXPORT int cuDeviceGetUuid(Uuid* uuid, int device) {
+  if (!visible_instances().empty()) {
+    *uuid = uuid_of(setting("GSEL_FAKE_CUDA_MIG", ""));
+    return kOk;
+  }
   memset(uuid, 0x11 * (device + 1), sizeof *uuid);
   *reinterpret_cast<unsigned char*>(uuid) ^= static_cast<unsigned char>(number_in("GSEL_FAKE_CUDA_HOST", 0));
+  return kOk;
+}
+
+// Of the instance where there is one, else of the card.
+EXPORT int cuDeviceGetUuid_v2(Uuid* uuid, int device) {
+  const std::vector<std::string> instances = visible_instances();
+  if (instances.empty()) return cuDeviceGetUuid(uuid, device);
+  if (device < 0 || device >= static_cast<int>(instances.size())) return kInvalidDevice;
+  *uuid = uuid_of(instances[static_cast<size_t>(device)]);
   return kOk;
 }
 
@@ -451,7 +520,14 @@ struct ByLibrary<function> {
 };
 #define KNOWN(base, version, symbol, parameters) \
   {#base, version, reinterpret_cast<void*>(ByLibrary<&fake_cuda::symbol>::call)},
-const Name kNames[] = {FAKE_CUDA_FUNCTIONS(KNOWN)};
+const Name kNames[] = {FAKE_CUDA_EARLIER_FUNCTIONS(KNOWN) FAKE_CUDA_FUNCTIONS(KNOWN)};
+
+// By its name, or by name and version.
+bool is_lacking(const Name& known) {
+  const std::string list = "," + setting("GSEL_FAKE_CUDA_LACKS", "") + ",", name = std::string(",") + known.base;
+  return list.find(name + ",") != std::string::npos ||
+         list.find(name + "(" + std::to_string(known.version) + "),") != std::string::npos;
+}
 
 }  // namespace
 
@@ -461,10 +537,10 @@ EXPORT int cuGetProcAddress_v2(const char* name, void** out, int version, uint64
   if (version > number_in("GSEL_FAKE_CUDA_DRIVER", 13000)) return kInvalidValue;
   if (flags != kLegacyStream) Machine::get().violation("a function is asked for without saying what stream NULL is");
   *result = kSymbolNotFound;
-  for (const Name& known : kNames)
-    if (!strcmp(known.base, name) && !is_lacking(name)) {
-      *result = known.version <= version ? kSymbolFound : kSymbolTooNew;
+  for (const Name& known : kNames)  // of two versions, the later stands behind
+    if (!strcmp(known.base, name) && !is_lacking(known)) {
       if (known.version <= version) *out = known.address;
+      *result = *out ? kSymbolFound : kSymbolTooNew;
     }
   return kOk;
 }

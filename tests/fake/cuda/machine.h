@@ -8,9 +8,13 @@
 //   GSEL_FAKE_CUDA_ORDER   least (only what a wait needs; the default), random, others (everything else first), newest
 //   GSEL_FAKE_CUDA_SEED    of `random`
 //   GSEL_FAKE_CUDA_DEVICES how many devices there are: 4; at most 8
+//   GSEL_FAKE_CUDA_MIG     CARD:INSTANCE,INSTANCE, by uuid: one card that is divided. A process sees the first instance
+//                          that CUDA_VISIBLE_DEVICES names when the driver is first asked, or of all
+//   GSEL_FAKE_CUDA_MIG_SHOWS  how many of these instances a process sees: 1
 //   GSEL_FAKE_CUDA_HOST    a number: devices of another host have other identities
 //   GSEL_FAKE_CUDA_DRIVER  version, such as 12020
-//   GSEL_FAKE_CUDA_LACKS   names that the driver does not have, separated by commas; "attribute92": attribute 92 is 0
+//   GSEL_FAKE_CUDA_LACKS   names that the driver does not have, separated by commas; "name(9020)" in that version;
+//                          "attribute92": attribute 92 is 0
 //   GSEL_FAKE_CUDA_OOM     number of the allocation that finds no memory, from 1
 //   GSEL_FAKE_CUDA_STICKY  number of the kernel launch that ends CUDA in this process, from 1; "2:710" with that error
 //   GSEL_FAKE_CUDA_HANGS   a kernel that never ends, at its first launch; "name:2" at its second. A call that waits for

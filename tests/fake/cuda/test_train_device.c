@@ -51,6 +51,7 @@ static void a_trainer_without_a_communicator_is_one_rank_on_its_device(void** st
   trains_alone("cpu", -1);
   trains_alone("cuda:2", 2);
   trains_alone("cuda", 0);
+  trains_alone("cuda:1 | cpu", 1); /* the host stands in for no device that is there */
   no_violations();
 }
 
@@ -71,6 +72,8 @@ static void a_device_that_is_not_there_is_named(void** state) {
   static const wanted all[] = {
       {"cuda:9", 1, GSEL_ERR_ARG, "device 9 of cuda was asked for; the driver shows 4 to this process"},
       {"nonesuch", 1, GSEL_ERR_NOT_FOUND, "nonesuch"},
+      {"nonesuch | cpu", 1, GSEL_ERR_NOT_FOUND, "no device plugin \"nonesuch\""},
+      {"cuda | hip", 1, GSEL_ERR_CONFIG, "\"cuda | cpu\" for the host where there is none"},
   };
   for (size_t i = 0; i < sizeof all / sizeof *all; ++i) as_threads(1, expect_refusal, (void*)(uintptr_t)&all[i]);
   no_violations();
@@ -83,6 +86,7 @@ static void a_communicators_device_is_its_trainers(void** state) {
       {"cuda:0", 0, GSEL_ERR_CONFIG,
        "train.device = \"cuda:0\", and the communicator of rank 1 has cuda:1; join with "},
       {"cpu", 0, GSEL_ERR_CONFIG, "train.device = \"cpu\", and the communicator of rank "},
+      {"cuda:3 | cpu", 0, GSEL_ERR_CONFIG, "train.device = \"cuda:3 | cpu\", and the communicator of rank "},
   };
   static const wanted on_host = {"cuda", 0, GSEL_ERR_CONFIG, "of rank 0 has cpu; join with that device, make the"};
   for (size_t i = 0; i < sizeof on_device / sizeof *on_device; ++i) {

@@ -123,7 +123,7 @@ impl<'a> CommBuilder<'a> {
         self.name = Some(name);
         self
     }
-    /// The device whose memory the calls take, such as "cuda:1", and how its memory travels: a transport plugin such as
+    /// The device whose memory the calls take, such as "cuda:1", or "cuda | cpu" for the host where no rank has one, and how its memory travels: a transport plugin such as
     /// "nccl", "host", or "auto". Calls on slices then wait for the device's stream; device memory is passed by
     /// [`Source::device`](crate::Source::device) and [`Target::device`](crate::Target::device).
     pub fn accelerator(mut self, device: &'a str, transport: &'a str) -> Self {
@@ -165,9 +165,13 @@ impl<'a> CommBuilder<'a> {
     /// Errors: [`Code::TIMEOUT`](crate::Code::TIMEOUT) names the ranks that are missing; see `gsel_comm_init` for the others.
     pub fn join(self) -> Result<Comm> {
         let options = self.options(&self.id);
-        let has_device = self.accelerator.map_or(false, |name| !name.is_empty() && name != "cpu");
-        made(|out, error| unsafe { sys::gsel_comm_init(&options, out, error) })
-            .map(|comm| Comm::owned(comm, has_device))
+        let asked = self.accelerator.map_or(false, |name| !name.is_empty() && name != "cpu");
+        made(|out, error| unsafe { sys::gsel_comm_init(&options, out, error) }).map(|comm| {
+            // The host may stand in for a device; then there is no stream to set.
+            let none = std::ptr::null_mut;
+            let has_device = asked && unsafe { sys::gsel_comm_set_stream(comm, none(), std::ptr::null_mut()) } == 0;
+            Comm::owned(comm, has_device)
+        })
     }
 }
 
