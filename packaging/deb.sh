@@ -33,7 +33,7 @@ cmake -P "$work/rpath.cmake" 2> /dev/null || true # it has none where BUILD was 
 
 package_of() { # FILE
   case $1 in
-    usr/lib*/gsel/plugins-1/cuda.so | usr/lib*/gsel/plugins-1/nccl.so) echo gsel-plugins-cuda ;;
+    usr/lib*/gsel/plugins-1/cuda.so | usr/lib*/gsel/plugins-1/cuda_ipc.so | usr/lib*/gsel/plugins-1/nccl.so) echo gsel-plugins-cuda ;;
     usr/lib*/gsel/plugins-1/gloo.so) echo gsel-plugins-gloo ;;
     usr/lib*/gsel/plugins-1/mpi_*.so) echo gsel-plugins-mpi ;;
     usr/lib*/gsel/plugins-1/*.so) echo gsel-plugins ;;
