@@ -17,7 +17,7 @@ for test in gpu_cuda_masks conformance_device cuda_gpt_kernels cuda_gpt_products
   cp -L "$build/tests/$test" "$out/tests/"
 done
 cp -P "$build"/lib/libgsel.so* "$out/lib/"
-for plugin in cuda nccl dp ddp zero pp tp cp; do cp -L "$build/lib/gsel/plugins-1/$plugin.so" "$out/lib/gsel/plugins-1/"; done
+for plugin in cuda cuda_ipc nccl dp ddp zero pp tp cp; do cp -L "$build/lib/gsel/plugins-1/$plugin.so" "$out/lib/gsel/plugins-1/"; done
 cp -L "$build"/tests/fixtures/fake_lib*.so "$out/tests/fixtures/"
 cp -RP "$build/tests/fixtures/drivers" "$out/tests/fixtures/"
 cp -R "$source/docs" "$source/tests/gpu" "$out/source/"
