@@ -1,6 +1,7 @@
 /* unit/test_select_vulkan.c: the numbers of Vulkan: GGML_VK_VISIBLE_DEVICES as ggml's backend reads it, the variables
  * that act inside the enumeration, and the enumeration itself over a double of the loader. */
 #include <stdlib.h>
+#include <sys/wait.h>
 
 #include "support/emission.h"
 
@@ -213,6 +214,21 @@ static void why_there_is_no_enumeration_is_told(void** state) {
   check_fails(gsel_resolve(&options, &selection, &err), err, GSEL_ERR_NO_DEVICES, "(libvulkan.so.1 of version 1.1");
 }
 
+static void the_command_lists_it(void** state) {
+  (void)state;
+  char text[4096];
+  be_on_machine("");
+  FILE* out = popen("\"$GSEL_TEST_BIN/bin/gsel\" devices --vulkan", "r");
+  assert_non_null(out);
+  text[fread(text, 1, sizeof text - 1, out)] = '\0';
+  assert_int_equal(pclose(out), 0);
+  if (!strstr(text, "Vulkan 1: NVIDIA A100-SXM4-40GB (NVIDIA), discrete, 00000000:0a:00.0: " A100))
+    fail_msg("%s", text);
+  const int status = system(
+      "\"$GSEL_TEST_BIN/bin/gsel\" devices --vulkan --inventory \"$GSEL_TEST_DATA/inventory/l4x4.json\" 2> /dev/null");
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_mask_is_read_as_ggml_reads_it),
@@ -222,6 +238,7 @@ int main(void) {
       cmocka_unit_test(vulkan_is_asked_only_by_those_who_want_to_know),
       cmocka_unit_test(a_card_has_another_number_for_vulkan_than_for_cuda),
       cmocka_unit_test(why_there_is_no_enumeration_is_told),
+      cmocka_unit_test(the_command_lists_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
