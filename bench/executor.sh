@@ -26,7 +26,7 @@ enqueues itself. Time in callbacks and waiting for other ranks are taken off. On
 (tests/fake/cuda), which do with the processor what a card does beside it, it is processor time of the rank's thread without
 that inside them. On a card the driver's own calls come on top; the last column says how many there are. Medians (quartiles)
 of 400 steps, of 100 with two ranks on the double, of 20 with zero 3. Target: at most 3 us. Each call of NCCL adds what gsel
-does until NCCL's thread has enqueued it: it looks and sleeps in turns. `make bench-gpu` measures a call beside NCCL's own. Of
+does until NCCL's thread has enqueued it: it looks and sleeps in turns, which is most of what tp and zero 3 take. `make bench-gpu` measures a call beside NCCL's own. Of
 a step that is launched as a graph (`[train] graph`) the instructions are those of the plain step, for which the device has one launch.
 
 | where | instructions of a step | us for each | us for each, with all | calls of the driver and NCCL for each |

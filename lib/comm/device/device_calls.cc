@@ -98,12 +98,13 @@ StagedCalls DeviceBackend::stage(std::span<const ThroughHost::Call> checked) {
 // If the device does not go on, no rank may come to the call, so that nobody would be late.
 void DeviceBackend::wait_before(const gsel_collective& call, Event& reached) {
   if (wait(reached, observer_ ? -1 : timeout_s(call), observer_)) return;
-  const Error error(GSEL_ERR_TIMEOUT,
-                    fmt::format("timed out: {} of rank {} did not begin within {}, since what its stream has to do "
-                                "before it on {} has not ended",
-                                text_of(call), control_.rank(), seconds_text(timeout_s(call)), accelerator_->name));
+  const Error error(
+      GSEL_ERR_TIMEOUT,
+      fmt::format("timed out: {} of {} did not begin within {}, since what its stream has to do "
+                  "before it on {} has not ended",
+                  text_of(call), control_.named(control_.rank()), seconds_text(timeout_s(call)), accelerator_->name));
   control_.break_with(error);
-  throw Error(error).about_rank(control_.rank());
+  control_.throw_break_reason();
 }
 
 // `given`: a stream of the library, used instead of the caller's; not owned.

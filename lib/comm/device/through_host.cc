@@ -62,17 +62,20 @@ bool ThroughHost::ends(Event& event, int64_t latest_ns) const noexcept {
 void ThroughHost::keep(StagedCalls& staged) {
   for (StagedCalls::Result& result : staged.results) {
     if (result.memory.bytes() == 0) continue;
-    Event idle(device_);
-    idle.record(result.stream.get());
+    std::list<Spare> one;
+    one.push_back({Memory(), Event(device_)});
+    one.front().idle.record(result.stream.get());
+    one.front().memory = std::move(result.memory);
     const std::lock_guard lock(mutex_);
-    spare_.push_back({std::move(result.memory), std::move(idle)});
+    spare_.splice(spare_.end(), one);
   }
 }
 
 void ThroughHost::keep_after_failure(StagedCalls& staged) noexcept {
   try {
     keep(staged);
-  } catch (...) {  // the device has failed, and its copies with it
+  } catch (...) {  // what copies may use stays
+    for (StagedCalls::Result& result : staged.results) result.memory.leave();
   }
 }
 

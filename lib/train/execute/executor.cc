@@ -307,8 +307,9 @@ void Executor::settle_last_step() {
   execute::report_non_finite(s_, s_.last_step.report);
 }
 
-void Executor::wait_for_device() {
+void Executor::wait_for_device(bool over_ranks) {
   if (!s_.device->has_streams()) return;
+  if (!over_ranks) return s_.device->wait();
   s_.watch->begin_run("a read", 0);
   try {
     s_.device->wait();

@@ -58,6 +58,7 @@ class Executor {
   bool has_whole_state() const;
   const StepRecord* last_step() const { return s_.has_step ? &s_.last_step : nullptr; }
   const std::optional<gsel_step_report>& last_evaluation() const { return s_.last_evaluation; }
+  const Program& training_program() const { return s_.training.program; }
   // The last step or evaluation that ended, and its program.
   const StepRecord& last_run() const { return s_.run->evaluates() ? s_.run->record : s_.last_step; }
   const Program& last_program() const { return s_.run->program; }
@@ -83,9 +84,9 @@ class Executor {
   // The maximum over this replica's ranks, which differ only on the sharing and the pipeline axis. A collective of the
   // replica, between steps.
   double largest_of_replica(double mine);
-  // Between steps: until a device has done all that it was given. Throws if a communicator is broken, whose calls may
-  // have left anything.
-  void wait_for_device();
+  // Between steps: until a device has done all that it was given. over_ranks: calls of communicators are part of it.
+  // Throws if one is broken, since these may have left anything.
+  void wait_for_device(bool over_ranks);
 
  private:
   void begin(execute::Run& run, int64_t first_sample);

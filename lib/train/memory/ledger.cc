@@ -84,7 +84,10 @@ static std::string text_of_lack(const DeviceContext& device, const Ledger& ledge
     free = device.describe().free_bytes;
   } catch (...) {  // the lack is what is told
   }
-  if (free > 0)
+  if (free >= bytes)
+    change =
+        fmt::format("\nFree on the device are {}: in pieces, or others have given it back since", human_bytes(free));
+  else if (free > 0)
     change = fmt::format(
         "\nFree on the device are {}. Others have taken memory since the trainer was checked, or it was "
         "not: with train.memory_bytes = {} a change of the configuration that fits is named",

@@ -3,6 +3,7 @@
 #include "train/query/whole_tensor.h"
 
 #include "base/types.h"
+#include "train/query/whole_params.h"
 
 namespace gsel {
 namespace {
@@ -66,7 +67,7 @@ void WholeTensor::gather_shards(const void* local, void* room) const {
 // Row by row of each shard; all at once where the shards in order are the whole. The gather has ended before: a driver
 // may wait inside a copy to memory that is not page-locked.
 void WholeTensor::unpack(const void* gathered, void* dst) const {
-  executor_.wait_for_device();
+  executor_.wait_for_device(!WholeParams::kept_everywhere(executor_.training_program()));
   auto copy = [&](uint64_t to, uint64_t from, uint64_t elems) {
     executor_.device()->enqueue(&gsel_device_v1::copy, static_cast<void*>(static_cast<char*>(dst) + bytes_of(to)),
                                 static_cast<const void*>(static_cast<const char*>(gathered) + bytes_of(from)),

@@ -191,7 +191,7 @@ static void has_no_memory(rank_run* run) {
   print_message("rank %d: %s\n", (int)run->rank, text);
   if (run->rank == 1) {
     rank_check(run, strstr(text, "device memory") && strstr(text, "The trainer has\n  "));
-    rank_check(run, strstr(text, "total without offload memory") && strstr(text, "with train.memory_bytes = "));
+    rank_check(run, strstr(text, "total without offload memory") && strstr(text, "\nFree on the device are "));
   }
   rank_fails(run, status, err, run->rank == 1 ? GSEL_ERR_NOMEM : GSEL_ERR_PEER, run->rank == 1 ? "" : "rank 1", -1);
   close_session(&s);

@@ -1,6 +1,7 @@
-/* Whatever call of the driver or of NCCL it is, at which a device is lost or a rank is killed, in a step, an
- * evaluation, an inference or a read of a parameter: the rank gets an error that names the device, the others get one
- * that says why, or the right result if they had all that they needed, and nobody is left waiting. */
+/* A device is lost, or a rank is killed, at calls of the driver or of NCCL throughout a step, an evaluation, an
+ * inference and a read of a parameter (every n-th, see at_calls_of_all), on rank 1 under zero 3: the rank gets an error
+ * that names the device, the other one gets one that says why, or the right result if it had all that it needed, and
+ * nobody is left waiting. And who keeps all parameters reads them after another rank's death. */
 #include "fake/cuda/on_device.h"
 #include "support/trainer_trial.h"
 
@@ -129,18 +130,51 @@ static void at_calls_of_all(int how, int stride_of_step, int stride) {
                                  : stride);
 }
 
-static void a_device_is_lost_at_any_call(void** state) {
+/* With ddp each rank keeps all parameters, so that a read needs nobody. */
+static void reads_what_it_keeps(rank_run* run) {
+  trial t = plain("[strategy.data]\nplugin = \"ddp\"\n" TRAIN("6", ""), NULL);
+  static float before[MOST_ELEMS], after[MOST_ELEMS];
+  gsel_error* err = NULL;
+  session s;
+  rank_run own = *run;
+  own.user = &t;
+  own.timeout_s = 20;
+  on_transport = "nccl";
+  rank_ok(run, open_session(&own, &s, &err), err);
+  rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  read_session_params(run, &s, before);
+  if (run->rank == 1) raise(SIGKILL);
+  rank_fails(run, gsel_trainer_step(s.trainer, NULL, &err), err, GSEL_ERR_PEER, "rank 1 (pid ", 1);
+  rank_check(run, gsel_trainer_holds_params(s.trainer));
+  read_session_params(run, &s, after);
+  rank_check(run, memcmp(before, after, sizeof before) == 0);
+  close_session(&s);
+}
+
+static void parameters_that_are_kept_are_read_after_a_death(void** state) {
+  (void)state;
+  rank_run* runs = ranks_prepare(RANKS, NULL);
+  int status[RANKS];
+  pid_t pids[RANKS];
+  for (int r = 0; r < RANKS; ++r) pids[r] = rank_fork(&runs[r], reads_what_it_keeps);
+  for (int r = 0; r < RANKS; ++r) waitpid(pids[r], &status[r], 0);
+  assert_int_equal(status[0], 0);
+  ranks_verdict(runs, RANKS);
+}
+
+static void a_device_is_lost_at_calls(void** state) {
   (void)state, at_calls_of_all(GONE, 11, 6);
 }
-static void a_rank_is_killed_at_any_call(void** state) {
+static void a_rank_is_killed_at_calls(void** state) {
   (void)state, at_calls_of_all(KILLED, 29, 14);
 }
 
 int main(void) {
   /* The double counts what a process does, and no thread may have run here before ranks are forked. */
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_device_is_lost_at_any_call),
-      cmocka_unit_test(a_rank_is_killed_at_any_call),
+      cmocka_unit_test(a_device_is_lost_at_calls),
+      cmocka_unit_test(a_rank_is_killed_at_calls),
+      cmocka_unit_test(parameters_that_are_kept_are_read_after_a_death),
   };
   return cmocka_run_group_tests_name("train_lost_calls", tests, NULL, NULL);
 }
