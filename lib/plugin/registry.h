@@ -26,7 +26,7 @@ void register_plugin(const gsel_plugin_v1& plugin);
 // All candidates, loaded or refused: plugins of the program, then the search path in order.
 //   kind  0: all are loaded; else only plugins of this kind
 std::vector<Candidate> find_plugins(int32_t kind = 0);
-// All of them, with the notes of usable ones.
+// All candidates, with the notes of usable ones.
 std::vector<Candidate> list_plugins();
 
 // The first usable plugin of that kind and name: registered ones first, then folder by folder, in each folder NAME.so

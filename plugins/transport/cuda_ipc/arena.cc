@@ -130,7 +130,7 @@ void Arena::map_host(int32_t rank, int fd) {
 }
 
 // Access that was granted may still not work, as between some devices behind a virtual machine's IOMMU. The pattern is
-// behind the last box.
+// after all boxes.
 void Arena::write_pattern(const gsel_join& join) {
   const Pattern words = pattern_of(rank_);
   copy(join, box(rank_, world_size_, 0), words.data(), sizeof words, GSEL_COPY_TO_DEVICE);

@@ -54,7 +54,7 @@ struct Access {
   X(register_host, "cuMemHostRegister", (void*, size_t, unsigned))                             \
   X(unregister_host, "cuMemHostUnregister", (void*))                                           \
   X(address_of_host, "cuMemHostGetDevicePointer", (Pointer*, void*, unsigned))
-// Without these, the host does what streams would do.
+// Without these, the host waits and signals in place of streams.
 #define GSEL_IPC_STREAM_FUNCTIONS(X)                                            \
   X(wait_value, "cuStreamWaitValue32", (Stream, Pointer, uint32_t, unsigned))   \
   X(write_value, "cuStreamWriteValue32", (Stream, Pointer, uint32_t, unsigned)) \
