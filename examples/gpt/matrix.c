@@ -1,4 +1,4 @@
-/* matrix.c: gpt-matrix TEXT [--short] [[--launched] [--one-card] | --cuda] [--ranks N]: every combination of the
+/* matrix.c: gpt-matrix TEXT [--short] [--launched | --cuda | --one-card] [--ranks N]: every combination of the
  * strategies of the four axes, by configuration alone, as a Markdown table. Each is tried twice against one rank: with
  * exact arithmetic (exact_layers.c), where the parameters must be the same bit for bit, and as the GPT that it is,
  * whose loss may differ by the rounding of sums in another order. The exit status is 0 when all is as it should be.
@@ -10,7 +10,7 @@
  * --cuda: each rank trains on a GPU of its own, one rank alone as well. What they are compared with is one rank on the
  * host: the exact model's parameters and loss bit for bit, since its numbers are integers on the GPU, too; the GPT's
  * loss within the same rounding, since its kernels add in another order than those of the host.
- * --one-card: the same, but all ranks train on the first GPU. With --launched they are processes, as a card wants it.
+ * --one-card: the same, but all ranks train on the first GPU. They are threads, whose streams share its queues.
  * --ranks N: the combinations of at most N ranks; with --cuda as many GPUs are needed. */
 #include <cblas.h>
 #include <inttypes.h>
@@ -221,13 +221,10 @@ static int show_table(struct trial* exact, struct trial* gpt, const struct asked
 }
 
 /* The ranks that a launcher has started; the first of them shows the table. */
-static gsel_comm* join_launched(int on_one_device) {
+static gsel_comm* join_launched(void) {
   gsel_comm* world = NULL;
   gsel_error* err = NULL;
-  gsel_comm_options joining = GSEL_COMM_OPTIONS_INIT;
-  joining.accelerator = gsel_str_from(on_one_device ? "cuda:0" : "");
-  joining.transport = gsel_str_from(on_one_device ? "cuda_ipc" : "");
-  if (gsel_comm_init(&joining, &world, &err)) {
+  if (gsel_comm_init(NULL, &world, &err)) {
     fprintf(stderr, "gpt-matrix: %s\n", err ? gsel_error_message(err).data : "out of memory");
     gsel_error_free(err);
   } else if (gsel_comm_world_size(world) > JOB_RANKS) {
@@ -242,7 +239,7 @@ static gsel_comm* join_launched(int on_one_device) {
 }
 
 static int parse(int argc, char** argv, struct asked* asked) {
-  const char* usage = "usage: gpt-matrix TEXT [--short] [[--launched] [--one-card] | --cuda] [--ranks N]\n";
+  const char* usage = "usage: gpt-matrix TEXT [--short] [--launched | --cuda | --one-card] [--ranks N]\n";
   int known = argc > 1;
   for (int i = 2; i < argc && known; ++i) {
     if (!strcmp(argv[i], "--short")) {
@@ -257,7 +254,7 @@ static int parse(int argc, char** argv, struct asked* asked) {
       known = !strcmp(argv[i], "--ranks") && i + 1 < argc && (asked->ranks = (int32_t)atoi(argv[++i])) >= 1;
     }
   }
-  if (known && !(asked->is_launched && asked->on_device && !asked->on_one_device)) return 0;
+  if (known && !(asked->is_launched && asked->on_device)) return 0;
   fputs(usage, stderr);
   return -1;
 }
@@ -291,7 +288,7 @@ int main(int argc, char** argv) {
     fprintf(stderr, "gpt-matrix: %s\n", why);
     return 1;
   }
-  if (asked.is_launched && !(exact.job.world = gpt.job.world = join_launched(asked.on_one_device))) return 1;
+  if (asked.is_launched && !(exact.job.world = gpt.job.world = join_launched())) return 1;
   const int result = show_table(&exact, &gpt, &asked);
   gsel_comm_free(gpt.job.world);
   text_free(&exact_text);

@@ -25,6 +25,7 @@ extern const struct gsel_plugin_v1* const gsel_strategies_v1[];
 /* A transport, which opens NVIDIA's NCCL at run time; and a device, only in builds with a CUDA toolkit. */
 extern const struct gsel_plugin_v1 gsel_plugin_v1_nccl;
 extern const struct gsel_plugin_v1 gsel_plugin_v1_cuda;
+extern const struct gsel_plugin_v1 gsel_plugin_v1_cuda_ipc;
 
 GSEL_EXTERN_C_END
 

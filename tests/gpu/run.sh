@@ -73,7 +73,6 @@ if [ -n "$double" ]; then check device "$build/tests/conformance_device" cuda; e
 for test in gpt_kernels gpt_products gpt_ring gpt train train_checkpoints train_graph train_offload train_own train_pipeline train_tensor; do check $test "$build/tests/cuda_$test"; done
 export -f gpt trains_as_on_the_host
 check example_gpt bash -c 'set -e; trains_as_on_the_host'
-check matrix_one_card "$build/bin/gsel" run -n 2 -- "$build/bin/gpt-matrix" "$work/text" --launched --one-card
 for transport in nccl host; do
   check example_allreduce_$transport "$build/bin/gsel" run -n 1 -- "$build/bin/allreduce_cuda" $transport
 done

@@ -252,6 +252,7 @@ gsel_link* join(const gsel_host_v1* host, const gsel_join& join) {
 // Memory that work may still use stays until the process ends.
 void leave(gsel_link* link) noexcept {
   bool is_done = true;
+  word_of(link->arena->ending(link->rank)).store(1);
   try {
     if (!link->aborting) finish(*link);
   } catch (...) {

@@ -220,8 +220,10 @@ static void free_machine(held* h) {
 static void expect_one_without(const held* h, int refused) {
   static const char why[] =
       "its primary context on device 0: CUDA_ERROR_DEVICE_UNAVAILABLE (46), as the fake machine was told; another "
-      "process has the device for itself";
-  char told[256];
+      "process has the device for itself; gsel_comm_options.accelerator = \"cuda:0 | cpu\" takes the host where no "
+      "rank "
+      "has such a device";
+  char told[512];
   for (int r = 0; r < RANKS; ++r) print_message("  rank %d: %s\n", r, h->text[r]);
   if (refused < 0) refused = strncmp(h->text[0], "rank ", 5) == 0;
   snprintf(told, sizeof told, "rank %d: %s", refused, why);
