@@ -34,6 +34,7 @@ cmake -P "$work/rpath.cmake" 2> /dev/null || true # it has none where BUILD was 
 package_of() { # FILE
   case $1 in
     usr/lib*/gsel/plugins-1/cuda.so | usr/lib*/gsel/plugins-1/cuda_ipc.so | usr/lib*/gsel/plugins-1/nccl.so) echo gsel-plugins-cuda ;;
+    usr/lib*/gsel/plugins-1/rocm.so | usr/lib*/gsel/plugins-1/rccl.so) echo gsel-plugins-rocm ;;
     usr/lib*/gsel/plugins-1/gloo.so) echo gsel-plugins-gloo ;;
     usr/lib*/gsel/plugins-1/mpi_*.so) echo gsel-plugins-mpi ;;
     usr/lib*/gsel/plugins-1/*.so) echo gsel-plugins ;;
@@ -132,6 +133,9 @@ $same"
 make gsel-plugins-cuda libs "$arch" "Depends: $(needs gsel-plugins-cuda)
 Enhances: libgsel0
 $same"
+make gsel-plugins-rocm libs "$arch" "Depends: $(needs gsel-plugins-rocm)
+Enhances: libgsel0
+$same"
 make gsel-plugins-gloo libs "$arch" "Depends: $(needs gsel-plugins-gloo)
 Enhances: libgsel0
 $same"
@@ -141,6 +145,6 @@ Enhances: libgsel0
 $same"
 make python3-gsel python all "Depends: python3, libgsel0 (>= $version)
 Recommends: gsel-plugins (>= $version), python3-numpy"
-for package in libgsel0 libgsel-dev gsel-tools gsel-plugins gsel-plugins-cuda gsel-plugins-gloo gsel-plugins-mpi python3-gsel; do
+for package in libgsel0 libgsel-dev gsel-tools gsel-plugins gsel-plugins-cuda gsel-plugins-rocm gsel-plugins-gloo gsel-plugins-mpi python3-gsel; do
   [ ! -d "$work/$package" ] || echo "$out/${package}_${version}_$([ $package = python3-gsel ] && echo all || echo "$arch").deb"
 done

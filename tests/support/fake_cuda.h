@@ -1,4 +1,5 @@
-// support/fake_cuda.h: the plugin `cuda` of this build, on this machine's driver or on the double in tests/fake/cuda.
+// support/fake_cuda.h: the plugin `cuda` of this build, on this machine's driver or on the double in tests/fake/cuda;
+// and `rocm` on that of HIP.
 #pragma once
 
 #include <dlfcn.h>
@@ -20,9 +21,8 @@ struct CudaPlugin {
   const ::gsel_plugin_v1* plugin;
   const gsel_device_v1* table;
 
-  CudaPlugin()
-      : plugin(static_cast<const ::gsel_plugin_v1*>(
-            dlsym(open_module("/lib/gsel/plugins-1/cuda.so", RTLD_LOCAL), "gsel_plugin_v1"))),
+  explicit CudaPlugin(const char* file = "/lib/gsel/plugins-1/cuda.so")
+      : plugin(static_cast<const ::gsel_plugin_v1*>(dlsym(open_module(file, RTLD_LOCAL), "gsel_plugin_v1"))),
         table(static_cast<const gsel_device_v1*>(plugin->table)) {}
 };
 
@@ -41,5 +41,16 @@ struct FakeCuda {
     const auto text = reinterpret_cast<const char* (*)(int)>(dlsym(driver, "fake_cuda_violation"));
     for (int i = 0; i < count(); ++i) fprintf(stderr, "violation: %s\n", text(i));
     return count();
+  }
+};
+
+// As it is tested where there is no hipcc, too: see tests/fake/CMakeLists.txt.
+struct FakeHip : FakeCuda {
+  void* hip = open_module("/tests/fixtures/fake_libamdhip64.so", RTLD_GLOBAL);
+  CudaPlugin rocm{"/tests/fixtures/rocm/rocm.so"};
+
+  template <class F>
+  F* function(const char* name) const {
+    return reinterpret_cast<F*>(dlsym(hip, name));
   }
 };

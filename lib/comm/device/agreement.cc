@@ -168,17 +168,14 @@ Agreement agree_on_named(const Accelerator& accelerator, const Control& control,
       offered, joined(accelerator.is_named ? "it was asked for" : "all ranks have it", accelerator.others), true, {}};
 }
 
-// The first of rank 0's that all ranks can use.
+// The first of rank 0's that all ranks can use. Where there is none, the reason has those that cannot be used here,
+// such as those for devices of another vendor.
 Agreement agree_on_any(const Accelerator& accelerator, const Control& control, std::span<const Choice> all) {
   std::string why_others;
   for (const Offer& offer : std::span(all[0].offers, static_cast<size_t>(all[0].n_offers))) {
     if ((offer.flags & GSEL_TRANSPORT_SHARED_DEVICE) != 0 && !share_a_device(control, all)) continue;
     const auto problem = why_not(control, all, offer.name);
-    if (!problem)
-      return {offer_named(accelerator, offer.name),
-              joined("all ranks have it", joined(why_others, accelerator.others)),
-              false,
-              {}};
+    if (!problem) return {offer_named(accelerator, offer.name), joined("all ranks have it", why_others), false, {}};
     why_others = joined(why_others, problem->message());
   }
   if (why_others.empty()) why_others = all[0].why;

@@ -77,9 +77,8 @@ void refuse_closed(const Accelerator& accelerator, std::span<const int32_t> reac
     if (is_closed)
       fail(GSEL_ERR_ARG,
            "{}: {} is memory of {} that device {} may not access, and a rank of this process works on that device, "
-           "whose transport reaches buffers where they are; give the device access (cuMemSetAccess), use memory of "
-           "gsel_mem_alloc, or "
-           "make each rank a process",
+           "whose transport reaches buffers where they are; give the device access (cuMemSetAccess, "
+           "hipMemSetAccess), use memory of gsel_mem_alloc, or make each rank a process",
            function, name, accelerator.name, ordinal);
   }
 }

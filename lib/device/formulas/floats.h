@@ -11,7 +11,7 @@
 #include <cstring>
 
 // Always inlined, and so compiled for the instruction set of the calling loop.
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) || defined(__HIP__)
 #define GSEL_INLINE __host__ __device__ __forceinline__
 #else
 #define GSEL_INLINE [[gnu::always_inline]] inline

@@ -6,7 +6,7 @@
 namespace gsel_cuda {
 namespace {
 
-// After these results no CUDA call in this process works (cuda.h, "the context cannot be used").
+// After these results no call of the driver in this process works (cuda.h, "the context cannot be used").
 bool ends_cuda(CUresult result) {
   constexpr int kContained = 226, kTensorMemoryLeak = 721;  // missing in older headers
   switch (int{result}) {
@@ -40,24 +40,6 @@ gsel_status status_of(CUresult result) {
   }
 }
 
-// Advice for the user, if known.
-const char* remedy_of(CUresult result) {
-  switch (result) {
-    case CUDA_ERROR_NO_BINARY_FOR_GPU:
-      return "; build gsel with a CUDA toolkit that knows this GPU";
-    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
-      return "; use a newer driver, or gsel built with an older CUDA toolkit";
-    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
-      return "; the parts of the driver have several versions: reboot, or install it anew";
-    case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
-      return "; the forward-compatibility package is for data centre GPUs: remove it from the library path";
-    case CUDA_ERROR_DEVICE_UNAVAILABLE:
-      return "; another process has the device for itself";
-    default:
-      return "";
-  }
-}
-
 }  // namespace
 
 void fail(gsel_status status, const std::string& text) {
@@ -69,10 +51,10 @@ void check(Context& c, CUresult result, const std::string& what) {
   const char *name = nullptr, *text = nullptr;
   c.driver->cuGetErrorName(result, &name);
   c.driver->cuGetErrorString(result, &text);
-  std::string line = what + " on device " + std::to_string(c.ordinal) + ": " + (name ? name : "CUDA error") + " (" +
-                     std::to_string(result) + ")" + (text ? std::string(", ") + text : "") + remedy_of(result);
+  std::string line = what + " on device " + std::to_string(c.ordinal) + ": " + (name ? name : GSEL_VENDOR " error") +
+                     " (" + std::to_string(result) + ")" + (text ? std::string(", ") + text : "") + remedy_of(result);
   if (ends_cuda(result)) {
-    line += "; CUDA has ended in this process, only a new process can use the device";
+    line += "; " GSEL_VENDOR " has ended in this process, only a new process can use the device";
     const std::lock_guard lock(c.mutex);
     if (c.poison.empty()) c.poison = line;
   }
@@ -86,10 +68,10 @@ gsel_status failed(const gsel_host_v1* host, gsel_error** err) noexcept {
     if (err) *err = host->error_new(failure.status, failure.text.c_str());
     return failure.status;
   } catch (const std::bad_alloc&) {
-    if (err) *err = host->error_new(GSEL_ERR_NOMEM, "out of memory in the cuda device");
+    if (err) *err = host->error_new(GSEL_ERR_NOMEM, "out of memory in the " GSEL_VENDOR_DEVICE " device");
     return GSEL_ERR_NOMEM;
   } catch (...) {
-    if (err) *err = host->error_new(GSEL_ERR_INTERNAL, "unexpected exception in the cuda device");
+    if (err) *err = host->error_new(GSEL_ERR_INTERNAL, "unexpected exception in the " GSEL_VENDOR_DEVICE " device");
     return GSEL_ERR_INTERNAL;
   }
 }

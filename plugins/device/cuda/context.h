@@ -57,7 +57,7 @@ struct Context {
   std::map<void*, int32_t> kinds;  // by address from alloc
   std::map<std::string, CUfunction> functions;
   std::string poison;  // reason why CUDA has ended in this process; empty: it has not
-  gsel_stream default_stream{reinterpret_cast<CUstream>(kLegacyStream), false, {}};
+  gsel_stream default_stream{reinterpret_cast<CUstream>(kDefaultStream), false, {}};
 };
 
 inline Context& context_of(void* ctx) {

@@ -1,11 +1,10 @@
-// plugins/device/cuda/driver.h: the functions of the CUDA driver, found at run time, so that this plugin loads without
-// a driver. Each function is requested in the interface version for which this file was written, not in the version of
-// installed headers, which an older driver would not have.
+// plugins/device/cuda/driver.h: the functions of the driver, found at run time, so that this plugin loads without one.
+// They have CUDA's names and parameters, also where vendor.h finds others.
 #pragma once
 
 #include <string>
 
-#include "interface.h"
+#include "vendor.h"
 
 namespace gsel_cuda {
 

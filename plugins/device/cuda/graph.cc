@@ -18,8 +18,8 @@ void refuse_without_graphs(Context& c) {
   GSEL_CUDA_GRAPH_FUNCTIONS(GSEL_CUDA_LOOK)
 #undef GSEL_CUDA_LOOK
   if (missing)
-    fail(GSEL_ERR_UNSUPPORTED, std::string("the CUDA driver has no ") + missing +
-                                   ", so it has no graphs; expected a driver of version 525 or newer");
+    fail(GSEL_ERR_UNSUPPORTED, std::string("the " GSEL_VENDOR " driver has no ") + missing +
+                                   ", so it has no graphs; expected " GSEL_VENDOR_OLDEST);
 }
 
 gsel_status capture_begin(void* ctx, gsel_stream* stream, gsel_error** err) {

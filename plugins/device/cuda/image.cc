@@ -1,8 +1,8 @@
-// plugins/device/cuda/image.cc: embeds the fatbin that nvcc made of kernels.cu; without nvcc a single 0 byte.
+// plugins/device/cuda/image.cc: embeds what nvcc or hipcc made of kernels.cu; without these a single 0 byte.
 #ifdef GSEL_CUDA_FATBIN
 asm(R"(
   .section .rodata
-  .balign 16
+  .balign 4096
   .global gsel_cuda_kernels
   .hidden gsel_cuda_kernels
 gsel_cuda_kernels:

@@ -74,7 +74,6 @@ enum Number : int { GSEL_CUDA_NUMBERS(GSEL_CUDA_CONSTANT) };
 
 // Macros of cuda.h.
 constexpr unsigned kHostAllocPortable = 1, kHostAllocMapped = 2;
-constexpr uintptr_t kLegacyStream = 1;
 
 struct CUmemLocation {
   int type, id;

@@ -98,7 +98,7 @@ __device__ void narrow_all(T* dst, const float* src, uint64_t count) {
 // all threads take alike, which keeps the image small.
 
 // Before a loop that is not unrolled, which saves most of the code.
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) || defined(__HIP__)
 #define GSEL_AS_IT_IS _Pragma("unroll 1")
 #else
 #define GSEL_AS_IT_IS

@@ -60,7 +60,7 @@ CUfunction function(Context& c, const std::string& name) {
 template <class... Args>
 void launch(Context& c, const std::string& name, uint64_t items, gsel_stream* stream, Args... args) {
   const CUfunction kernel = function(c, name);
-  if (!kernel) fail(GSEL_ERR_INTERNAL, "the cuda device has no kernel " + name);
+  if (!kernel) fail(GSEL_ERR_INTERNAL, "the " GSEL_VENDOR_DEVICE " device has no kernel " + name);
   const uint64_t most = static_cast<uint64_t>(c.processors) * kBlocksPerProcessor;
   const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>((items + kThreads - 1) / kThreads, 1, most));
   void* params[] = {&args...};
@@ -76,7 +76,8 @@ gsel_status cast(void* ctx, void* dst, gsel_dtype dst_dtype, const void* src, gs
     const gsel_dtype other = dst_dtype == GSEL_F32 ? src_dtype : dst_dtype;
     if (!is_float || (other != GSEL_F16 && other != GSEL_BF16 && other != GSEL_F64))
       fail(GSEL_ERR_UNSUPPORTED, "cast from " + shown(src_dtype) + " to " + shown(dst_dtype) +
-                                     " is not supported on cuda; it casts between f32 and f16, bf16 or f64");
+                                     " is not supported on " GSEL_VENDOR_DEVICE
+                                     "; it casts between f32 and f16, bf16 or f64");
     if (count == 0) return;
     launch(c, std::string("gsel_cast_") + name_of(src_dtype) + "_" + name_of(dst_dtype), (count + 3) / 4, stream, dst,
            src, count);
@@ -85,8 +86,8 @@ gsel_status cast(void* ctx, void* dst, gsel_dtype dst_dtype, const void* src, gs
 
 void refuse_type(const char* kernel, gsel_dtype dtype) {
   if (!name_of(dtype))
-    fail(GSEL_ERR_UNSUPPORTED,
-         std::string(kernel) + " of " + shown(dtype) + " is not supported on cuda; use a floating-point type");
+    fail(GSEL_ERR_UNSUPPORTED, std::string(kernel) + " of " + shown(dtype) +
+                                   " is not supported on " GSEL_VENDOR_DEVICE "; use a floating-point type");
 }
 
 gsel_status scale(void* ctx, void* dst, gsel_dtype dtype, double factor, uint64_t count, gsel_stream* stream,
@@ -127,7 +128,8 @@ gsel_status sum_squares(void* ctx, const void* src, gsel_dtype dtype, uint64_t c
                         gsel_error** err) {
   return run(ctx, err, [&](Context& c) {
     if (dtype != GSEL_F32 && dtype != GSEL_F64)
-      fail(GSEL_ERR_UNSUPPORTED, "sum_squares of " + shown(dtype) + " is not supported on cuda; use f32 or f64");
+      fail(GSEL_ERR_UNSUPPORTED,
+           "sum_squares of " + shown(dtype) + " is not supported on " GSEL_VENDOR_DEVICE "; use f32 or f64");
     const uint64_t n = std::max<uint64_t>(chunks_of(count), 1);
     double* from = scratch_of(c, stream, n + chunks_of(n));
     const auto native = stream_of(c, stream).native;

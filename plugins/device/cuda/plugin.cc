@@ -1,4 +1,5 @@
-// plugins/device/cuda/plugin.cc: the device "cuda" of gsel/device.h: NVIDIA's driver, found at run time.
+// plugins/device/cuda/plugin.cc: the device "cuda" of gsel/device.h on NVIDIA's driver, or "rocm"
+// on AMD's, found at run time.
 #include <gsel/plugin.h>
 
 #include <cctype>
@@ -18,18 +19,6 @@ extern "C" const int gsel_cuda_kernels_version;
 
 namespace gsel_cuda {
 namespace {
-
-// kind: "GPU-", or "MIG-" of an instance.
-std::string uuid_text(const char* kind, const CUuuid& uuid) {
-  std::string text = kind;
-  char two[3];
-  for (int i = 0; i < 16; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    snprintf(two, sizeof two, "%02x", static_cast<unsigned char>(uuid.bytes[i]));
-    text += two;
-  }
-  return text;
-}
 
 std::string digits_of(std::string_view uuid) {
   const size_t at = uuid.find('-');
@@ -51,7 +40,7 @@ std::string seen_text(const Context& c) {
 
 // What to do about a device that this process does not see. c: a device that it sees.
 std::string advice(std::string_view wanted, const Context& c) {
-  if (wanted.starts_with("MIG-GPU-"))
+  if (kHasInstances && wanted.starts_with("MIG-GPU-"))
     return ": the driver tells MIG instances by uuid alone; gsel resolve --devices mig:" + std::string(wanted) +
            " prints that of this one";
   if (wanted.starts_with("GPU-") && digits_of(c.card).starts_with(digits_of(wanted)))
@@ -60,7 +49,7 @@ std::string advice(std::string_view wanted, const Context& c) {
     return ": CUDA shows a process one MIG instance, the first that CUDA_VISIBLE_DEVICES names; start this process "
            "with CUDA_VISIBLE_DEVICES=" +
            std::string(wanted) + ", as gsel run --devices does for each rank";
-  return ": compare CUDA_VISIBLE_DEVICES with what gsel resolve chose";
+  return ": compare " GSEL_VENDOR_MASK " with what gsel resolve chose";
 }
 
 std::string_view view(gsel_str text) {
@@ -83,14 +72,10 @@ AllKernels& all_kernels() {
   return *the_kernels;
 }
 
-std::string version_text(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
 // Without kernels the device still has memory, streams, and calls of other libraries.
 void load_kernels(Context& c) {
   if (gsel_cuda_kernels[0] == 0) {
-    c.no_kernels = "gsel was built without a CUDA toolkit; build it with one of 12.0 or newer";
+    c.no_kernels = "gsel was built without " GSEL_VENDOR_COMPILER "; build it with " GSEL_VENDOR_COMPILER_OLDEST;
     return;
   }
   AllKernels& all = all_kernels();
@@ -103,8 +88,8 @@ void load_kernels(Context& c) {
       int version = 0;
       c.driver->cuDriverGetVersion(&version);
       kernels.module = nullptr;
-      c.no_kernels = failure.text + "; the driver is one for CUDA " + version_text(version) +
-                     ", the kernels were built with CUDA " + version_text(gsel_cuda_kernels_version);
+      c.no_kernels = failure.text + "; the driver is one for " GSEL_VENDOR " " + version_text(version) +
+                     ", the kernels were built with " GSEL_VENDOR " " + version_text(gsel_cuda_kernels_version);
       if (!c.poison.empty()) throw;
       return;
     }
@@ -133,7 +118,8 @@ void take_device(Context& c, int32_t ordinal) {
   CUuuid uuid, card;
   check(c, c.driver->cuDeviceGetUuid(&uuid, c.device), "its uuid");
   const bool tells_card = c.driver->card_uuid && c.driver->card_uuid(&card, c.device) == CUDA_SUCCESS;
-  const bool is_instance = tells_card ? memcmp(&card, &uuid, sizeof uuid) != 0 : c.name.find(" MIG ") != c.name.npos;
+  const bool is_instance =
+      kHasInstances && (tells_card ? memcmp(&card, &uuid, sizeof uuid) != 0 : c.name.find(" MIG ") != c.name.npos);
   c.uuid = uuid_text(is_instance ? "MIG-" : "GPU-", uuid);
   c.card = !is_instance ? "" : tells_card ? uuid_text("GPU-", card) : "a card that the driver does not name";
 }
@@ -166,21 +152,21 @@ void open_context(const gsel_host_v1* host, const gsel_device_options& options, 
   c->driver = found;
   int n = 0;
   check(*c, found->cuDeviceGetCount(&n), "the number of devices");
-  if (n == 0) fail(GSEL_ERR_NO_DEVICES, "the CUDA driver shows no device to this process");
+  if (n == 0) fail(GSEL_ERR_NO_DEVICES, "the " GSEL_VENDOR " driver shows no device to this process");
   const std::string_view uuid = view(options.uuid);
   if (options.ordinal == GSEL_DEVICE_BY_UUID && !uuid.empty())
     find_device(*c, n, uuid);
   else if (options.ordinal < 0 || options.ordinal >= n)
-    fail(GSEL_ERR_ARG, "device " + std::to_string(options.ordinal) + " of cuda was asked for; the driver shows " +
-                           std::to_string(n) + " to this process");
+    fail(GSEL_ERR_ARG, "device " + std::to_string(options.ordinal) +
+                           " of " GSEL_VENDOR_DEVICE " was asked for; the driver shows " + std::to_string(n) +
+                           " to this process");
   else
     take_device(*c, options.ordinal);
   if (!uuid.empty() && !is_named(uuid, *c))
     fail(GSEL_ERR_NO_DEVICES, "device " + std::string(uuid) + " was asked for; device " +
                                   std::to_string(options.ordinal) + " of this process is " + seen_text(*c) +
                                   advice(uuid, *c));
-  check(*c, found->cuDeviceGetAttribute(&c->processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->device),
-        "its multiprocessors");
+  check(*c, found->cuDeviceGetAttribute(&c->processors, kProcessors, c->device), "its multiprocessors");
   check(*c, found->cuDevicePrimaryCtxRetain(&c->context, c->device), "its primary context");
 }
 
@@ -224,7 +210,7 @@ gsel_status describe(void* ctx, gsel_device_description* out, gsel_error** err) 
     const uint32_t size = out->struct_size;
     *out = {};
     out->struct_size = size;
-    out->dlpack_type = 2;
+    out->dlpack_type = kDlpackType;
     out->ordinal = c.ordinal;
     out->memory_bytes = bytes;
     out->free_bytes = free_bytes;
@@ -283,7 +269,7 @@ GSEL_PLUGIN_DEFINE = {sizeof(struct gsel_plugin_v1),
                       GSEL_PLUGIN_ABI_MINOR,
                       GSEL_PLUGIN_DEVICE,
                       0,
-                      "cuda",
+                      GSEL_VENDOR_DEVICE,
                       "1.0",
                       "compiler " __VERSION__,
                       &gsel_cuda::table,

@@ -32,7 +32,7 @@ gsel_status stream_import(void* ctx, void* native, gsel_stream** out, gsel_error
   *out = nullptr;
   return run(ctx, err, [&](Context& c) {
     // NULL is the legacy default stream; a program compiled for per-thread streams passes CU_STREAM_PER_THREAD.
-    const CUstream stream = native ? static_cast<CUstream>(native) : reinterpret_cast<CUstream>(kLegacyStream);
+    const CUstream stream = native ? static_cast<CUstream>(native) : reinterpret_cast<CUstream>(kDefaultStream);
     CUcontext context;
     check(c, c.driver->cuStreamGetCtx(stream, &context), "the context of an imported stream");
     if (context != c.context)

@@ -167,7 +167,7 @@ Stream native(const gsel_link& link, gsel_stream* stream) {
 
 // NCCL must not be called with an aborted communicator.
 void require_usable(const gsel_link& link) {
-  if (link.aborting) fail(GSEL_ERR_ABORTED, "nccl: the communicator was ended");
+  if (link.aborting) fail(GSEL_ERR_ABORTED, GSEL_NCCL_PLUGIN ": the communicator was ended");
 }
 
 // Calls that NCCL can make, possibly as several calls. No caller's operations, no tags, no receive from any rank.
@@ -176,17 +176,27 @@ int32_t supports(gsel_link*, const gsel_collective* call, char* reason, size_t c
     if (reason && capacity > 0) std::snprintf(reason, capacity, "%s", why);
     return 0;
   };
-  if (call->kind == GSEL_COLLECTIVE_PROBE || call->kind == GSEL_COLLECTIVE_IPROBE) return no("NCCL has no probe");
-  if (call->kind > GSEL_COLLECTIVE_IPROBE) return no("NCCL does not know this call");
+  if (call->kind == GSEL_COLLECTIVE_PROBE || call->kind == GSEL_COLLECTIVE_IPROBE) return no(GSEL_NCCL " has no probe");
+  if (call->kind > GSEL_COLLECTIVE_IPROBE) return no(GSEL_NCCL " does not know this call");
   const bool both = call->kind == GSEL_COLLECTIVE_SENDRECV;
   const bool is_message = both || call->kind == GSEL_COLLECTIVE_SEND || call->kind == GSEL_COLLECTIVE_RECV;
-  if (is_message && (call->tag != 0 || call->recv_tag != 0)) return no("messages of NCCL have no tags");
-  if (is_message && (call->root < 0 || (both && call->source < 0))) return no("NCCL receives from a named rank only");
+  if (is_message && (call->tag != 0 || call->recv_tag != 0)) return no("messages of " GSEL_NCCL " have no tags");
+  if (is_message && (call->root < 0 || (both && call->source < 0)))
+    return no(GSEL_NCCL " receives from a named rank only");
   if (call->op == 0) return 1;  // nothing is reduced
-  if (call->op < 0 || call->op >= static_cast<int32_t>(std::size(kOps))) return no("NCCL has no such operation");
+  if (call->op < 0 || call->op >= static_cast<int32_t>(std::size(kOps))) return no(GSEL_NCCL " has no such operation");
   if (call->dtype < 0 || call->dtype >= static_cast<int32_t>(std::size(kTypes)) || kTypes[call->dtype] < 0)
-    return no("NCCL does not reduce this type");
+    return no(GSEL_NCCL " does not reduce this type");
   return 1;
+}
+
+// See kCaptures.
+void refuse_captured(const gsel_enqueued& one) {
+  const gsel_device_v1& device = *one.link->device;
+  if (kCaptures || !device.capture_check) return;
+  if (device.capture_check(one.link->device_ctx, one.stream, nullptr) == GSEL_OK)
+    fail(GSEL_ERR_UNSUPPORTED,
+         GSEL_NCCL_PLUGIN ": calls of " GSEL_NCCL " in a capture are not supported; make the call outside of it");
 }
 
 // Takes the locks in one order, so that two threads with the same links do not deadlock.
@@ -208,7 +218,10 @@ void make_all(std::span<const gsel_enqueued> calls, const char* what) {
   const gsel_link& first = *calls[0].link;
   const Library& nccl = *first.nccl;
   const auto locks = lock_all(calls);
-  for (const gsel_enqueued& c : calls) require_usable(*c.link);
+  for (const gsel_enqueued& c : calls) {
+    require_usable(*c.link);
+    refuse_captured(c);
+  }
   if (calls.size() == 1) return check(nccl, make_one(calls[0]), what, first.comm);
   check(nccl, nccl.ncclGroupStart(), "the start of a group");
   int result = kSuccess;

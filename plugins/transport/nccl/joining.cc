@@ -64,8 +64,9 @@ void tell_interface() {
   }
   const std::string taken = taken_by(given);
   if (taken != interface)
-    fail(GSEL_ERR_ARG, "GSEL_INTERFACE=" + interface + " and NCCL_SOCKET_IFNAME=" + given + ", by which NCCL takes " +
-                           taken + "; set one of them, or let both name one interface");
+    fail(GSEL_ERR_ARG, "GSEL_INTERFACE=" + interface + " and NCCL_SOCKET_IFNAME=" + given +
+                           ", by which " GSEL_NCCL " takes " + taken +
+                           "; set one of them, or let both name one interface");
 }
 
 std::mutex& environment() {
@@ -89,6 +90,7 @@ LaunchOrder ask_for_order(const Library& nccl, int version) {
   constexpr const char* kName = "NCCL_LAUNCH_ORDER_IMPLICIT";
   const std::string by_events =
       ": calls of several communicators of a trainer wait for each other by events and do not overlap";
+  if (!kKeepsLaunchOrder) return {false, GSEL_NCCL " keeps no order of launches over communicators" + by_events};
   if (version < kSince) return {false, "NCCL before 2.26 keeps no order of launches over communicators" + by_events};
   const std::lock_guard lock(environment());
   const std::string given = variable(kName);
@@ -96,7 +98,7 @@ LaunchOrder ask_for_order(const Library& nccl, int version) {
     return atoi(given.c_str()) != 0 ? LaunchOrder{true, std::string(kName) + "=" + given}
                                     : LaunchOrder{false, std::string(kName) + "=" + given + by_events};
   if (nccl.was_loaded)
-    return {false, std::string(kName) + " is not set, and NCCL was loaded before it could be" + by_events};
+    return {false, std::string(kName) + " is not set, and " GSEL_NCCL " was loaded before it could be" + by_events};
   setenv(kName, "1", 1);
   return {true, std::string(kName) + "=1, set by gsel"};
 }
@@ -123,7 +125,7 @@ UniqueId agree_on_id(const Library& nccl, const gsel_join& join) {
     const char none = 0;  // waits until all ranks know: the first rank to fail breaks the communicator
     std::vector<char> nothing(all.size());
     join.control->exchange(join.control->ctx, &none, nothing.data(), sizeof none, nullptr);
-    fail(all[q].status, "nccl cannot join: rank " + std::to_string(q) + ": " + all[q].why);
+    fail(all[q].status, GSEL_NCCL_PLUGIN " cannot join: rank " + std::to_string(q) + ": " + all[q].why);
   }
   check(nccl, all[0].result, "making an id on rank 0");
   return all[0].id;

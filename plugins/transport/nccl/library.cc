@@ -8,8 +8,6 @@
 namespace gsel_nccl {
 namespace {
 
-constexpr const char* kFile = "libnccl.so.2";
-
 struct Loaded {
   Library library;
   bool usable = false;
@@ -23,6 +21,7 @@ bool has_all(void* file, std::initializer_list<const char*> functions) {
 }
 
 void find_unused(void* file, Library& nccl) {
+  nccl.has_idle_windows = !kUsesWindows && has_all(file, {"ncclCommWindowRegister", "ncclCommWindowDeregister"});
   nccl.has_shrink = has_all(file, {"ncclCommShrink"});
   nccl.has_grow = has_all(file, {"ncclCommGetUniqueId", "ncclCommGrow"});
   nccl.has_suspend = has_all(file, {"ncclCommSuspend", "ncclCommResume"});
@@ -42,7 +41,7 @@ Loaded load() {
   }
   void* file = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
   if (!file) {
-    loaded.why = std::string("no NCCL: ") + dlerror() + "; set LD_LIBRARY_PATH to its folder";
+    loaded.why = std::string("no " GSEL_NCCL ": ") + dlerror() + "; set LD_LIBRARY_PATH to its folder";
     return loaded;
   }
 #define GSEL_NCCL_FIND(result, name, arguments) nccl.name = reinterpret_cast<result(*) arguments>(dlsym(file, #name));
@@ -52,7 +51,7 @@ Loaded load() {
 #undef GSEL_NCCL_FIND
 #define GSEL_NCCL_NEED(result, name, arguments) \
   if (!nccl.name && loaded.why.empty())         \
-    loaded.why = std::string(kFile) + " has no " #name "; expected NCCL 2.14 or newer";
+    loaded.why = std::string(kFile) + " has no " #name "; expected " GSEL_NCCL_OLDEST;
   GSEL_NCCL_FUNCTIONS(GSEL_NCCL_NEED)
 #undef GSEL_NCCL_NEED
   if (!loaded.why.empty()) return loaded;
@@ -72,7 +71,7 @@ int version_of(const Library& nccl) {
 
 std::string features_of(const Library& nccl, int version) {
   const auto number = [](int of) { return std::to_string(of); };
-  std::string unused, lacking, text = "NCCL";
+  std::string unused, lacking, text = GSEL_NCCL;
   if (version > 0)
     text += " " + number(version / 10000) + "." + number(version / 100 % 100) + "." + number(version % 100);
   const struct {
@@ -82,10 +81,13 @@ std::string features_of(const Library& nccl, int version) {
                 {nccl.has_grow, "grow", "2.29"},
                 {nccl.has_suspend, "suspend", "2.29.7"},
                 {nccl.has_put, "put", "2.29"}};
-  if (!has_windows(nccl)) add(lacking, "symmetric windows (2.27)");
+  if (nccl.has_idle_windows)
+    add(unused, "symmetric windows");
+  else if (!uses_windows(nccl))
+    add(lacking, "symmetric windows (2.27)");
   for (const auto& one : others)
     one.has ? add(unused, one.name) : add(lacking, std::string(one.name) + " (" + one.since + ")");
-  text += has_windows(nccl) ? ": uses symmetric windows" : ": uses none of its newer functions";
+  text += uses_windows(nccl) ? ": uses symmetric windows" : ": uses none of its newer functions";
   if (!unused.empty()) text += "; has " + unused + ", which gsel does not use";
   if (!lacking.empty()) text += "; lacks " + lacking;
   return text;

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "vendor.h"
+
 namespace gsel_nccl {
 
 using Comm = void*;
@@ -68,7 +70,8 @@ struct Library {
 #undef GSEL_NCCL_MEMBER
   bool has_shrink = false, has_grow = false, has_suspend = false, has_put = false;  // which gsel does not call
   std::string path;                                                                 // of the file
-  bool was_loaded = false;  // by the program, which may have used it
+  bool has_idle_windows = false;  // has the functions, see kUsesWindows
+  bool was_loaded = false;        // by the program, which may have used it
 };
 
 // Such as 22809; 0: unknown.
@@ -79,8 +82,8 @@ std::string features_of(const Library& nccl, int version);
 inline bool allocates(const Library& nccl) {
   return nccl.ncclMemAlloc && nccl.ncclMemFree;
 }
-inline bool has_windows(const Library& nccl) {
-  return allocates(nccl) && nccl.ncclCommWindowRegister && nccl.ncclCommWindowDeregister;
+inline bool uses_windows(const Library& nccl) {
+  return kUsesWindows && allocates(nccl) && nccl.ncclCommWindowRegister && nccl.ncclCommWindowDeregister;
 }
 
 // NCCL of this process, loaded by the first call; nullptr if there is none, with the reason in *why. Calls none of its

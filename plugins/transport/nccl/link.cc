@@ -84,7 +84,7 @@ void wait_for_all(gsel_link& link, const gsel_join& join) {
     if (Clock::now() <= deadline) continue;
     char seconds[32];
     std::snprintf(seconds, sizeof seconds, "%g s", join.join_timeout_s);
-    fail(GSEL_ERR_TIMEOUT, "nccl timed out: rank " + std::to_string(join.rank) + " waited " + seconds +
+    fail(GSEL_ERR_TIMEOUT, GSEL_NCCL_PLUGIN " timed out: rank " + std::to_string(join.rank) + " waited " + seconds +
                                " for the others to join; NCCL_DEBUG=INFO shows what it waits for");
   }
 }
@@ -174,8 +174,8 @@ void check(const Library& nccl, int result, const std::string& what, Comm comm) 
                              : result == kInvalidArgument || result == kInvalidUsage ? GSEL_ERR_ARG
                                                                                      : GSEL_ERR_DEVICE;
   const char *text = nccl.ncclGetErrorString(result), *last = nccl.ncclGetLastError(comm);
-  fail(status, "nccl: " + what + " failed with " + std::to_string(result) + ": " + (text ? text : "unknown error") +
-                   (last && *last ? std::string("; ") + last : ""));
+  fail(status, GSEL_NCCL_PLUGIN ": " + what + " failed with " + std::to_string(result) + ": " +
+                   (text ? text : "unknown error") + (last && *last ? std::string("; ") + last : ""));
 }
 
 gsel_status failed(const gsel_host_v1* host, gsel_error** err) noexcept {
@@ -188,7 +188,7 @@ gsel_status failed(const gsel_host_v1* host, gsel_error** err) noexcept {
     if (err) *err = foreign.second;
     return foreign.first;
   } catch (...) {
-    if (err) *err = host->error_new(GSEL_ERR_NOMEM, "nccl: no memory of the host");
+    if (err) *err = host->error_new(GSEL_ERR_NOMEM, GSEL_NCCL_PLUGIN ": no memory of the host");
     return GSEL_ERR_NOMEM;
   }
 }
@@ -273,13 +273,13 @@ void settle(std::span<gsel_link* const> links, const std::string& what, double t
       const int state = state_of(*link);
       if (polls % kPollsBetweenLooks == 0)
         must([&](gsel_error** err) { return link->control->look(link->control->ctx, err); });
-      if (link->aborting) fail(GSEL_ERR_ABORTED, "nccl: " + what + " was ended by an abort");
+      if (link->aborting) fail(GSEL_ERR_ABORTED, GSEL_NCCL_PLUGIN ": " + what + " was ended by an abort");
       if (state == kSuccess) break;
       check(*link->nccl, state, what, link->comm);
       if (Clock::now() > deadline) {
         must([&](gsel_error** err) { return link->control->look(link->control->ctx, err); });
         fail(GSEL_ERR_TIMEOUT,
-             "nccl: " + what + " timed out before it was on its stream: another rank has not made it");
+             GSEL_NCCL_PLUGIN ": " + what + " timed out before it was on its stream: another rank has not made it");
       }
       polls < kYields ? static_cast<void>(sched_yield()) : static_cast<void>(usleep(kPollUs));
     }

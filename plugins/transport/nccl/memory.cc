@@ -28,7 +28,7 @@ gsel_status memory_alloc(void* ctx, const gsel_device_v1* device, void* device_c
     const int result = nccl->ncclMemAlloc(out, bytes);
     const std::string what = std::to_string(bytes) + " bytes of memory";
     if (is_out_of_memory(*nccl, result, nullptr))
-      fail(GSEL_ERR_NOMEM, "nccl: " + what + " were asked for, and the device has no such amount left");
+      fail(GSEL_ERR_NOMEM, GSEL_NCCL_PLUGIN ": " + what + " were asked for, and the device has no such amount left");
     check(*nccl, result, what);
     const std::lock_guard lock(allocations().mutex);
     allocations().bytes[reinterpret_cast<uintptr_t>(*out)] = bytes;

@@ -1,5 +1,5 @@
-// plugins/transport/nccl/plugin.cc: the transport "nccl" (gsel/transport.h): NVIDIA's collectives between GPUs, loaded
-// at run time.
+// plugins/transport/nccl/plugin.cc: the transport "nccl" (gsel/transport.h): NVIDIA's collectives between GPUs, or
+// "rccl": AMD's, loaded at run time.
 #include <gsel/log.h>
 #include <gsel/plugin.h>
 #include <gsel/transport.h>
@@ -22,7 +22,7 @@ gsel_status open_transport(const gsel_host_v1* host, void** out, gsel_error** er
     if (version == 0) fail(GSEL_ERR_PLUGIN, nccl->path + " does not tell its version");
     auto* transport = new Transport{host, nccl, version, ask_for_order(*nccl, version)};
     *out = transport;
-    host->log(transport->order.is_kept ? GSEL_LOG_DEBUG : GSEL_LOG_INFO, "nccl",
+    host->log(transport->order.is_kept ? GSEL_LOG_DEBUG : GSEL_LOG_INFO, GSEL_NCCL_PLUGIN,
               ("order of launches: " + transport->order.note).c_str());
     return GSEL_OK;
   } catch (...) {
@@ -33,8 +33,6 @@ gsel_status open_transport(const gsel_host_v1* host, void** out, gsel_error** er
 void close_transport(void* ctx) {
   delete static_cast<Transport*>(ctx);
 }
-
-constexpr int kDlCuda = 2;
 
 template <class... Bits>
 constexpr uint64_t set_of(Bits... bits) {
@@ -58,9 +56,10 @@ gsel_status describe(void* ctx, gsel_transport_description* out, gsel_error** er
     const uint32_t size = out->struct_size;
     *out = {};
     out->struct_size = size;
-    out->flags = GSEL_TRANSPORT_OWN_DEVICE | GSEL_TRANSPORT_CAPTURE | in_place();
+    out->flags = GSEL_TRANSPORT_OWN_DEVICE | in_place();
+    if (kCaptures) out->flags |= GSEL_TRANSPORT_CAPTURE;
     if (transport.order.is_kept) out->flags |= GSEL_TRANSPORT_LAUNCH_ORDER;
-    out->dlpack_types = set_of(kDlCuda);
+    out->dlpack_types = set_of(kDlpackType);
     out->version = transport.version;
     out->library = {transport.nccl->path.data(), transport.nccl->path.size()};
     return GSEL_OK;
@@ -74,7 +73,7 @@ gsel_status link_join(void* ctx, const gsel_join* given, gsel_link** out, gsel_e
   const auto& transport = *static_cast<Transport*>(ctx);
   try {
     if (!given || given->struct_size < sizeof *given || !given->device_table || !given->control)
-      fail(GSEL_ERR_ARG, "nccl joins ranks that have a device; name one in gsel_comm_options.accelerator");
+      fail(GSEL_ERR_ARG, GSEL_NCCL_PLUGIN " joins ranks that have a device; name one in gsel_comm_options.accelerator");
     *out = join(transport, *given);
     return GSEL_OK;
   } catch (...) {
@@ -124,7 +123,7 @@ GSEL_PLUGIN_DEFINE = {sizeof(struct gsel_plugin_v1),
                       GSEL_PLUGIN_ABI_MINOR,
                       GSEL_PLUGIN_TRANSPORT,
                       0,
-                      "nccl",
+                      GSEL_NCCL_PLUGIN,
                       "1.0",
                       "compiler " __VERSION__,
                       &gsel_nccl::table,

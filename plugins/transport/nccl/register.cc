@@ -40,7 +40,8 @@ std::string text_of(uint32_t why, size_t rank) {
   const std::string of_rank = " of rank " + std::to_string(rank);
   switch (why) {
     case kNoFunction:
-      return "NCCL registers memory from 2.19 on, and in windows from 2.27 on";
+      return kUsesWindows ? "NCCL registers memory from 2.19 on, and in windows from 2.27 on"
+                          : "gsel uses no windows of " GSEL_NCCL;
     case kOtherMemory:
       return "the memory" + of_rank + " is not from gsel_mem_alloc";
     case kSecondWindow:
@@ -48,11 +49,11 @@ std::string text_of(uint32_t why, size_t rank) {
     case kUnaligned:
       return "the memory" + of_rank + " does not begin at a multiple of 4096 bytes in its allocation";
     case kNoWindow:
-      return "NCCL registered the memory" + of_rank +
+      return GSEL_NCCL " registered the memory" + of_rank +
              " and gave no window, as with NCCL_WIN_ENABLE=0 or "
              "NCCL_CUMEM_ENABLE=0, or where GPUs do not reach each other's memory";
     default:
-      return "NCCL gave rank " + std::to_string(rank) +
+      return GSEL_NCCL " gave rank " + std::to_string(rank) +
              " a registration in place of a window, as where GPUs do not "
              "reach each other's memory";
   }
@@ -68,7 +69,7 @@ Offer offer_of(gsel_link& link, const void* memory) {
   const Allocation allocation = allocation_of(memory);
   Offer offer{nccl.ncclCommRegister && nccl.ncclCommDeregister ? kRegistration : kNone, kFine, allocation.bytes,
               allocation.bytes ? reinterpret_cast<uintptr_t>(memory) - allocation.begin : 0, link.released};
-  if (!has_windows(nccl))
+  if (!uses_windows(nccl))
     offer.why = kNoFunction;
   else if (allocation.bytes == 0)
     offer.why = kOtherMemory;
@@ -105,7 +106,7 @@ Agreed agree(const gsel_link& link, const Offer& own) {
 // The locks of a call of NCCL with the link.
 struct Entered {
   explicit Entered(gsel_link& link) : launching(*link.launching), inside(link.inside) {
-    if (link.aborting) fail(GSEL_ERR_ABORTED, "nccl: the communicator was ended");
+    if (link.aborting) fail(GSEL_ERR_ABORTED, GSEL_NCCL_PLUGIN ": the communicator was ended");
   }
   std::lock_guard<std::mutex> launching, inside;
 };
@@ -176,8 +177,8 @@ bool makes_registration(gsel_link& link, gsel_window& made, std::string& why) {
   deregister(link, made);
   if (refused != all.end())
     check(nccl, refused->result, text_of(made.bytes) + " on rank " + std::to_string(refused - all.begin()), link.comm);
-  why =
-      "NCCL did not register that of rank " + std::to_string(without - all.begin()) + ", as with NCCL_LOCAL_REGISTER=0";
+  why = GSEL_NCCL " did not register that of rank " + std::to_string(without - all.begin()) +
+        ", as with NCCL_LOCAL_REGISTER=0";
   return false;
 }
 
@@ -185,8 +186,8 @@ void note(gsel_link& link, Way way, uint64_t bytes, const std::string& why) {
   const std::string text = way == kWindow ? std::string("registered memory is in symmetric windows")
                            : way == kRegistration
                                ? "registered memory is in no window, but registered by ncclCommRegister: " + why
-                               : "memory is not registered with NCCL: " + why;
-  link.host->log(GSEL_LOG_INFO, "nccl", (text_of(bytes) + ": " + text).c_str());
+                               : "memory is not registered with " GSEL_NCCL ": " + why;
+  link.host->log(GSEL_LOG_INFO, GSEL_NCCL_PLUGIN, (text_of(bytes) + ": " + text).c_str());
   const std::string whole = link.transport->order.note + "; " + text;
   if (link.notes.back() != whole) link.notes.push_back(whole);
 }

@@ -226,7 +226,7 @@ typedef struct outcome {
 } outcome;
 
 typedef struct training {
-  const char *config, *graph, *device; /* NULL: cuda:0 */
+  const char *config, *graph, *device; /* NULL: the first */
   int evaluates, reads, sets_rate, pulls;
   const gsel_optimizer_options* optimizer;
   gsel_comm* comm; /* NULL: none, and one rank */
@@ -239,7 +239,10 @@ static gsel_trainer* open_trainer(const training* t, gsel_model** model, gsel_st
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
   open_kernels();
   snprintf(text, sizeof text, "%s%s%s%sgraph = \"%s\"\n", t->config, t->comm ? "" : "device = \"",
-           t->comm ? "" : t->device ? t->device : "cuda:0", t->comm ? "" : "\"\n", t->graph);
+           t->comm     ? ""
+           : t->device ? t->device
+                       : first_device(),
+           t->comm ? "" : "\"\n", t->graph);
   *status = gsel_config_parse(gsel_str_from(text), gsel_str_from("graph.toml"), &config, err);
   if (!*status) *status = gsel_model_create(model, err);
   if (!*status) *status = describe(*model, err);

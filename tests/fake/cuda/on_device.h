@@ -265,11 +265,11 @@ gsel_status gsel_comm_init(const gsel_comm_options* given, gsel_comm** out, gsel
   const int card = shares ? 0 : on_card < 0 ? (int)given->rank : on_card;
   own_gpu = open_gpu(card);
   char accelerator[32];
-  snprintf(accelerator, sizeof accelerator, "cuda:%d", device_of_rank(card));
+  snprintf(accelerator, sizeof accelerator, "%s:%d", device_plugin(), device_of_rank(card));
   gsel_comm_options options = *given;
   options.accelerator = gsel_str_from(accelerator);
   options.flags |= on_flags;
-  options.transport = gsel_str_from(shares && !strcmp(on_transport, "nccl") ? "cuda_ipc" : on_transport);
+  options.transport = gsel_str_from(shares && !strcmp(on_transport, "nccl") ? "cuda_ipc" : transport_plugin(on_transport));
   return init(&options, out, err);
 }
 

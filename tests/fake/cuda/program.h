@@ -42,7 +42,23 @@ static inline int no_violation(void) {
   return 0; /* a driver does not tell */
 }
 
+/* Communicators and trainers are given AMD's devices: the plugins rocm and rccl, over AMD's names. */
+static inline int is_of_amd(void) {
+  const char* vendor = getenv("GSEL_TEST_VENDOR");
+  return vendor && !strcmp(vendor, "amd");
+}
+static inline const char* device_plugin(void) {
+  return is_of_amd() ? "rocm" : "cuda";
+}
+static inline const char* first_device(void) {
+  return is_of_amd() ? "rocm:0" : "cuda:0";
+}
+static inline const char* transport_plugin(const char* of_nvidia) {
+  return is_of_amd() && !strcmp(of_nvidia, "nccl") ? "rccl" : of_nvidia;
+}
+
 static inline void* module(const char* file) {
+  if (is_of_amd() && !strcmp(file, "fake_libnccl.so")) file = "fake_librccl.so";
   char path[4096];
   snprintf(path, sizeof path, "%s/tests/fixtures/%s", getenv("GSEL_TEST_BIN"), file);
   if (is_on_card()) snprintf(path, sizeof path, "%s", strstr(file, "nccl") ? "libnccl.so.2" : "libcuda.so.1");
@@ -91,6 +107,7 @@ static inline void load_doubles(const char* nccl) {
   void* library = module("fake_libcuda.so");
   if (is_on_card() && !cuda.n_devices) count_devices(library);
   if (library != cuda.library) find_all(library);
+  if (is_of_amd()) *(void**)&cuda.current = dlsym(module("fake_libamdhip64.so"), "fake_hip_current");
   module(nccl);
   pthread_mutex_unlock(&loading);
 }
@@ -129,7 +146,7 @@ static inline void finish(const gpu* g) {
 static inline gsel_status join_with(const rank_run* run, const char* transport, int device, uint32_t flags,
                                     gsel_comm** out, gsel_error** err) {
   char accelerator[32];
-  snprintf(accelerator, sizeof accelerator, "cuda:%d", device);
+  snprintf(accelerator, sizeof accelerator, "%s:%d", device_plugin(), device);
   gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
   options.rank = run->rank;
   options.world_size = run->world_size;
@@ -137,7 +154,7 @@ static inline gsel_status join_with(const rank_run* run, const char* transport, 
   options.timeout_s = run->timeout_s;
   options.join_timeout_s = 20;
   options.accelerator = gsel_str_from(accelerator);
-  options.transport = gsel_str_from(transport);
+  options.transport = gsel_str_from(transport_plugin(transport));
   options.flags = flags;
   return gsel_comm_init(&options, out, err);
 }

@@ -65,10 +65,39 @@ static void test_a_captured_call_leaves_the_communicator_whole(void** state) {
   as_two(captures_a_call);
 }
 
+/* RCCL's calls are refused there. */
+static void captures_a_refused_call(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  void* graph = NULL;
+  char text[600] = "";
+  rank_check(run, join_over(run, "nccl", GSEL_COMM_NO_THREAD, &j) == GSEL_OK);
+  rank_check(run, connect_ranks(&j) == GSEL_OK);
+  meet(run, 2);
+  cuda.push(j.g.context);
+  rank_check(run, CUDA("cuStreamBeginCapture_v2", void*, int)(j.g.stream, 1) == 0);
+  const gsel_status status = gsel_allreduce(j.comm, j.memory, j.memory, COUNT, GSEL_F32, GSEL_SUM, &err);
+  CUDA("cuStreamEndCapture", void*, void**)(j.g.stream, &graph);
+  cuda.pop(&(void*){NULL});
+  gsel_error_format(err, text, sizeof text);
+  gsel_error_free(err);
+  rank_check(run, status == GSEL_ERR_UNSUPPORTED && strstr(text, "calls of RCCL in a capture are not supported"));
+  gsel_comm_free(j.comm);
+}
+
+static void test_a_transport_without_captures_refuses_them(void** state) {
+  (void)state;
+  as_two(captures_a_refused_call);
+}
+
 int main(void) {
+  const struct CMUnitTest of_amd[] = {
+      cmocka_unit_test(test_looking_at_calls_breaks_no_capture),
+      cmocka_unit_test(test_a_transport_without_captures_refuses_them),
+  };
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_looking_at_calls_breaks_no_capture),
       cmocka_unit_test(test_a_captured_call_leaves_the_communicator_whole),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return is_of_amd() ? cmocka_run_group_tests(of_amd, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,8 +58,9 @@ static void buffers_of_a_mapping(rank_run* run) {
   for (int i = 0; i < 4; ++i) rank_check(run, got[i] == 2 * mine[i]);
   /* What is reserved and not mapped is no memory. */
   float* behind = (float*)(at + 3 * SEGMENT - 8);
-  rank_fails(run, gsel_allreduce(comm, behind, behind, 4, GSEL_F32, GSEL_SUM, &err), err, GSEL_ERR_ARG,
-             "send needs 16 bytes and its memory on cuda:", -1);
+  char expected[200];
+  snprintf(expected, sizeof expected, "send needs 16 bytes and its memory on %s:", device_plugin());
+  rank_fails(run, gsel_allreduce(comm, behind, behind, 4, GSEL_F32, GSEL_SUM, &err), err, GSEL_ERR_ARG, expected, -1);
   rank_ok(run, gsel_comm_synchronize(comm, &err), err);
   gsel_comm_free(comm);
   rank_check(run, cuda.violations() == 0);
@@ -89,8 +90,8 @@ static void buffers_for_one_device(rank_run* run) {
     char expected[200];
     const char* what[] = {"allreduce: send is", "allgather: recv is", "gsel_mem_register: memory is"};
     for (int i = 0; i < 3; ++i) {
-      snprintf(expected, sizeof expected, "%s memory of cuda:%d that device %d may not access, and a rank of this",
-               what[i], (int)run->rank, peer);
+      snprintf(expected, sizeof expected, "%s memory of %s:%d that device %d may not access, and a rank of this",
+               what[i], device_plugin(), (int)run->rank, peer);
       const gsel_status status = i == 0   ? gsel_allreduce(comm, across, open, 4, GSEL_F32, GSEL_SUM, &err)
                                  : i == 1 ? gsel_allgather(comm, open, across, 2, GSEL_F32, &err)
                                           : gsel_mem_register(comm, (void*)at, 2 * SEGMENT, &err);
@@ -136,8 +137,9 @@ static void addresses_that_come_back(rank_run* run) {
   CUDA("cuMemFree_v2", uintptr_t)(first);
   cuda.pop(&(void*){NULL});
   rank_check(run, alloc(&g, 3900) == first);
-  rank_fails(run, gsel_allreduce(comm, at, at, 1000, GSEL_F32, GSEL_SUM, &err), err, GSEL_ERR_ARG,
-             "send needs 4000 bytes and its memory on cuda:0 ends after 3900", -1);
+  char expected[200];
+  snprintf(expected, sizeof expected, "send needs 4000 bytes and its memory on %s:0 ends after 3900", device_plugin());
+  rank_fails(run, gsel_allreduce(comm, at, at, 1000, GSEL_F32, GSEL_SUM, &err), err, GSEL_ERR_ARG, expected, -1);
   cuda.push(g.context);
   CUDA("cuMemFree_v2", uintptr_t)(first);
   cuda.pop(&(void*){NULL});
