@@ -1,5 +1,5 @@
-// fake/cuda/nccl_check.cc: the declarations of the double and those of the plugin, held against nccl.h, or AMD's rccl.h,
-// while this file is compiled; it has nothing to run. Only where these are installed.
+// fake/cuda/nccl_check.cc: the declarations of the double and those of the plugin, held against nccl.h, or AMD's
+// rccl.h, while this file is compiled; it has nothing to run. Only where these are installed.
 #if defined(FAKE_CHECKS_RCCL)
 #include <rccl/rccl.h>
 #else
