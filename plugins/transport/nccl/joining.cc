@@ -66,7 +66,7 @@ void tell_interface() {
   if (taken != interface)
     fail(GSEL_ERR_ARG, "GSEL_INTERFACE=" + interface + " and NCCL_SOCKET_IFNAME=" + given +
                            ", by which " GSEL_NCCL " takes " + taken +
-                           "; set one of them, or let both name one interface");
+                           "; set either, or let both name one interface");
 }
 
 std::mutex& environment() {
