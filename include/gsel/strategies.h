@@ -26,6 +26,8 @@ extern const struct gsel_plugin_v1* const gsel_strategies_v1[];
 extern const struct gsel_plugin_v1 gsel_plugin_v1_nccl;
 extern const struct gsel_plugin_v1 gsel_plugin_v1_cuda;
 extern const struct gsel_plugin_v1 gsel_plugin_v1_cuda_ipc;
+extern const struct gsel_plugin_v1 gsel_plugin_v1_rccl;
+extern const struct gsel_plugin_v1 gsel_plugin_v1_rocm;
 
 GSEL_EXTERN_C_END
 
