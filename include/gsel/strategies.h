@@ -22,10 +22,11 @@ extern const struct gsel_plugin_v1 gsel_plugin_v1_zero;
 /* All of the above; NULL ends the list. */
 extern const struct gsel_plugin_v1* const gsel_strategies_v1[];
 
-/* A transport, which opens NVIDIA's NCCL at run time; and a device, only in builds with a CUDA toolkit. */
-extern const struct gsel_plugin_v1 gsel_plugin_v1_nccl;
+/* Devices, and transports for their memory, which open the vendor's driver and NCCL or RCCL at run time; cuda_ipc is for
+ * ranks that share a device. */
 extern const struct gsel_plugin_v1 gsel_plugin_v1_cuda;
 extern const struct gsel_plugin_v1 gsel_plugin_v1_cuda_ipc;
+extern const struct gsel_plugin_v1 gsel_plugin_v1_nccl;
 extern const struct gsel_plugin_v1 gsel_plugin_v1_rccl;
 extern const struct gsel_plugin_v1 gsel_plugin_v1_rocm;
 
